@@ -77,13 +77,13 @@ TEST(OwnedIndices, EachSegmentItsShare) {
 }
 
 TEST(OwnedIndices, ZigzagHasAnEarlyAndALatePart) {
-  // Of 8 parts of 2, rank 1 has parts 1 and 6.
+  // Zigzag: of 8 parts of 2 elements, rank 1 has parts 1 and 6.
   Piece piece = wholePiece({16});
   piece.dims[0][0][0] = {16, {tp}, 4};
   ASSERT_EQ(whyInvalid(mesh, piece, {16}), "");
   EXPECT_THAT(ownedIndices(mesh, piece, {0, 1}), ElementsAre(2, 3, 12, 13));
   EXPECT_EQ(toString(mesh, piece), "[16~4@tp]");
-  // Whole, in that order.
+  // A whole tensor in zigzag order.
   piece.dims[0][0][0] = {4, {}, 2};
   EXPECT_THAT(ownedIndices(mesh, piece, {0, 1}), ElementsAre(0, 3, 1, 2));
   piece.dims[0][0][0].zigzag = 3;
@@ -93,7 +93,7 @@ TEST(OwnedIndices, ZigzagHasAnEarlyAndALatePart) {
 }
 
 TEST(OwnedIndices, FlatChunksWithPadding) {
-  // Rows over dp, then what is left (3 x 3) flat over tp: chunks of 3, 3, 3 and padding.
+  // Rows split over dp, then the local 3 x 3 elements flat over tp: chunks of 3, 3, 3 and padding.
   Piece piece = wholePiece({6, 3});
   piece.dims[0][0][0].axes = {dp};
   piece.flat = {tp};

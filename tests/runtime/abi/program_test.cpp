@@ -34,7 +34,7 @@ Program example() {
   return program;
 }
 
-/// The file around a payload, with the right hash.
+/// Returns the file with this payload and the right hash.
 std::string framed(const std::string &payload) {
   std::string text(fileBegin);
   text += std::to_string(fileVersion);
@@ -171,7 +171,7 @@ TEST(ProgramText, RoundTripKeepsTablesSubAxesAndEveryCollective) {
 TEST(ProgramText, DamageOfAnyByteIsDetected) {
   std::string text = writeProgram(example());
   std::mt19937 random(7);
-  // Every byte of the frame, and a thousand others; each to a random other value.
+  // Changes every byte of the frame and a thousand others, each to a random other value.
   std::vector<size_t> places;
   for (size_t i = 0; i < 150; ++i)
     places.push_back(i);
@@ -186,7 +186,8 @@ TEST(ProgramText, DamageOfAnyByteIsDetected) {
   }
 }
 
-/// Every byte to every other value, every length, every byte taken out or put in twice.
+/// Changes every byte to every other value, cuts the file to every length, drops and doubles every
+/// byte.
 TEST(ProgramText, AnyDamageOfASmallProgramIsDetected) {
   Program program;
   program.mesh.axes = {{"dp", 2}};
@@ -229,7 +230,7 @@ TEST(ProgramText, ErrorsSayWhatTheFileIs) {
   expectRejected(other, "damaged");
 }
 
-/// Payloads whose hash is right and whose content is not.
+/// Payloads with a right hash and invalid content.
 TEST(ProgramText, HostilePayloadsAreRefused) {
   expectRejected(framed(""), "not JSON");
   expectRejected(framed("[1, 2"), "not JSON");
@@ -307,7 +308,7 @@ TEST(ProgramText, EveryFieldIsChecked) {
   }
 }
 
-/// Random edits with a right hash: each is read or refused, never worse (the asan preset watches).
+/// Random edits with a right hash: each is read or refused without a crash (see the asan preset).
 TEST(ProgramText, RandomEditsNeverCrash) {
   std::string payload = payloadOf(example());
   const std::string alphabet = "0123456789[]{},:\"-.eaxfpdt";
@@ -331,7 +332,7 @@ TEST(ProgramText, RandomEditsNeverCrash) {
   EXPECT_GT(numRefused, 1000);
 }
 
-/// What the fuzzer starts from; a corpus of an older version would only be refused.
+/// Programs that seed the fuzzer. A corpus of an older version would always be refused.
 TEST(Fuzz, KeptProgramsAreReadable) {
   int count = 0;
   for (const auto &entry :

@@ -1,4 +1,4 @@
-//===- region_test.cpp - What a compiled region reads and writes -----------===//
+//===- region_test.cpp - Inputs and outputs of a compiled region -----------===//
 
 #include "runtime/abi/Region.h"
 
@@ -20,7 +20,7 @@ Instruction kernel(std::vector<ValueId> operands, std::vector<ValueId> results) 
 }
 
 /// %0 and %1 are arguments (slots 0 and 1); %2 = f(%1), %3 = f(%2, %0), %4 = f(%3, %1), %5, %6 =
-/// f(%4), %7 = f(%5). Slot 0 becomes %4, slot 2 gets %1 added.
+/// f(%4), %7 = f(%5). %4 is written to slot 0, and %1 is added to slot 2.
 struct Example {
   Stage stage;
   Block &block = stage.chunks[0].forward;
@@ -36,7 +36,7 @@ struct Example {
     block.results = {{4, 0}, {1, 2, true}};
   }
 
-  /// Slots first, then the values, none of which shares bytes.
+  /// Places slots, then values, without any overlap.
   void placeApart() {
     stage.memory.arenaBytes = 1 << 16;
     for (int i = 0; i < 3; ++i)
@@ -50,7 +50,7 @@ TEST(Region, OperandsInOrderOfReadingResultsInOrderOfDefinition) {
   Example example;
   RegionValues values = regionValues(example.block, example.region);
   EXPECT_THAT(values.operands, ElementsAre(2, 0, 1));
-  EXPECT_THAT(values.results, ElementsAre(4, 5)); // 3 and 6 are read by nothing outside
+  EXPECT_THAT(values.results, ElementsAre(4, 5)); // 3 and 6 are not read outside
   values = regionValues(example.block, {0, 5, "k", 1});
   EXPECT_THAT(values.operands, ElementsAre(1, 0));
   EXPECT_THAT(values.results, ElementsAre(4));
@@ -66,7 +66,7 @@ TEST(Region, NothingSharesBytesUnlessThePlanSaysSo) {
 TEST(Region, ResultInPlaceOfAnOperandIsTheSamePlace) {
   Example example;
   example.placeApart();
-  example.stage.memory.values[4] = {0, 0}; // computed in its slot, where %0 was
+  example.stage.memory.values[4] = {0, 0}; // computed in its slot, over %0
   auto shared = sharedPlaces(example.stage, example.block, example.region);
   ASSERT_EQ(shared.size(), 1u);
   EXPECT_EQ(shared[0].result, 4);
@@ -84,7 +84,7 @@ TEST(Region, PartlyOverlappingOperandIsAnotherPlace) {
   EXPECT_FALSE(shared[0].isSame);
 }
 
-/// %6 takes the bytes of %2, which the first instruction makes and which goes to slot 2 meanwhile.
+/// %6 overlaps %2. The first instruction makes %2, which is written to slot 2 during the region.
 TEST(Region, ResultOverWhatIsWrittenToASlotMeanwhile) {
   Example example;
   example.placeApart();

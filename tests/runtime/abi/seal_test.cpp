@@ -1,4 +1,4 @@
-//===- seal_test.cpp - What the files of a Program's folder were -----------===//
+//===- seal_test.cpp - The seal of a Program's folder ----------------------===//
 
 #include "runtime/abi/Seal.h"
 #include "runtime/abi/Sha256.h"
@@ -39,7 +39,7 @@ protected:
     seal.sources = {{"../model.onnx", 3, sha256Hex("abc")}, {"../large.bin", 1 << 30, "", 77}};
     return seal;
   }
-  /// The error of opening the folder and looking at every file; empty where there is none.
+  /// Returns the error of opening the folder and checking every file, or an empty text.
   std::string errorOf() {
     Result<SealedFolder> opened = SealedFolder::open(folder);
     Status status = opened ? opened->checkAll() : Status(opened.error());
@@ -78,7 +78,7 @@ TEST_F(SealTest, HandsOutWhatItChecked) {
   ASSERT_TRUE(opened) << opened.error().message;
   EXPECT_EQ(*opened->text("a"), "the first file");
   EXPECT_FALSE(opened->text("c"));
-  // Another file under the name is not the one that is open.
+  // Replacing the file under this name does not change the open file.
   auto file = opened->file("b");
   ASSERT_TRUE(file);
   fs::remove(folder + "/b");

@@ -7,7 +7,7 @@
 namespace tbc {
 namespace {
 
-// The examples of FIPS 180-4 (NIST, "Secure Hashing: examples with intermediate values").
+// Examples of FIPS 180-4 (NIST, "Secure Hashing: examples with intermediate values").
 TEST(Sha256, PublishedExamples) {
   EXPECT_EQ(sha256Hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -17,7 +17,7 @@ TEST(Sha256, PublishedExamples) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-/// Sizes around those of a block and of the last one, in pieces that end everywhere in one.
+/// Lengths around a block and around the last block, in pieces with every end position.
 TEST(Sha256, PiecesAndInstructionsChangeNothing) {
   std::string text;
   for (int i = 0; i < 1000; ++i)

@@ -27,7 +27,7 @@ Instruction &instruction(Program &program, int stage, schedule::Action::Kind kin
   return program.stages[0].chunks[0].forward.instructions[0];
 }
 
-/// The first kernel of stage 0's update.
+/// Returns the index of the first kernel of stage 0's update.
 int kernelAt(const Program &program) {
   const std::vector<Instruction> &list = program.stages[0].update.instructions;
   int at = 0;

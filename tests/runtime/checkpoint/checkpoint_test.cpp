@@ -1,4 +1,4 @@
-//===- checkpoint_test.cpp - A training run on the disk --------------------===//
+//===- checkpoint_test.cpp - Checkpoints of a training run -----------------===//
 
 #include "runtime/abi/Sha256.h"
 #include "runtime/checkpoint/CheckpointIndex.h"
@@ -29,7 +29,7 @@ using kernels::Tensor;
 using program::MlpOptions;
 using testing::HasSubstr;
 
-/// Small numbers, the same for the same name and element.
+/// Returns small numbers that depend only on the name and the element.
 std::vector<double> valuesOf(const std::string &name, int64_t count) {
   uint64_t state = 17;
   for (char c : name)
@@ -47,7 +47,7 @@ Tensor tensorOf(const std::string &name, kernels::Shape shape, Arith arith) {
   return Tensor::fromDoubles({DType::F32, std::move(shape)}, arith, valuesOf(name, count));
 }
 
-/// All ranks of a program, as threads; what one does is done by all.
+/// All ranks of a program, as threads. Every call runs on all ranks.
 class Job {
 public:
   Job(const MlpOptions &options, Arith arith)
@@ -111,7 +111,7 @@ public:
       return checkpoint::load(*checkpoint, program, executor, arith);
     });
   }
-  /// Every element that some rank keeps, by tensor and index.
+  /// Returns every element kept by some rank, by tensor and index.
   std::map<std::string, std::map<int64_t, std::vector<double>>> state() const {
     std::map<std::string, std::map<int64_t, std::vector<double>>> all;
     for (const runtime::Executor &executor : executors)
@@ -266,7 +266,7 @@ TEST_F(Checkpoints, TwoRunsExcludeEachOther) {
     EXPECT_THAT(second.error().message, HasSubstr("process " + std::to_string(getpid())));
   }
   EXPECT_TRUE(fs::is_empty(saved));
-  // The lock of a process that is gone holds nobody up.
+  // The lock of a dead process does not block others.
   pid_t child = fork();
   if (child == 0) {
     auto held = FolderLock::take(saved);
@@ -337,7 +337,7 @@ TEST_F(Checkpoints, ADamagedTensorIsNamed) {
     EXPECT_THAT(loaded.error().message, HasSubstr("in \"" + entry.name + "\""));
     EXPECT_EQ(damagedTensors(file), "\"" + entry.name + "\"");
   }
-  // Of a file that is cut off, those behind the end.
+  // In a truncated file, the tensors behind its end are damaged.
   std::ofstream(file, std::ios::binary) << whole.substr(0, size_t(entries.back().offset));
   EXPECT_EQ(damagedTensors(file), "\"" + entries.back().name + "\"");
   EXPECT_THAT(job.load(folder + "/step-00000001").error().message, HasSubstr(entries.back().name));
@@ -348,7 +348,7 @@ TEST_F(Checkpoints, UnfinishedOnesAreNotTaken) {
   ASSERT_TRUE(job.init() && job.save(folder, 1));
   fs::create_directory(folder + "/step-00000002.tmp");
   EXPECT_THAT(*latest(folder), HasSubstr("step-00000001"));
-  // What is left of them does not disturb.
+  // Leftovers of an earlier save do no harm.
   ASSERT_TRUE(bool(job.save(folder, 2)));
   EXPECT_FALSE(fs::exists(folder + "/step-00000002.tmp"));
 }
@@ -432,7 +432,7 @@ TEST_F(Checkpoints, AnIndexWhoseSamplesAreTooManyToCountIsRefused) {
   };
   const std::string large = std::to_string(int64_t(1) << 40);
   EXPECT_TRUE(bool(with("7", "4", since("6", "2"))));
-  EXPECT_FALSE(bool(with("7", "4", since("6", "7")))); // no epoch has less than a step
+  EXPECT_FALSE(bool(with("7", "4", since("6", "7")))); // an epoch has at least one step
   EXPECT_TRUE(bool(with(large, "4", "")));
   auto many = with(large, large, "");
   ASSERT_FALSE(bool(many));
@@ -457,7 +457,7 @@ TEST_F(Checkpoints, AnotherModelIsRefused) {
 TEST_F(Checkpoints, AFullDiskLosesNothing) {
   Job job(plan(1, 2, 1, 0), Arith::Native);
   ASSERT_TRUE(job.init() && job.save(folder, 1));
-  // A folder in the way of a rank's file.
+  // A folder has the name of a rank's file.
   fs::create_directories(folder + "/blocked");
   std::ofstream(folder + "/blocked/file") << "x";
   Status failed = job.save(folder + "/blocked/file", 2);

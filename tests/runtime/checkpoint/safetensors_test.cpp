@@ -110,7 +110,7 @@ TEST_F(Safetensors, AnyBytesAreReadOrRefused) {
       EXPECT_EQ(file.error().code, ErrorCode::CheckpointUnreadable);
       continue;
     }
-    // What is read lies within the file.
+    // All entries lie within the file.
     for (const auto &[name, entry] : file->entries)
       EXPECT_LE(entry.offset + entry.bytes, int64_t(mutant.size()));
   }
@@ -131,7 +131,7 @@ TEST(StoredTypes, OfEveryArithmetic) {
   EXPECT_EQ(storedType(DType::Bool, Arith::Native), "BOOL");
 }
 
-/// Two entries over the same bytes, and bytes of nobody: as many in all as there are.
+/// Two entries overlap and other bytes are unused; the sizes still add up.
 TEST_F(Safetensors, AnOverlapDoesNotMakeUpForAHole) {
   std::string one = "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":";
   std::string header = "{\"a\":" + one + "[0,4]},\"b\":" + one + "[2,6]},\"c\":" + one + "[8,12]}}";

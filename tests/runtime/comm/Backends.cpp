@@ -63,7 +63,7 @@ static std::vector<Result<Tensor>> runThreads(int64_t numRanks, const RankFn &fu
 }
 
 namespace {
-/// Numbers and bytes through a pipe.
+/// Writes and reads numbers and bytes through a pipe.
 class Packet {
 public:
   void put(int64_t value) { text.append(reinterpret_cast<const char *>(&value), sizeof value); }
@@ -171,9 +171,8 @@ static Result<Tensor> runHostProcess(int64_t rank, int64_t numRanks, const std::
                    "host " + std::to_string(rank / 2));
 }
 
-/// NCCL refuses two ranks of one host on one GPU. Where there are fewer GPUs than ranks, each says
-/// that it is a host of its own, and they talk over sockets; else NCCL takes what lies between the
-/// GPUs.
+/// NCCL refuses two ranks of one host on one GPU. With fewer GPUs than ranks, each rank pretends to
+/// be a host of its own and uses sockets. Otherwise NCCL uses the links between the GPUs.
 static void shareGpus(int64_t rank) {
   setenv("NCCL_HOSTID", ("tbc-" + std::to_string(rank)).c_str(), 1);
   setenv("NCCL_NET", "Socket", 1);
@@ -264,7 +263,7 @@ static Result<Tensor> runOnGpu(int64_t rank, int64_t numRanks, const std::string
   return runOn(communicator, function);
 }
 
-/// Each rank a thread with a GPU of its own.
+/// Runs each rank as a thread with a GPU of its own.
 static std::vector<Result<Tensor>> runOnGpus(int64_t numRanks, const RankFn &function,
                                              const RunOptions &options) {
   std::string folder = (std::filesystem::temp_directory_path() / "tbc-nccl-XXXXXX").string();
@@ -287,7 +286,7 @@ static std::vector<Result<Tensor>> runOnGpus(int64_t numRanks, const RankFn &fun
     complaints.push_back("not given back: " + leak);
   for (const Result<Tensor> &result : results)
     if (!result)
-      return results; // what comes after an error is not orderly
+      return results; // the connection is undefined after an error
   if (!complaints.empty())
     results[0] = Error{ErrorCode::Other, complaints[0]};
   return results;

@@ -13,30 +13,31 @@
 
 namespace tbc::test {
 
-/// What a rank does; the result comes back to the test.
+/// The body of a rank. Its result is returned to the test.
 using RankFn = std::function<Result<kernels::Tensor>(comm::Communicator &)>;
 
-/// Gloo's ranks share memory, those of GlooSockets do not; each two of GlooHosts say that they are
-/// a host. Nccl is this project's half of it, on a
-/// NCCL and GPUs that are faked; NcclDevices is all of it, the ranks processes that share the
-/// machine's GPUs.
+/// Backends:
+///
+/// - Gloo: ranks share memory. GlooSockets: they do not. GlooHosts: two ranks per host.
+/// - Nccl: this project's part, on a faked NCCL and faked GPUs.
+/// - NcclDevices: the real NCCL. Ranks are processes that share the machine's GPUs.
 enum class Backend { Simulated, Gloo, GlooSockets, GlooHosts, Nccl, NcclDevices };
 std::string name(Backend backend);
-/// Those that this machine has. NcclDevices is asked for by TBC_GPU_TESTS=1.
+/// Returns the backends of this machine. NcclDevices also needs TBC_GPU_TESTS=1.
 std::vector<Backend> allBackends();
 
 struct RunOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
-  /// The token of each rank, if they are not to be the same (Gloo).
+  /// Returns the token of each rank, if they differ (Gloo).
   std::function<std::string(int64_t rank)> token;
-  /// What each rank says its host is (Gloo).
+  /// Returns the host key of each rank (Gloo).
   std::function<std::string(int64_t rank)> hostKey = {};
   comm::ByHost byHost = comm::ByHost::Always; // Gloo
 };
 
-/// Runs `function` on each of `numRanks` ranks: as threads, or as processes that meet in a folder
-/// of their own. A rank whose process dies gives an error "died". Where all ranks of Nccl end well
-/// and yet the fakes complain, rank 0 gives an error that says so.
+/// Runs `function` on each of `numRanks` ranks, as threads or as processes that meet in a temporary
+/// folder. A rank whose process dies gives an error "died". If all Nccl ranks succeed but the fakes
+/// have complaints, rank 0 gives an error.
 std::vector<Result<kernels::Tensor>> runRanks(Backend backend, int64_t numRanks,
                                               const RankFn &function, RunOptions options = {});
 

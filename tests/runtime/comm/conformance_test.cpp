@@ -1,6 +1,6 @@
-//===- conformance_test.cpp - What every backend must do -------------------===//
+//===- conformance_test.cpp - Requirements on every backend ----------------===//
 //
-// The expected values are worked out here, from all ranks' inputs, by plain loops.
+// Expected values are computed here by plain loops over all ranks' inputs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,8 @@ using ::testing::HasSubstr;
 constexpr DType allTypes[] = {DType::F64, DType::F32, DType::BF16, DType::F16, DType::I64,
                               DType::I32, DType::I16, DType::I8,   DType::U8,  DType::Bool};
 
-/// Element i of what rank r brings: small integers, exact in every type.
+/// Returns element i of rank r's input: small integers, exact in every type. Example: rank 1, i = 2
+/// gives 13 % 7 = 6.
 int64_t element(int64_t rank, int64_t i) { return (3 * rank + 5 * i) % 7; }
 
 Tensor input(int64_t rank, DType dtype, int64_t count, Arith arith = Arith::Native) {
@@ -53,7 +54,7 @@ std::vector<int64_t> ints(const Tensor &tensor) {
   return result;
 }
 
-/// Expects no error.
+/// Returns the values and expects no error.
 std::vector<double> doubles(const Result<Tensor> &result) {
   EXPECT_TRUE(bool(result)) << result.error().message;
   return result ? result->toDoubles() : std::vector<double>();
@@ -65,7 +66,7 @@ protected:
                                   RunOptions options = {}) {
     return runRanks(GetParam(), numRanks, function, std::move(options));
   }
-  /// Runs it, expects no error and gives rank's results as integers.
+  /// Runs `function`, expects no error, and returns each rank's results as integers.
   std::vector<std::vector<int64_t>> runInts(int64_t numRanks, const RankFn &function) {
     std::vector<std::vector<int64_t>> lists;
     for (const Result<Tensor> &result : run(numRanks, function)) {
@@ -84,7 +85,7 @@ Group everyone(Communicator &c) {
 }
 
 TEST_P(Conformance, AllReduceOfEveryKind) {
-  // One process start for all kinds: results are joined.
+  // Results are joined, so that one process start serves all kinds.
   auto fold = [](auto op) {
     return [op](int64_t i) {
       int64_t value = element(0, i);
@@ -135,7 +136,7 @@ TEST_P(Conformance, FloatsAreAveragedAndScaled) {
 
 TEST_P(Conformance, EveryTypeAndOddAndEmptySizes) {
   constexpr int64_t n = 3;
-  // Large ones are reduced in parts.
+  // Large tensors are reduced in parts.
   for (int64_t count : {int64_t(0), int64_t(1), int64_t(5), int64_t(5003)}) {
     auto results = runInts(n, [&](Communicator &c) -> Result<Tensor> {
       std::vector<Tensor> all;
@@ -203,7 +204,7 @@ TEST_P(Conformance, ResiduesAndUnroundedFloatsKeepAllTheirBits) {
        }))
     EXPECT_EQ(result->data<Residue>()[0], Residue::fromInt(1));
   for (Result<Tensor> &result : run(2, [&](Communicator &c) -> Result<Tensor> {
-         // A third has no f32.
+         // 1/3 is not exact in f32.
          Tensor mine = Tensor::fromDoubles({DType::F32, {1}}, Arith::F64, {1.0 / 3});
          return c.allGather(everyone(c), mine, "here")->wait();
        }))
@@ -213,8 +214,8 @@ TEST_P(Conformance, ResiduesAndUnroundedFloatsKeepAllTheirBits) {
 TEST_P(Conformance, SumsAreTakenInGroupOrderAndRoundedOnce) {
   if (GetParam() == Backend::Nccl || GetParam() == Backend::NcclDevices)
     GTEST_SKIP() << "NCCL sums floats in an order of its own (runtime/cuda/NcclCommunicator.h)";
-  // In double 2^60 + 1 - 2^60 is 0; in another order it is 1. Small and large tensors go other
-  // ways.
+  // In double 2^60 + 1 - 2^60 is 0; in another order it is 1. Small and large tensors use different
+  // algorithms.
   double big = 1152921504606846976.0;
   for (int64_t count : {1, 9000})
     for (Result<Tensor> &result : run(3, [&](Communicator &c) {
@@ -265,7 +266,7 @@ TEST_P(Conformance, SendsDoNotWaitAndLanesDoNotMix) {
     int64_t other = 1 - c.rank();
     kernels::TensorType type{DType::I32, {3000}};
     auto value = [&](int64_t from, int64_t k) { return Tensor::fromInts(type, {10 * from + k}); };
-    // Both send everything before anybody receives.
+    // Both ranks send everything before either receives.
     for (int64_t k = 0; k < 4; ++k)
       if (auto sent = c.send(other, {k, int(k % 2)}, value(c.rank(), k), "send")->wait(); !sent)
         return sent;
@@ -273,7 +274,7 @@ TEST_P(Conformance, SendsDoNotWaitAndLanesDoNotMix) {
     for (int64_t k : {1, 3, 0, 2}) // lane 1 first
       requests.push_back(c.recv(other, {k, int(k % 2)}, type, "recv"));
     std::vector<Tensor> heads;
-    // Waited for in another order than asked for.
+    // Waits are in another order than the requests.
     for (size_t i : {1, 0, 3, 2}) {
       auto received = requests[i]->wait();
       if (!received)
@@ -352,7 +353,7 @@ TEST_P(Conformance, UnevenCallsAreErrorsThatNameBothSides) {
        {"send 7", "recv 8", "sender", "receiver"}}};
   for (auto &[call, words] : cases) {
     auto results = run(2, call, {std::chrono::seconds(10), {}});
-    // Whichever rank saw it first names both; the other stops because of it.
+    // The first rank to notice names both calls; the other stops because of it.
     std::string messages;
     for (const Result<Tensor> &result : results) {
       ASSERT_FALSE(bool(result));
@@ -375,7 +376,7 @@ TEST_P(Conformance, ARankThatStaysAwayIsNamed) {
         return c.allReduce({0, 1, 2}, ReduceKind::Sum, input(0, DType::F32, 4), "my place")->wait();
       },
       {milliseconds(3000), {}});
-  // The first to time out stops, and the other may see that instead.
+  // The first rank to time out stops, and the other may report this instead.
   std::string messages;
   bool hang = false;
   for (int64_t rank : {0, 1}) {

@@ -1,4 +1,4 @@
-//===- diagnosis_test.cpp - Which rank the others wait for -------------------===//
+//===- diagnosis_test.cpp - Finding the rank that others wait for ------------===//
 
 #include "runtime/comm/Diagnosis.h"
 
@@ -41,7 +41,7 @@ Culprits find(const Standings &known, int64_t self, const std::vector<int64_t> &
 }
 
 TEST(Culprits, AreAtTheEndOfWhoWaitsForWhom) {
-  // A ring of tensor parallelism within two replicas: 0-1, 2-3; 3 is stopped.
+  // Two replicas with tensor parallelism: ranks 0-1 and 2-3. Rank 3 is stopped.
   Standings known = {{0, waiting({1})}, {1, waiting({3})}, {2, waiting({3})}, {3, std::nullopt}};
   Culprits culprits = find(known, 0, {1});
   EXPECT_THAT(culprits.silent, ElementsAre(3));
@@ -53,9 +53,9 @@ TEST(Culprits, AreAtTheEndOfWhoWaitsForWhom) {
 TEST(Culprits, ThatAnswerAreBusy) {
   Standings known = {{1, busy(30)}, {2, waiting({1})}, {3, busy(0.001)}};
   Culprits culprits = find(known, 0, {2, 3});
-  EXPECT_THAT(culprits.busy, ElementsAre(1)); // 3 is on its way
+  EXPECT_THAT(culprits.busy, ElementsAre(1)); // 3 has been busy for 1 ms only
   EXPECT_THAT(culprits.path, ElementsAre(2, 1));
-  // Who gives no answer counts more.
+  // A rank without an answer counts more.
   known[3] = std::nullopt;
   EXPECT_THAT(find(known, 0, {2, 3}).silent, ElementsAre(3));
 }
@@ -97,7 +97,7 @@ TEST(FlightRecorders, KeepTheLastEvents) {
   EXPECT_THAT(lines[3], HasSubstr("\"what\":\"call \\\"10\\\"\",\"waited_for\":[10]}"));
 }
 
-/// A store for threads.
+/// A store shared by threads.
 class MemoryStore : public Store {
 public:
   Result<std::string> claim(const std::string &key, const std::string &value) override {
@@ -124,7 +124,7 @@ private:
   std::map<std::string, std::string> values;
 };
 
-/// One rank of three that talk about it.
+/// One of three ranks that diagnose.
 struct Rank {
   Rank(int64_t rank, MemoryStore &store)
       : recorder(rank), diagnosis(rank, 3, -1, store, recorder, milliseconds(100),

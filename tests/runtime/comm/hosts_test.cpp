@@ -1,7 +1,7 @@
 //===- hosts_test.cpp - An all_reduce over several hosts ---------------------===//
 //
-// Ranks are processes that say of which host they are. Results have the bits of the reduction in
-// group order, and what crosses between hosts is counted.
+// Ranks are processes with given hosts. Results have the bits of the reduction in group order. The
+// bytes sent between hosts are counted.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,8 @@ using kernels::Arith;
 using kernels::DType;
 using kernels::Tensor;
 
-/// Numbers of all sizes and signs, zeros of both signs; with `isHard` infinities and NaN too.
+/// Returns numbers of all sizes and signs, with zeros of both signs. With `isHard` also infinities
+/// and NaN.
 Tensor numbers(const ElementType &type, int64_t count, int64_t seed, bool isHard) {
   std::vector<double> values;
   std::vector<int64_t> integers;
@@ -72,7 +73,7 @@ TEST(HostShape, IsOfEqualHostsOneAfterTheOther) {
   EXPECT_EQ(shape->numLocal, 2u);
   ASSERT_TRUE(comm::hostShape({5, 5, 5}));
   EXPECT_EQ(comm::hostShape({5, 5, 5})->numHosts, 1u);
-  EXPECT_FALSE(comm::hostShape({0, 1, 0, 1})); // in turns
+  EXPECT_FALSE(comm::hostShape({0, 1, 0, 1})); // alternating
   EXPECT_FALSE(comm::hostShape({0, 0, 1}));    // unequal
   EXPECT_FALSE(comm::hostShape({0, 1, 1, 1, 0, 0}));
   EXPECT_FALSE(comm::hostShape({0, 0, 1, 1, 0, 0}));
@@ -81,7 +82,7 @@ TEST(HostShape, IsOfEqualHostsOneAfterTheOther) {
 TEST(HostShape, PaysWhereTheBusiestHostSendsLess) {
   const ElementType f32{DType::F32, Arith::Native}, f64{DType::F64, Arith::Native},
       bf16{DType::BF16, Arith::Native};
-  // Bytes per element that leave the busiest host, by host and straight.
+  // Bytes per element that leave the busiest host: hierarchical and direct.
   EXPECT_FALSE(comm::paysByHost({2, 2}, f32));  // 8 and 8
   EXPECT_TRUE(comm::paysByHost({2, 3}, f32));   // 8 and 12
   EXPECT_FALSE(comm::paysByHost({3, 2}, f32));  // 12 and 10.7
@@ -140,7 +141,7 @@ Group everyone(int64_t numRanks) {
   return group;
 }
 
-/// The sums over all ranks of what each has sent while `call` ran: within hosts, across them.
+/// Returns the bytes sent during `call`, summed over ranks: within hosts, and between hosts.
 std::vector<int64_t> sentBytes(int64_t numRanks, const RunOptions &options,
                                const std::function<Status(Communicator &)> &call) {
   auto results = runRanks(
@@ -172,7 +173,7 @@ class Hosts : public testing::TestWithParam<Grid> {};
 TEST_P(Hosts, ReduceWithTheBitsOfGroupOrder) {
   const int64_t numHosts = GetParam().numHosts, numLocal = GetParam().numLocal;
   int64_t numRanks = numHosts * numLocal;
-  // A portion more than one, parts of unequal sizes; and less than a portion.
+  // More than one portion with unequal parts, and less than a portion.
   for (int64_t count : {int64_t(400003), int64_t(20001)}) {
     auto results = runRanks(
         Backend::Gloo, numRanks,
@@ -182,7 +183,7 @@ TEST_P(Hosts, ReduceWithTheBitsOfGroupOrder) {
             for (const Reduction &reduction : reductionsOf(type)) {
               bool isLong = count > 100000;
               if (isLong && (reduction.kind != ReduceKind::Sum || type.arith == Arith::Residue61))
-                continue; // by slow loops
+                continue; // too slow
               std::vector<Tensor> all;
               for (int64_t rank = 0; rank < numRanks; ++rank)
                 all.push_back(numbers(type, count, rank, type.arith == Arith::Native));
@@ -253,11 +254,11 @@ TEST_P(Hosts, SendFewerBytesAcross) {
   std::vector<int64_t> byHost = sentBytes(numRanks, options, call);
   options.byHost = comm::ByHost::Never;
   std::vector<int64_t> straight = sentBytes(numRanks, options, call);
-  // A sum of 8 bytes to the next host and a result of 4 back, of every element.
+  // Per element a sum of 8 bytes goes to the next host, and a result of 4 bytes comes back.
   EXPECT_EQ(byHost[1], (numHosts - 1) * (8 + 4) * count);
-  // On each host, every rank's terms to the one who adds them, and the results to all.
+  // On each host, every rank sends its terms to the adding rank; results go to all ranks.
   EXPECT_EQ(byHost[0], numHosts * 2 * (numLocal - 1) * 4 * count);
-  // Straight: every rank sends 1/n to each of those of other hosts, twice.
+  // Direct: every rank sends 1/n to each rank of other hosts, twice.
   EXPECT_EQ(straight[1], 2 * (numRanks - numLocal) * 4 * count);
   options.byHost = comm::ByHost::WhereItPays;
   EXPECT_EQ(sentBytes(numRanks, options, call), numLocal > 2 ? byHost : straight);
@@ -270,7 +271,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, Hosts, testing::Values(Grid{2, 2}, Grid{3, 2}, G
                          });
 
 TEST(HostsInTurns, GoStraight) {
-  // Groups of which neighbours are on different hosts have no sums to hand on.
+  // A group whose neighbours are on different hosts cannot sum within a host.
   const Group turns = {0, 2, 1, 3};
   constexpr int64_t count = 40000;
   auto sent = sentBytes(4, onHosts(2), [&](Communicator &c) {

@@ -1,4 +1,4 @@
-//===- local_links_test.cpp - Ranks of one host that share memory -------------===//
+//===- local_links_test.cpp - Shared memory between ranks of a host -----------===//
 
 #include "runtime/comm/LocalLinks.h"
 
@@ -24,7 +24,7 @@ std::string proof(int64_t from, int64_t to) {
   return "secret " + std::to_string(from) + " " + std::to_string(to);
 }
 
-/// Links of ranks 0 and 1, each made by a thread.
+/// Returns the links of ranks 0 and 1, each made by a thread.
 std::vector<Result<LocalLinks>>
 linkTwo(const LocalLinker::ProofFn &proofOfOne,
         const std::function<void(const std::string &)> &before = {},
@@ -47,7 +47,7 @@ TEST(LocalLinks, CarryBytesBothWays) {
   ASSERT_TRUE(bool(results[0])) << results[0].error().message;
   ASSERT_TRUE(bool(results[1])) << results[1].error().message;
   comm::LocalLink &zero = *results[0]->at(1), &one = *results[1]->at(0);
-  // More than fits, several times round.
+  // More than the ring holds, several times over.
   std::vector<unsigned char> sent(5 << 20), received(5 << 20);
   for (size_t i = 0; i < sent.size(); ++i)
     sent[i] = static_cast<unsigned char>(i * 31 + i / 997);
@@ -78,7 +78,7 @@ TEST(LocalLinks, TheEndOfARankShows) {
   results[1]->clear();
   zero.drain();
   EXPECT_TRUE(zero.isGone);
-  zero.wake(); // which harms nobody
+  zero.wake(); // which does no harm
 }
 
 TEST(LocalLinks, ARankWithAnotherSecretIsRefused) {

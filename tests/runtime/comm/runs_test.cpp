@@ -26,7 +26,7 @@ using kernels::Tensor;
 
 const ElementType f32{DType::F32, Arith::Native};
 
-/// Memory of floats, and runs of it.
+/// Memory of floats, and segments of it.
 struct Floats {
   explicit Floats(size_t count, float value = -1) : values(count, value) {}
   Run run(size_t first, size_t count) {
@@ -61,7 +61,7 @@ Result<Tensor> with(const Status &status, const Floats &result) {
   return status ? Result<Tensor>(result.tensor()) : Result<Tensor>(status.error());
 }
 
-// Of one element, of some, of more than a portion; whole, and in runs of which some are short.
+// One element, some, more than a portion; contiguous, and in segments with some short ones.
 const std::vector<size_t> sizes = {1, 7, 5000, 800001};
 
 TEST_P(RunsConformance, AllReduceInPlaceAndApart) {
@@ -88,7 +88,7 @@ TEST_P(RunsConformance, AllReduceInPlaceAndApart) {
 
 TEST_P(RunsConformance, ManyShortRunsAreOneMessage) {
   auto results = run(2, [&](Communicator &c) {
-    // Every other element of 20,001, those of an even index.
+    // Every other element of 20,001, at even indices.
     Floats input = inputOf(c.rank(), 20001);
     Runs runs;
     for (size_t i = 0; i < 20001; i += 2)
@@ -101,7 +101,7 @@ TEST_P(RunsConformance, ManyShortRunsAreOneMessage) {
 }
 
 TEST_P(RunsConformance, PartsNeedNotHaveOneSize) {
-  // As of a tensor whose last pieces are short, or not there at all.
+  // As for a tensor whose last pieces are short or empty.
   const std::vector<std::vector<size_t>> lists = {
       {3, 3, 1}, {2, 2, 0}, {1, 0, 0}, {300000, 300000, 7}};
   for (const std::vector<size_t> &counts : lists) {
@@ -166,7 +166,7 @@ TEST_P(RunsConformance, MessagesMayChangeTheirForm) {
       if (Status status = c.sendBytes(1, 7, type, Arith::Native, input.run(0, 12).data, "send");
           !status)
         return status.error();
-      std::fill(input.values.begin(), input.values.end(), -5.0F); // it may
+      std::fill(input.values.begin(), input.values.end(), -5.0F); // the input may be overwritten
       return c.send(1, {8, 1}, inputOf(1, 12).tensor().reshaped({3, 4}), "send")->wait();
     }
     Floats output(12);
@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, RunsConformance, testing::ValuesIn(allBackend
 // Arithmetic
 //===----------------------------------------------------------------------===//
 
-/// Numbers of all sizes and signs, zeros of both signs, infinities and NaN.
+/// Returns numbers of all sizes and signs, with zeros of both signs, infinities and NaN.
 Tensor nasty(DType dtype, int64_t count, int seed) {
   std::vector<double> values;
   for (int64_t i = 0; i < count; ++i) {
@@ -235,7 +235,7 @@ TEST(ReduceElements, HasTheBitsOfTheReference) {
           }
           for (const auto &bytes : encoded)
             inputs.push_back(bytes.data());
-          // Over the last input.
+          // The result overwrites the last input.
           comm::reduceElements(kind, {dtype, Arith::Native}, inputs, encoded.back().data(), count);
           EXPECT_EQ(encoded.back(), comm::encode(comm::reduce(kind, tensors)))
               << name(dtype) << ", " << comm::name(kind) << " of " << numInputs << " times "

@@ -28,7 +28,7 @@ Tensor floats(std::vector<double> values) {
 
 using RankFn = std::function<Result<Tensor>(Communicator &)>;
 
-/// Runs one function per rank; each rank's result.
+/// Runs one function per rank and returns the result of each.
 std::vector<Result<Tensor>> runRanks(SimulatedWorld &world, const std::vector<RankFn> &functions) {
   std::vector<Result<Tensor>> results(functions.size(), Tensor());
   std::vector<std::thread> threads;
@@ -43,7 +43,7 @@ std::vector<Result<Tensor>> runRanks(SimulatedWorld &world, const std::vector<Ra
   return results;
 }
 
-/// The same function on every rank.
+/// Runs the same function on every rank.
 std::vector<Result<Tensor>> runAll(int64_t numRanks, const RankFn &function) {
   SimulatedWorld world(numRanks, longTime);
   return runRanks(world, std::vector<RankFn>(numRanks, function));

@@ -24,7 +24,7 @@ cpu::Types NativeCase::operandTypes() const {
 
 namespace {
 
-/// Memory aligned as an arena's, with a guard behind it.
+/// Memory aligned like an arena's, with a guard behind it.
 class Bytes {
 public:
   explicit Bytes(size_t size)

@@ -1,6 +1,6 @@
 //===- NativeCase.h - A native kernel beside its reference -------------------===//
 //
-// Part of tbc. The reference is the op's reference kernel in f64, from the same operands.
+// Part of tbc. The reference is the op's reference kernel in f64, on the same operands.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,28 +30,29 @@ struct NativeCase {
   cpu::Types operandTypes() const;
 };
 
-/// The results of the native kernel. Fails the test if there is none, if another number of threads
-/// gives other bits, or if it writes beyond a result.
+/// Returns the results of the native kernel. Fails the test if the kernel is missing, writes beyond
+/// a result, or gives other bits with another number of threads.
 std::vector<kernels::Tensor> runNative(const NativeCase &testCase);
 
-/// The exact results: those of the reference kernel in f64.
+/// Returns the exact results, by the reference kernel in f64.
 std::vector<kernels::Tensor> runExact(const NativeCase &testCase);
 
-/// The same operands, all floats made positive: what bounds of rounding are taken from.
+/// Returns the same operands with all floats made positive. Rounding bounds are computed from them.
 NativeCase withMagnitudes(NativeCase testCase);
 
-/// 2^-24 for f32, 2^-8 for bf16: the largest relative error of one rounding.
+/// Returns the largest relative error of one rounding: 2^-24 for f32, 2^-8 for bf16.
 double unitRoundoff(kernels::DType dtype);
 
-/// |actual - exact| <= slack * magnitude + one rounding to the dtype of `actual`, element by
-/// element; `magnitude` may be a scalar.
+/// Expects |actual - exact| <= slack * magnitude + one rounding to the dtype of `actual`, for each
+/// element. `magnitude` may be a scalar. Example: f32, slack 2^-22, magnitude 1, exact 0.5 allows
+/// an error of 2^-22 + 2^-25.
 void expectClose(const kernels::Tensor &actual, const kernels::Tensor &exact,
                  const kernels::Tensor &magnitude, double slack, const std::string &what);
 
-/// Random floats in [low, high) that the dtype holds.
+/// Returns random floats in [low, high), rounded to the dtype.
 kernels::Tensor randomFloats(const kernels::TensorType &type, unsigned seed, double low = -1,
                              double high = 1);
-/// Random integers in [low, high).
+/// Returns random integers in [low, high).
 kernels::Tensor randomInts(const kernels::TensorType &type, unsigned seed, int64_t low,
                            int64_t high);
 

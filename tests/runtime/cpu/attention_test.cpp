@@ -1,9 +1,11 @@
 //===- attention_test.cpp - Native attention against the reference ------------===//
 //
-// Bounds, with u the unit roundoff of f32, w that of the operands, d and e the widths, s and t the
-// numbers of queries and keys: a score is off by dz <= (d + 2) u d Q K scale, where Q, K ... are
-// the largest magnitudes; so p, relatively, by 2 dz + (t + 8) u, and by w where tiles are rounded.
-// The rest follows from sum_j p_ij = 1 (sum_i p_ij <= s for gradients of keys).
+// Error bounds. u is the unit roundoff of f32 and w that of the operands. d and e are the widths, s
+// and t the numbers of queries and keys. Q, K ... are the largest magnitudes.
+//
+// - A score has an error of dz <= (d + 2) u d Q K scale.
+// - So p has a relative error of 2 dz + (t + 8) u, plus w if tiles are rounded.
+// - The rest follows from sum_j p_ij = 1 (sum_i p_ij <= s for gradients of keys).
 //
 //===----------------------------------------------------------------------===//
 
@@ -115,7 +117,7 @@ void check(const Sizes &n, const Masks &masks, DType dtype, const std::string &w
   backward.results = {{dtype, q}, {dtype, k}, {dtype, v}};
   native = test::runNative(backward), exact = test::runExact(backward);
   ASSERT_EQ(native.size(), 3u) << what;
-  // |dp|, |D| <= e; p is off by 2 dz, and since m and l are those of the forward by twice that.
+  // dp|, |D| <= e. The error of p is 2 dz; it counts twice because m and l come from the forward.
   double ds = 2 * e * kept * (2 * relative + (e + 8) * u);
   double queries = double(n.queries * n.heads / n.keyHeads);
   test::expectClose(native[0], exact[0], one, scale * ds, what + " dq");
@@ -186,7 +188,7 @@ TEST(NativeAttention, MergesParts) {
       merge.operands.push_back(test::randomFloats({dtype, o}, part));
       merge.operands.push_back(test::randomFloats({DType::F32, rows}, part + 1, -3, 3));
       std::vector<double> l = test::randomFloats({DType::F32, rows}, part + 2, 0.5, 4).toDoubles();
-      l[part ? 3 : 4] = l[7] = 0; // one side has nothing, or both
+      l[part ? 3 : 4] = l[7] = 0; // one side is empty, or both are
       merge.operands.push_back(Tensor::fromDoubles({DType::F32, rows}, kernels::Arith::Native, l));
     }
     merge.results = {{dtype, o}, {DType::F32, rows}, {DType::F32, rows}};

@@ -1,4 +1,4 @@
-//===- compiled_kernels_test.cpp - What a shared object needs of a CPU ---------===//
+//===- compiled_kernels_test.cpp - CPU features needed by a shared object ------===//
 
 #include "runtime/cpu/CompiledKernels.h"
 

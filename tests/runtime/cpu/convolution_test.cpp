@@ -41,14 +41,14 @@ private:
   }
 };
 
-/// The geometry without strides, pads and dilations.
+/// Returns a geometry without strides, pads and dilations.
 Geometry plain(int64_t samples, int64_t in, int64_t out, const Shape &input, const Shape &window) {
   size_t rank = input.size();
   return {samples, in, out, 1, input, window, Ints(rank, 1), Ints(2 * rank, 0), Ints(rank, 1)};
 }
 
-/// Sums of `terms` products in f32 in any order, those of samples in parts: a rounding of each term
-/// for every addition that follows, (1 + u)^terms - 1. Source: Higham, Accuracy and Stability of
+/// Sums `terms` products in f32 in any order, samples in parts. Each term is rounded once per later
+/// addition: a relative error of (1 + u)^terms - 1. Source: Higham, Accuracy and Stability of
 /// Numerical Algorithms, section 3.1.
 void check(const std::string &op, const Geometry &geometry, const Shape &first, const Shape &second,
            const Shape &result, int64_t terms) {
@@ -103,7 +103,7 @@ TEST(NativeConvolution, GroupsOfChannels) {
   Geometry depthwise = plain(2, 20, 20, {9, 9}, {3, 3});
   depthwise.groups = 20, depthwise.pads = {1, 1, 1, 1};
   checkAll(depthwise);
-  depthwise.outChannels = 40; // two filters each
+  depthwise.outChannels = 40; // two filters per channel
   checkAll(depthwise);
 }
 
@@ -143,7 +143,7 @@ TEST(NativeConvolution, NastySizes) {
 }
 
 TEST(NativeConvolution, ManyPieces) {
-  // Boxes of samples and of channels, the last of which are smaller.
+  // Blocks of samples and channels with smaller last blocks.
   Geometry deep = plain(5, 130, 136, {5, 5}, {3, 3});
   deep.pads = {1, 1, 1, 1};
   checkAll(deep);

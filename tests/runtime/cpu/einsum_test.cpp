@@ -11,7 +11,7 @@ using kernels::Shape;
 
 namespace {
 
-/// "bsd,de->bse" with the sizes of letters.
+/// Returns an einsum such as "bsd,de->bse", with the size of each letter.
 test::NativeCase einsum(const std::string &lhs, const std::string &rhs, const std::string &out,
                         const std::map<char, int64_t> &sizes, DType dtype, DType resultType,
                         unsigned seed) {
@@ -34,8 +34,8 @@ test::NativeCase einsum(const std::string &lhs, const std::string &rhs, const st
   return testCase;
 }
 
-/// Sums of k products in f32, in any order: k roundings of each term at most, (1 + u)^k - 1.
-/// Source: Higham, Accuracy and Stability of Numerical Algorithms, section 3.1.
+/// Sums k products in f32, in any order. Each term has at most k roundings: a relative error of (1
+/// + u)^k - 1. Source: Higham, Accuracy and Stability of Numerical Algorithms, section 3.1.
 void check(const test::NativeCase &testCase, int64_t terms, const std::string &what) {
   std::vector<kernels::Tensor> native = test::runNative(testCase);
   ASSERT_EQ(native.size(), 1u) << what;
@@ -61,13 +61,13 @@ void checkAll(const std::string &lhs, const std::string &rhs, const std::string 
 TEST(NativeEinsum, LayersOfATransformer) {
   std::map<char, int64_t> sizes = {{'b', 2}, {'s', 37}, {'d', 48}, {'e', 33}, {'h', 3}, {'k', 16}};
   checkAll("bsd", "de", "bse", sizes);   // a linear layer
-  checkAll("bsd", "ed", "bse", sizes);   // weights by rows
+  checkAll("bsd", "ed", "bse", sizes);   // weights stored by rows
   checkAll("bse", "de", "bsd", sizes);   // gradient of its input
   checkAll("bsd", "bse", "de", sizes);   // gradient of its weight
   checkAll("bsd", "bse", "ed", sizes);   // the same, transposed
   checkAll("bsd", "dhk", "bshk", sizes); // heads
   checkAll("bsd", "dhk", "bhsk", sizes); // heads first: a loop over them
-  checkAll("bhsk", "hkd", "bsd", sizes); // summed over heads that lie apart
+  checkAll("bhsk", "hkd", "bsd", sizes); // summed over non-adjacent heads
   checkAll("bhsk", "bsd", "hkd", sizes);
   checkAll("bhsk", "bhdk", "bhsd", sizes); // scores
 }

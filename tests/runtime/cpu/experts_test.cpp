@@ -11,7 +11,7 @@ using kernels::Tensor;
 
 namespace {
 
-/// Weights of which every token has `top` that are not 0; an expert may have none.
+/// Returns router weights with `top` nonzero entries per token. An expert may get no tokens.
 Tensor routes(DType dtype, const Shape &shape, int64_t top, unsigned seed) {
   std::mt19937 random(seed);
   int64_t e = shape.back();
@@ -23,10 +23,14 @@ Tensor routes(DType dtype, const Shape &shape, int64_t top, unsigned seed) {
                         : Tensor::fromDoubles({dtype, shape}, kernels::Arith::Native, values);
 }
 
-/// Every result against the exact one. No path from an operand to a result has more than
-/// `roundings`, and with positive operands and relu, which is then the identity, a result is the
-/// sum of the magnitudes of its terms. Other activations a have |a(z)| <= |z|, |a'|, |a''| < 1.2:
-/// an error of z, at most `largest` in magnitude, is an error of a' too.
+/// Compares every result with the exact one.
+///
+/// - No path from an operand to a result has more than `roundings` roundings.
+/// - With positive operands relu is the identity, so a result is the sum of the magnitudes of its
+/// terms.
+/// - Other activations a have |a(z)| <= |z| and |a'|, |a''| < 1.2. So an error of z, at most
+///   `largest`
+/// in magnitude, is also an error of a'.
 void check(const test::NativeCase &testCase, double roundings, double largest,
            const std::string &what) {
   std::vector<Tensor> native = test::runNative(testCase), exact = test::runExact(testCase);
@@ -69,7 +73,7 @@ void checkRouted(const Sizes &s, const std::string &activation, bool isGated) {
     std::string what = activation + (isGated ? " gated " : " ") + std::string(name(dtype)) +
                        " t=" + std::to_string(s.t) + " e=" + std::to_string(s.e);
     double roundings = double(s.h + s.f + s.o + s.e + s.t) + 20;
-    // Of both layers, and of the second factor of a gate.
+    // The largest magnitude of both layers, and of the second factor of a gate.
     double largest = double(s.h) * (isGated ? double(s.h) : 1);
     check({"routed_experts", attrs, operands, {{dtype, {s.t, s.o}}}}, roundings, largest, what);
     operands.insert(operands.begin(), floats({s.t, s.o}, 5));
@@ -88,7 +92,7 @@ TEST(NativeExperts, RoutedExperts) {
 
 TEST(NativeExperts, ManyRowsAndTiles) {
   checkRouted({150, 8, 3, 270, 10, 2}, "relu", true);
-  checkRouted({1200, 3, 3, 2, 4, 3}, "relu", false); // more rows than are kept at once
+  checkRouted({1200, 3, 3, 2, 4, 3}, "relu", false); // more rows than one pass holds
 }
 
 TEST(NativeExperts, NastySizes) {
@@ -113,7 +117,7 @@ void checkDealt(int64_t g, int64_t t, int64_t e, int64_t c, int64_t h) {
 
 TEST(NativeExperts, SlotsOfTokens) {
   checkDealt(2, 13, 3, 5, 17); // tokens beyond the capacity are dropped
-  checkDealt(1, 6, 4, 12, 3);  // and slots stay empty
+  checkDealt(1, 6, 4, 12, 3);  // some slots stay empty
   checkDealt(3, 700, 2, 900, 40);
   checkDealt(1, 1, 1, 1, 1);
   checkDealt(2, 0, 3, 2, 4);

@@ -16,7 +16,7 @@ using kernels::Tensor;
 using kernels::TensorType;
 using testing::HasSubstr;
 
-/// One instruction as work.
+/// One instruction to be checked.
 class KernelCheckTest : public testing::Test {
 protected:
   void make(const std::string &op, const kernels::Attrs &attrs,
@@ -47,7 +47,7 @@ TEST_F(KernelCheckTest, ASumIsBoundByItsMagnitudes) {
   ReferenceResults reference =
       evaluateReference(work, {Tensor::fromDoubles(many, Arith::Native, values)});
   EXPECT_EQ(reference.exact[0].toDoubles()[0], 0);
-  // 96 + 8 sqrt(1024) roundings of 2^-24, of magnitudes that add up to 1024.
+  // 96 + 8 sqrt(1024) roundings of 2^-24, with magnitudes that sum to 1024.
   EXPECT_NEAR(reference.bounds[0], (96 + 256) * 0x1p-24 * 1024, 1e-6);
   std::string why;
   EXPECT_LE(worstOf(reference, {Tensor::fromDoubles(one, Arith::Native, {0.02})}, why), 1);

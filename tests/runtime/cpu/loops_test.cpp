@@ -25,7 +25,7 @@ struct Elementwise {
   const char *approximate = "";
 };
 
-/// Slacks: a handful of roundings, and 2 ulp of exp, each of values of at most `magnitude`.
+/// Slacks: a few roundings and 2 ulp of exp, each of values of at most `magnitude`.
 const Elementwise elementwise[] = {{"add", 2, 1, -4, 4, 0, 0},
                                    {"sub", 2, 1, -4, 4, 0, 0},
                                    {"mul", 2, 1, -4, 4, 0, 0},
@@ -89,7 +89,7 @@ TEST(NativeLoops, ExtremesOfExp) {
   EXPECT_TRUE(std::isnan(got[6]));
 }
 
-/// A loss that is NaN has to be seen, so no activation may hide it.
+/// Activations pass NaN on, so that a NaN loss is noticed.
 TEST(NativeLoops, ReluLetsNanPass) {
   const std::vector<double> numbers = {-1, -0.0, 0, 2, std::nan(""), -INFINITY, INFINITY};
   auto operand = [&](const std::vector<double> &values) {
@@ -174,7 +174,7 @@ TEST(NativeLoops, ScalesAndChoices) {
   }
 }
 
-/// Rows of n elements in [-1, 1]: sums are off by (n / 16 + 5) u times the sum of magnitudes.
+/// Rows of n elements in [-1, 1]. Sums have an error of (n / 16 + 5) u times the sum of magnitudes.
 TEST(NativeLoops, LayerNorm) {
   for (DType dtype : {DType::F32, DType::BF16})
     for (Shape shape : {Shape{3, 1}, {5, 17}, {2, 3, 64}, {300, 96}, {0, 8}}) {
@@ -245,7 +245,7 @@ TEST(NativeLoops, Sums) {
 // Vocabularies
 //===----------------------------------------------------------------------===//
 
-/// Numbers 10, 12, 14 ... with two of padding: a part of a vocabulary.
+/// Returns numbers 10, 12, 14 ... and two of padding, as for a part of a vocabulary.
 Tensor numbersOf(int64_t size) {
   std::vector<int64_t> numbers;
   for (int64_t i = 0; i < size; ++i)
@@ -306,7 +306,7 @@ TEST(NativeLoops, ClassSums) {
         auto native = test::runNative(sums), exact = test::runExact(sums);
         ASSERT_EQ(native.size(), 2u);
         double u = 0x1p-24;
-        // Exponents are off by 10 u, their exponentials by 2 ulp more, chunks summed in double.
+        // Exponents have an error of 10 u, and exp adds 2 ulp. Chunks are summed in double.
         test::expectClose(native[0], exact[0], exact[0], (4096.0 / 16 + 24) * u, "denominator");
         test::expectClose(native[1], exact[1], one, 5 * (1 + onAll * double(size)) * 300 * u,
                           "target");

@@ -11,7 +11,7 @@ namespace {
 const DType allDTypes[] = {DType::F64, DType::F32, DType::BF16, DType::F16, DType::I64,
                            DType::I32, DType::I16, DType::I8,   DType::U8,  DType::Bool};
 
-/// For operands of these shapes in every dtype: the same bits as the reference kernel.
+/// Expects the same bits as the reference kernel, for operands of these shapes in every dtype.
 void check(const std::string &op, const kernels::Attrs &attrs, const std::vector<Shape> &operands,
            const Shape &result) {
   for (DType dtype : allDTypes) {
@@ -41,8 +41,8 @@ TEST(NativeMovement, Transposes) {
   check("transpose", {{"permutation", Ints{3, 1, 0, 2}}}, {{2, 7, 3, 8}}, {8, 7, 2, 3});
   check("transpose", {{"permutation", Ints{2, 0, 1}}}, {{2, 0, 3}}, {3, 2, 0});
   check("transpose", {{"permutation", Ints{}}}, {{}}, {});
-  check("transpose", {{"permutation", Ints{1, 0}}}, {{600, 520}}, {520, 600}); // many pieces
-  // Wider than a piece, either way, and several planes of that.
+  check("transpose", {{"permutation", Ints{1, 0}}}, {{600, 520}}, {520, 600}); // many tiles
+  // Wider than a tile in either direction, and several such planes.
   check("transpose", {{"permutation", Ints{1, 0}}}, {{9001, 70}}, {70, 9001});
   check("transpose", {{"permutation", Ints{1, 0}}}, {{70, 9001}}, {9001, 70});
   check("transpose", {{"permutation", Ints{0, 2, 1}}}, {{3, 5003, 6}}, {3, 6, 5003});

@@ -39,7 +39,7 @@ struct Geometry {
   }
 };
 
-/// `terms`: how many products a sum has at most, each of which is rounded as often.
+/// `terms`: the largest number of products in a sum, and of roundings per product.
 void check(test::NativeCase testCase, int64_t terms) {
   for (DType dtype : {DType::F32, DType::BF16}) {
     for (kernels::Tensor &operand : testCase.operands)
@@ -48,7 +48,7 @@ void check(test::NativeCase testCase, int64_t terms) {
     std::vector<kernels::Tensor> native = test::runNative(testCase);
     ASSERT_EQ(native.size(), 1u);
     test::NativeCase magnitudes = testCase;
-    // Which element is the largest must not change.
+    // The largest element must stay the same.
     if (testCase.op == "max_pool_grad")
       magnitudes.operands[1] =
           test::withMagnitudes({"", {}, {testCase.operands[1]}, {}}).operands[0];
@@ -83,14 +83,14 @@ TEST(NativePooling, Geometries) {
   checkAll({1, 4, {11, 13}, {3, 2}, {2, 1}, {2, 1, 0, 1}, {2, 3}});
   checkAll({3, 2, {17}, {4}, {2}, {1, 2}, {1}});
   checkAll({2, 2, {5, 6, 7}, {2, 3, 2}, {2, 1, 2}, {1, 1, 0, 0, 1, 1}, {1, 1, 1}});
-  checkAll({2, 600, {7, 7}, {7, 7}, {1, 1}, {0, 0, 0, 0}, {1, 1}}); // all of a plane
+  checkAll({2, 600, {7, 7}, {7, 7}, {1, 1}, {0, 0, 0, 0}, {1, 1}}); // the whole plane
 }
 
 TEST(NativePooling, NastySizes) {
   checkAll({1, 1, {1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, {1, 1}});
   checkAll({0, 3, {4, 4}, {2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}});
   checkAll({2, 0, {4, 4}, {2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}});
-  checkAll({1, 2, {4, 4}, {2, 2}, {3, 3}, {0, 0, 0, 0}, {1, 1}}); // not all of x is read
+  checkAll({1, 2, {4, 4}, {2, 2}, {3, 3}, {0, 0, 0, 0}, {1, 1}}); // x is not read completely
 }
 
 TEST(NativePooling, RandomGeometries) {
@@ -105,7 +105,7 @@ TEST(NativePooling, RandomGeometries) {
       g.kernel.push_back(draw(1, 4));
       g.strides.push_back(draw(1, 3));
       g.dilations.push_back(1);
-      // A window has a member where no pad is as large as it.
+      // A window always has a valid element, because pads are smaller than the window.
       g.pads.push_back(draw(0, g.kernel.back() - 1));
       high.push_back(draw(0, g.kernel.back() - 1));
       g.input.push_back(g.kernel.back() + draw(0, 7));
@@ -116,7 +116,7 @@ TEST(NativePooling, RandomGeometries) {
 }
 
 TEST(NativePooling, EqualsNanAndInfinities) {
-  // The first of equals gets the gradient; NaN is the largest only where it comes first.
+  // Of equal elements the first gets the gradient. NaN is the largest only if it comes first.
   const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
   const std::vector<double> values = {1, 1, -0.0, 0.0, nan, 2, 2, nan, -inf, -inf, inf, inf};
   kernels::Tensor x =

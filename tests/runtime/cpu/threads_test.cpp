@@ -46,7 +46,7 @@ TEST(Threads, WhatAPieceThrowsIsThrown) {
   };
   EXPECT_THROW(threads.run(40, fails), std::runtime_error);
   std::atomic<int> done{0};
-  threads.run(40, [&](int64_t) { ++done; }); // and the pool goes on
+  threads.run(40, [&](int64_t) { ++done; }); // the pool still works
   EXPECT_EQ(done, 40);
 }
 

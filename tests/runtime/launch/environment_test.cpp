@@ -1,4 +1,4 @@
-//===- environment_test.cpp - Which rank this process is -------------------===//
+//===- environment_test.cpp - The rank of this process ---------------------===//
 
 #include "runtime/launch/Environment.h"
 
@@ -24,7 +24,7 @@ TEST(Environment, NobodyStartedUs) {
   auto none = place({});
   ASSERT_TRUE(bool(none));
   EXPECT_FALSE(*none);
-  // A shell in a Slurm allocation is no rank.
+  // A shell in a Slurm allocation is not a rank.
   EXPECT_FALSE(*place({{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}));
 }
 
@@ -40,7 +40,7 @@ TEST(Environment, Torchrun) {
   EXPECT_EQ((*found)->localRank, 1);
   EXPECT_FALSE((*found)->isOneHost);
   EXPECT_EQ(toString(*(*found)->meeting), "tcp://n1:29500");
-  // Its agent's store takes the port itself.
+  // The agent's store already uses the port.
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   EXPECT_EQ(toString(*(*place(variables))->meeting), "tcp://n1:29501");
 }
@@ -97,7 +97,7 @@ TEST(Environment, Lsf) {
   EXPECT_EQ((*found)->launcher, "LSF");
   EXPECT_EQ((*found)->rank, 5);
   EXPECT_EQ((*found)->localRank, 1);
-  // Where rank 0 is, it does not say.
+  // The host of rank 0 is not given.
   EXPECT_FALSE((*found)->meeting);
   variables["MASTER_ADDR"] = "a01";
   variables["MASTER_PORT"] = "29400";
@@ -136,11 +136,11 @@ TEST(Environment, MpichOnOneHostMeetsInAFolder) {
   ASSERT_TRUE(first && first->meeting && second && second->meeting);
   EXPECT_TRUE(first->isOneHost && first->meeting->isOurs);
   EXPECT_EQ(second->localRank, 1);
-  // The process that started both, by its number and its start.
+  // Named by the id and the start time of the process that started both.
   EXPECT_EQ(toString(*first->meeting), toString(*second->meeting));
   EXPECT_THAT(toString(*first->meeting),
               testing::ContainsRegex("file:///scratch/tbc-[0-9]+-[0-9]+-[0-9]+$"));
-  // Two of four ranks here: where the others are, MPICH does not say.
+  // Two of four ranks are here; MPICH does not give the hosts of the others.
   EXPECT_FALSE(ofRank("0", "2")->meeting);
 }
 

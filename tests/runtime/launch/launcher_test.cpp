@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// Numbers that ranks write and the test reads.
+/// Numbers written by ranks and read by the test.
 struct Shared {
   volatile int64_t values[16] = {};
 };
@@ -78,7 +78,7 @@ TEST(Launcher, AKilledRankIsAFailedRank) {
 }
 
 TEST(Launcher, TheCauseIsReportedRatherThanWhatFollowed) {
-  // Rank 0 hears of the failure of rank 1, which found a hang.
+  // Rank 0 is told of the failure of rank 1, which found a hang.
   int code = launch(ranks(2, milliseconds(60000)), [&](int64_t rank) {
     usleep(rank == 1 ? 100000 : 0);
     return int(rank == 1 ? ErrorCode::HangDetected : ErrorCode::RankFailed);
@@ -101,7 +101,7 @@ TEST(Launcher, ASignalIsPassedOn) {
 }
 
 TEST(Launcher, AWarningIsNotTheFirstOfTwoStops) {
-  // Ranks that still save when the time is up are not killed at SIGTERM.
+  // Ranks still saving at the time limit are not killed by SIGTERM.
   Shared *shared = makeShared();
   int code = launch(
       ranks(2, milliseconds(60000)),
@@ -147,7 +147,7 @@ TEST(Launcher, NoRankOutlivesTheLauncher) {
   ASSERT_NE(shared->values[1], 0);
   kill(launcher, SIGKILL);
   waitpid(launcher, nullptr, 0);
-  // Orphans are reaped by whoever adopts them; a zombie counts as gone.
+  // The adopting process reaps orphans, so a zombie counts as gone.
   auto isGone = [](int64_t pid) {
     std::string state;
     if (FILE *file = fopen(("/proc/" + std::to_string(pid) + "/stat").c_str(), "r")) {

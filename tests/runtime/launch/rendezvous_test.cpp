@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-/// A store of each kind; ranks are threads here.
+/// A store of each kind, with threads as ranks.
 class Stores : public testing::TestWithParam<bool> {
 protected:
   void SetUp() override {
@@ -39,7 +39,8 @@ protected:
     return GetParam() ? connectStore("127.0.0.1", server->port(), token, milliseconds(60000))
                       : openFileStore(folder + "/job", token);
   }
-  /// checkIn of one rank per list of facts, each in a thread; with those of some, if there are any.
+  /// Calls `checkIn` for one rank per list of facts, each in a thread. `ofSome`: facts known to
+  /// some ranks only.
   std::vector<Status> checkAll(const std::vector<std::pair<int64_t, Facts>> &ranks,
                                int64_t numRanks, const std::vector<Facts> &ofSome = {},
                                milliseconds timeout = milliseconds(60000)) {
@@ -211,10 +212,10 @@ TEST(StoreServers, StrangersAreCutOff) {
     ssize_t count = 0;
     while ((count = read(fd, chunk, sizeof chunk)) > 0)
       answer.append(chunk, size_t(count));
-    close(fd); // the server has closed its end: read came to an end
+    close(fd); // the server has closed its end: read reached the end
     EXPECT_EQ(answer.find("welcome"), std::string::npos);
   }
-  // It still serves those who belong to it.
+  // The server still accepts ranks of its own run.
   auto store = connectStore("127.0.0.1", (*server)->port(), "a", milliseconds(60000));
   ASSERT_TRUE(bool(store));
   EXPECT_EQ(*(*store)->claim("k", "v"), "v");
@@ -224,20 +225,20 @@ TEST(StoreServers, IdleStrangersDoNotKeepRanksOut) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   rlimit few = before;
-  few.rlim_cur = std::min<rlim_t>(512, before.rlim_max); // of both ends of every connection
+  few.rlim_cur = std::min<rlim_t>(512, before.rlim_max); // including both ends of every connection
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
   {
     auto server = StoreServer::listen("127.0.0.1", 0, "a");
     ASSERT_TRUE(bool(server));
     (*server)->start();
-    // More than the server has descriptors for, if it kept them.
+    // More connections than the server has descriptors, if it kept them.
     std::vector<int> strangers;
     for (int i = 0; i < 300; ++i)
       strangers.push_back(connectTo((*server)->port()));
     auto store = connectStore("127.0.0.1", (*server)->port(), "a", milliseconds(60000));
     ASSERT_TRUE(bool(store)) << store.error().message;
     EXPECT_EQ(*(*store)->claim("k", "v"), "v");
-    // Those that came first went first.
+    // The oldest connections were closed first.
     char chunk[256];
     ssize_t count = 0;
     while ((count = read(strangers[0], chunk, sizeof chunk)) > 0)
@@ -250,9 +251,9 @@ TEST(StoreServers, IdleStrangersDoNotKeepRanksOut) {
 }
 
 TEST(StoreServers, ARankThatIsCutOffConnectsAgain) {
-  // Somebody who closes the first connections, as a server does that has too many strangers.
+  // Closes the first connections, as a server does with too many strangers.
   int listening = socket(AF_INET, SOCK_STREAM, 0);
-  int on = 1; // so that another may listen on the port right after it
+  int on = 1; // so that another process can listen on the port at once
   ASSERT_EQ(setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;

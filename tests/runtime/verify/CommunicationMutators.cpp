@@ -1,4 +1,4 @@
-//===- CommunicationMutators.cpp - Counterparts that do not fit ------------===//
+//===- CommunicationMutators.cpp - Mismatched communication ----------------===//
 
 #include "tests/runtime/verify/MutationSite.h"
 
@@ -50,12 +50,11 @@ bool changePeer(Mutant &m, Random &random) {
   return true;
 }
 
-/// A message is sent at the wrong end: the two stages swap their roles in one of its halves.
+/// Replaces a receive by a constant, so that its send has no counterpart.
 bool receiveInstead(Mutant &m, Random &random) {
   Site site;
   if (!pickMessage(m, random, site) || site.in(m.program).kind != InstructionKind::Recv)
     return false;
-  // Nothing is received: the value is a constant.
   Instruction &recv = site.in(m.program);
   addNames(m, readersOf(m.program, site, recv.results[0]));
   recv.kind = InstructionKind::Kernel;
@@ -82,7 +81,7 @@ bool swapMessages(Mutant &m, Random &random) {
   return true;
 }
 
-/// Both ends agree, and two messages have one name.
+/// Both ends agree, but two messages have the same channel.
 bool shareChannel(Mutant &m, Random &random) {
   std::vector<Site> sites = sitesOf(m.program, isMessage);
   std::vector<std::pair<Site, Site>> pairs; // sends of one stage to another
@@ -111,7 +110,7 @@ bool shareChannel(Mutant &m, Random &random) {
   return true;
 }
 
-/// What is sent is first made into another shape, or another type.
+/// Sends a value converted to another shape or dtype.
 bool sendOther(Mutant &m, Random &random, bool isType) {
   Site site;
   if (!pickMessage(m, random, site) || site.in(m.program).kind != InstructionKind::Send)
@@ -140,7 +139,7 @@ bool changeReduction(Mutant &m, Random &random) {
   return true;
 }
 
-/// One stage of a meeting thinks that it is among others.
+/// One stage has another list of stages for a collective.
 bool changeStages(Mutant &m, Random &random) {
   Site site;
   if (m.program.numStages() < 3 || !pickMeeting(m, random, site))
@@ -155,7 +154,7 @@ bool changeStages(Mutant &m, Random &random) {
   while (other == site.stage);
   auto found = std::find(stages.begin(), stages.end(), other);
   if (found != stages.end() && stages.size() == 2)
-    return false; // it would meet nobody
+    return false; // it would be alone
   if (found != stages.end())
     stages.erase(found);
   else
@@ -177,7 +176,7 @@ bool changeMeetingAxes(Mutant &m, Random &random) {
   return true;
 }
 
-/// One stage does without; what would be met is read as it is.
+/// One stage skips a collective and uses its operand instead.
 bool missMeeting(Mutant &m, Random &random) {
   Site site;
   if (!pickMeeting(m, random, site))
@@ -217,7 +216,7 @@ int commonStages(const Program &p, const Communication &a, const Communication &
   return common;
 }
 
-/// Two meetings of one stage with another change places, each with its own operand and result.
+/// Swaps two collectives between the same two stages. Each keeps its operand and result.
 bool swapMeetings(Mutant &m, Random &random) {
   std::vector<Site> sites = sitesOf(
       m.program, [&](const Instruction &it, const Site &) { return isMeeting(m.program, it); });
@@ -228,7 +227,7 @@ bool swapMeetings(Mutant &m, Random &random) {
         continue;
       if (commonStages(m.program, a.in(m.program).comm, b.in(m.program).comm) < 2)
         continue;
-      // Nothing between them may depend on the first.
+      // No instruction between them may depend on the first.
       std::vector<std::string> readers = readersOf(m.program, a, a.in(m.program).results[0], true);
       bool depends = false;
       for (size_t i = a.index + 1; i <= b.index; ++i) {
@@ -245,15 +244,15 @@ bool swapMeetings(Mutant &m, Random &random) {
   addNames(m, counterparts(m.program, a));
   for (const Site &site : {a, b})
     addNames(m, readersOf(m.program, site, site.in(m.program).results[0], true));
-  // The first goes behind the second.
+  // Moves the first behind the second.
   std::vector<Instruction> &list = a.block(m.program).instructions;
   std::rotate(list.begin() + int64_t(a.index), list.begin() + int64_t(a.index) + 1,
               list.begin() + int64_t(b.index) + 1);
   return true;
 }
 
-/// Two or three stages each receive from the next before they send to the one before, at the begin
-/// of update; in one of them the wait may be a meeting.
+/// At the start of update, two or three stages each receive from the next stage before they send to
+/// the previous one. One of the waits may be a collective.
 bool crossMessages(Mutant &m, Random &random) {
   int numStages = m.program.numStages();
   if (numStages < 2)
@@ -278,7 +277,7 @@ bool crossMessages(Mutant &m, Random &random) {
     if (!meets) {
       first = {recv, {"late" + suffix, InstructionKind::Send, "", {}, out, {received}, {}}};
     } else {
-      // One waits for a message, which the other sends when both have met.
+      // One stage waits for a message, but the other sends it only after their collective.
       made = newValue(m.program, stage, type);
       ValueId met = newValue(m.program, stage, type);
       meet.axes = {wholeAxis(m.program.mesh, m.program.pipelineAxis)};

@@ -1,4 +1,4 @@
-//===- DataflowMutators.cpp - Reads, writes and schedules gone wrong --------===//
+//===- DataflowMutators.cpp - Wrong reads, writes and schedules -------------===//
 
 #include "tests/runtime/verify/MutationSite.h"
 
@@ -22,7 +22,7 @@ bool dropInstruction(Mutant &m, Random &random) {
   bool isSend = site.in(m.program).kind == InstructionKind::Send;
   if (isSend) {
     addNames(m, counterparts(m.program, site));
-    // What it sent may have no other reader.
+    // The sent value may lose its only reader.
     for (const Instruction &it : site.block(m.program).instructions)
       if (!it.results.empty() && it.results[0] == site.in(m.program).operands[0])
         m.names.push_back(inQuotes(it.id));
@@ -98,7 +98,8 @@ bool readOtherBlock(Mutant &m, Random &random) {
   return true;
 }
 
-/// A random block of which `choose` gives a list of places; none if all lists are empty.
+/// Picks a random block and a place from its list `choose(block)`. Returns false if all lists are
+/// empty.
 template <typename ChooseFn>
 bool pickIn(Mutant &m, Random &random, ChooseFn choose, Site &block, size_t &place) {
   std::vector<std::pair<Site, size_t>> places;
@@ -140,7 +141,7 @@ bool isReadElsewhere(const Program &p, int stage, int slot) {
   return false;
 }
 
-/// A slot that is read by somebody or is what the step is for.
+/// Picks a result whose slot is read later or is an output of the step.
 bool pickResult(Mutant &m, Random &random, Site &block, size_t &at) {
   auto needed = [&](const Site &site) {
     std::vector<size_t> list;
@@ -155,7 +156,7 @@ bool pickResult(Mutant &m, Random &random, Site &block, size_t &at) {
   return pickIn(m, random, needed, block, at);
 }
 
-/// The slot of a result and the instruction that makes it.
+/// Adds the names of a result's slot and of the instruction that makes it.
 void nameResult(Mutant &m, const Site &block, const BlockResult &result) {
   m.names.push_back(slotName(m.program, block.stage, result.slot));
   for (const Instruction &it : block.block(m.program).instructions)
@@ -169,7 +170,7 @@ bool dropResult(Mutant &m, Random &random) {
   if (!pickResult(m, random, block, at))
     return false;
   std::vector<BlockResult> &results = block.block(m.program).results;
-  // The sum over ranks of a loss may be an argument as it is, where there is one rank.
+  // With one rank, the loss summed over ranks may be an argument unchanged.
   const Block &code = block.block(m.program);
   bool isArgument = std::any_of(code.arguments.begin(), code.arguments.end(),
                                 [&](const Argument &a) { return a.value == results[at].value; });
@@ -202,7 +203,7 @@ bool flipAccumulation(Mutant &m, Random &random) {
   return true;
 }
 
-/// Writes a constant to, or reads, a slot of a role that is not for this kind of block.
+/// Reads a slot, or writes a constant to it, although its role is invalid for this kind of block.
 bool useWrongSlot(Mutant &m, Random &random, bool isWrite) {
   struct Wrong {
     Kind kind;
@@ -228,7 +229,7 @@ bool useWrongSlot(Mutant &m, Random &random, bool isWrite) {
   auto ofRole = [&](const Site &site) {
     std::vector<size_t> list;
     const std::vector<Slot> &slots = m.program.stages[site.stage].slots;
-    // What one chunk keeps a later one may read.
+    // A later chunk may read residuals of an earlier one.
     bool isLater = !isWrite && wrong.role == Role::Residual && site.chunk > 0;
     for (size_t i = 0; i < slots.size() && site.kind == wrong.kind && !isLater; ++i)
       if (slots[i].role == wrong.role)
@@ -251,7 +252,7 @@ bool useWrongSlot(Mutant &m, Random &random, bool isWrite) {
 bool writeWrongSlot(Mutant &m, Random &random) { return useWrongSlot(m, random, true); }
 bool readWrongSlot(Mutant &m, Random &random) { return useWrongSlot(m, random, false); }
 
-/// A collective is done and what it was done to is used instead.
+/// The result of a collective is unused; its operand is used instead.
 bool ignoreCollective(Mutant &m, Random &random) {
   Site site;
   auto keepsType = [&](const Instruction &it, const Site &at) {
@@ -267,7 +268,7 @@ bool ignoreCollective(Mutant &m, Random &random) {
   return true;
 }
 
-/// The only reader of a kernel's result reads something else of that type.
+/// The only reader of a kernel's result reads another value of the same type.
 bool ignoreKernel(Mutant &m, Random &random) {
   std::vector<std::pair<Site, ValueId>> places; // the reader, and what it could read
   std::vector<size_t> operandOf;
@@ -300,11 +301,12 @@ bool ignoreKernel(Mutant &m, Random &random) {
   return true;
 }
 
-/// The update of a weight of its own is left out altogether.
+/// Removes the whole update of an untied weight.
 bool forgetUpdate(Mutant &m, Random &random) {
   Site site;
   auto isStep = [&](const Instruction &it, const Site &at) {
-    // Its gradient comes from the slot without a meeting, and goes nowhere else.
+    // The gradient comes from its slot without a collective between stages, and has no other
+    // reader.
     if (it.op != "sgd_momentum" || readersOf(m.program, at, it.operands[1]).size() != 1)
       return false;
     ValueId g = it.operands[1];
@@ -356,7 +358,7 @@ bool forgetUpdate(Mutant &m, Random &random) {
 
 using Actions = std::vector<schedule::Action>;
 
-/// The schedule of a random stage as a table.
+/// Turns the schedule into a table and returns the actions of a random stage.
 Actions &someActions(Mutant &m, Random &random, int &stage) {
   if (m.program.schedule.generator != "table") {
     for (int s = 0; s < m.program.numStages(); ++s)
@@ -381,7 +383,7 @@ bool backwardFirst(Mutant &m, Random &random) {
             actions[positionOf(actions, Kind::Backward, microBatch)]);
   return true;
 }
-/// A weight part before the backward that leaves it something to do.
+/// Runs wgrad before its dgrad.
 bool weightFirst(Mutant &m, Random &random) {
   int stage = 0;
   Actions &actions = someActions(m, random, stage);
@@ -392,7 +394,7 @@ bool weightFirst(Mutant &m, Random &random) {
   std::swap(actions[positionOf(actions, Kind::Backward, microBatch)], actions[weight]);
   return true;
 }
-/// A block of one chunk in the place of another's.
+/// Replaces a block of one chunk by another chunk's.
 bool otherChunk(Mutant &m, Random &random) {
   int stage = 0;
   Actions &actions = someActions(m, random, stage);
@@ -424,7 +426,7 @@ bool updateEarly(Mutant &m, Random &random) {
   return true;
 }
 
-/// One stage takes two micro-batches in another order than its neighbours.
+/// One stage swaps the order of two micro-batches, unlike its neighbours.
 bool otherOrder(Mutant &m, Random &random) {
   if (m.program.numStages() < 2 || m.program.microBatches < 2)
     return false;
@@ -432,7 +434,7 @@ bool otherOrder(Mutant &m, Random &random) {
   Actions &actions = someActions(m, random, stage);
   for (const Slot &slot : m.program.stages[size_t(stage)].slots)
     if (slot.name.rfind("pass.", 0) == 0)
-      return false; // one chunk of the stage would run before another that it waits for
+      return false; // a chunk of the stage would run before one it waits for
   Kind kind = below(random, 2) ? Kind::Forward : Kind::Backward;
   int64_t a = int64_t(below(random, size_t(m.program.microBatches)));
   int64_t b = (a + 1) % m.program.microBatches;
@@ -441,7 +443,7 @@ bool otherOrder(Mutant &m, Random &random) {
     if (positionOf(actions, Kind::Forward, microBatch) >
             positionOf(actions, Kind::Backward, microBatch) ||
         positionOf(actions, Kind::Backward, microBatch) >
-            positionOf(actions, Kind::Weight, microBatch)) // or there is no weight part
+            positionOf(actions, Kind::Weight, microBatch)) // or without wgrad
       return false;                                        // that would violate another property
   m.names.clear();
   for (const Site &site : sitesOf(m.program, [&](const Instruction &it, const Site &at) {

@@ -1,7 +1,6 @@
-//===- HostMutators.cpp - Copies to and from the host gone wrong -----------===//
+//===- HostMutators.cpp - Wrong copies to and from the host ----------------===//
 //
-// The random programs have nothing on the host; each of these moves some of their slots there
-// first.
+// Random programs have no slots on the host. Each mutator first moves some slots there.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +15,7 @@ namespace {
 using namespace tbc::program;
 using Random = std::mt19937;
 
-/// A copy of this kind in `m`, once some slots are on the host.
+/// Moves some slots to the host and picks a copy of this kind.
 bool pickCopy(Mutant &m, Random &random, InstructionKind kind, Site &site) {
   moveToHost(m.program, random);
   return pickSite(
@@ -24,7 +23,7 @@ bool pickCopy(Mutant &m, Random &random, InstructionKind kind, Site &site) {
       site);
 }
 
-/// The names of the slots that an argument or a result of this value belongs to.
+/// Adds the names of the slots of an argument or a result.
 void nameSlots(Mutant &m, const Site &site, ValueId value) {
   const Block &block = site.block(m.program);
   for (const Argument &argument : block.arguments)
@@ -35,7 +34,7 @@ void nameSlots(Mutant &m, const Site &site, ValueId value) {
       m.names.push_back(slotName(m.program, site.stage, result.slot));
 }
 
-/// What read the copy on the device reads what is on the host.
+/// Readers of the device copy read the host value instead.
 bool dropFetch(Mutant &m, Random &random) {
   Site site;
   if (!pickCopy(m, random, InstructionKind::Fetch, site))
@@ -50,7 +49,7 @@ bool dropFetch(Mutant &m, Random &random) {
   return true;
 }
 
-/// What is on the device is written to a slot on the host.
+/// Writes a device value to a host slot.
 bool dropOffload(Mutant &m, Random &random) {
   Site site;
   if (!pickCopy(m, random, InstructionKind::Offload, site))
@@ -63,7 +62,7 @@ bool dropOffload(Mutant &m, Random &random) {
   return true;
 }
 
-/// An offload turned into a fetch, or the other way round.
+/// Turns an offload into a fetch, or a fetch into an offload.
 bool turnCopy(Mutant &m, Random &random) {
   bool isFetch = below(random, 2);
   Site site;
@@ -75,7 +74,7 @@ bool turnCopy(Mutant &m, Random &random) {
   return true;
 }
 
-/// What a kernel makes goes to the host though its slot is on the device.
+/// Offloads the result of a kernel although its slot is on the device.
 bool offloadForTheDevice(Mutant &m, Random &random) {
   Site site;
   if (!pickCopy(m, random, InstructionKind::Offload, site))
@@ -87,7 +86,7 @@ bool offloadForTheDevice(Mutant &m, Random &random) {
       m.names.push_back(inQuotes(slot.name));
       slot.location = Location::Device;
     }
-  // Whoever fetches it now reads what is on the device.
+  // Fetches of this slot now read a device value.
   for (const Site &fetch : sitesOf(m.program, [&](const Instruction &it, const Site &at) {
          return it.kind == InstructionKind::Fetch && at.stage == site.stage;
        }))
@@ -95,7 +94,7 @@ bool offloadForTheDevice(Mutant &m, Random &random) {
   return !m.names.empty();
 }
 
-/// A residual that is fetched, and nobody writes it.
+/// Fetches a residual that is never written.
 bool neverOffload(Mutant &m, Random &random) {
   moveToHost(m.program, random);
   std::vector<std::pair<int, int>> slots;

@@ -1,4 +1,4 @@
-//===- InterleavingSearch.cpp - Every order in which ranks can go on -------===//
+//===- InterleavingSearch.cpp - All interleavings of the ranks -------------===//
 
 #include "tests/runtime/verify/InterleavingSearch.h"
 
@@ -8,7 +8,7 @@ using program::Instruction;
 using program::InstructionKind;
 using program::Program;
 
-/// Adds what a rank does in one of its forward blocks; the other blocks are empty.
+/// Adds the operations of a rank in one of its forward blocks. The other blocks are empty.
 static void addOps(const Program &program, const std::vector<int64_t> &coordinates,
                    const schedule::Action &action, std::vector<RankOp> &ops) {
   const program::Stage &stage = program.stages[program.stageOf(coordinates)];

@@ -1,7 +1,7 @@
-//===- InterleavingSearch.h - Every order in which ranks can go on ---------===//
+//===- InterleavingSearch.h - All interleavings of the ranks ---------------===//
 //
-// What runtime/verify concludes from one order of events, found by trying all of them. Shares no
-// code with it: ranks are processes with queues, whatever their stage.
+// Tries all orders of events to check the conclusions that runtime/verify draws from one order. It
+// shares no code with runtime/verify: ranks are processes with queues, and stages do not matter.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,41 +18,43 @@
 
 namespace tbc::verify {
 
-/// One blocking operation of a rank.
+/// A blocking operation of a rank.
 struct RankOp {
   enum class Kind { Send, Recv, Meet };
   Kind kind = Kind::Meet;
-  int peer = -1;          // rank, of a send or receive
-  int64_t channel = 0;    // of a send or receive
-  int lane = 0;           // of a send or receive
-  std::vector<int> group; // ranks, of a meeting
-  std::string what;       // of a meeting: what all have to agree on
-  int chunk = 0;          // the forward block in which it stands
-  int instruction = -1;   // where it stands there
+  int peer = -1;          // rank, for a send or receive
+  int64_t channel = 0;    // for a send or receive
+  int lane = 0;           // for a send or receive
+  std::vector<int> group; // ranks of a meeting
+  std::string what;       // of a meeting: must be equal on all ranks
+  int chunk = 0;          // chunk of its forward block
+  int instruction = -1;   // index in the block
 };
 
-/// What each rank does in the forward blocks of a Program, for its only micro-batch.
+/// Returns the operations of each rank in the forward blocks of a Program, for its only
+/// micro-batch.
 std::vector<std::vector<RankOp>> rankOps(const program::Program &program);
 
-/// What can come of them.
+/// The possible outcomes over all orders.
 struct Outcomes {
   bool canFinish = false;
   bool canGetStuck = false;
-  /// A message is received on another channel, a meeting is of different operations, or a message
-  /// is left over at the end.
+  /// A receive gets a message of another channel, a meeting joins different operations, or a
+  /// message is left over at the end.
   bool canMismatch = false;
-  /// Of the last stuck state: per rank the operation it waits at, or -1 at its end.
+  /// The last stuck state: per rank the index of the blocked operation, or -1 if the rank has
+  /// ended.
   std::vector<int> stuckAt;
   int64_t numStates = 0;
   int64_t numEnds = 0; // states without a successor
 };
 
-/// Depth first over all states: how far each rank has come, and what is in the queue of each
-/// lane of an ordered pair of ranks.
+/// Depth-first search over all states. A state is the progress of each rank and the content of each
+/// queue (one per lane and ordered pair of ranks).
 class InterleavingSearch {
 public:
-  /// `isBuffered`: a send puts its message into the queue of its pair and goes on. Else it waits
-  /// until its peer is at a receive from it, and both go on together.
+  /// `isBuffered`: a send puts its message into the queue of its pair and continues. Otherwise a
+  /// send waits until its peer is at the matching receive, and both continue together.
   InterleavingSearch(const std::vector<std::vector<RankOp>> &ranks, bool isBuffered)
       : ranks(ranks), isBuffered(isBuffered) {
     for (const std::vector<RankOp> &ops : ranks)

@@ -65,7 +65,7 @@ std::vector<std::string> counterparts(const Program &p, const Site &site) {
   return ids;
 }
 
-/// `seen`: slots whose readers are known.
+/// `seen`: slots already followed.
 static std::vector<std::string> readersOf(const Program &p, const Site &at, ValueId value,
                                           bool isDeep, std::set<int> &seen) {
   const Block &block = p.stages[size_t(at.stage)].block(at.id());
@@ -86,8 +86,8 @@ static std::vector<std::string> readersOf(const Program &p, const Site &at, Valu
     names.push_back(slotName(p, at.stage, result.slot));
     if (!isDeep || at.kind == Kind::Update || !seen.insert(result.slot).second)
       continue;
-    // Other chunks, weight parts and the update read on; what backward reads of forward is a slot
-    // with a name of its own.
+    // Other chunks, wgrad and update continue the chain of reads. Backward reads forward's values
+    // from slots with names of their own.
     for (BlockId id : p.stages[size_t(at.stage)].blocks()) {
       bool readsOn = id.kind == at.kind || id.kind == Kind::Weight || id.kind == Kind::Update;
       for (const Argument &argument : p.stages[size_t(at.stage)].block(id).arguments)

@@ -12,25 +12,25 @@
 
 namespace tbc::verify {
 
-/// A damaged Program, and what a rejection has to name one of: ids, slots or tensors in quotes, or
-/// a stage's schedule.
+/// A damaged Program, and names. A rejection must contain one of them: a quoted id, slot or tensor,
+/// or a stage's schedule.
 struct Mutant {
   program::Program program;
   std::vector<std::string> names;
 };
 
-/// Damages `mutant.program` at a random place so that one property is violated, and says where;
-/// false if the program has no such place.
+/// Damages `mutant.program` at a random place so that one property is violated, and adds the names.
+/// Returns false if the program has no suitable place.
 using Mutator = bool (*)(Mutant &mutant, std::mt19937 &random);
 
 struct NamedMutator {
   const char *name;
   Mutator mutate;
 };
-/// For the name that CTest shows.
+/// The test name shown by CTest.
 inline void PrintTo(const NamedMutator &mutator, std::ostream *out) { *out << mutator.name; }
 
-/// By the property that they violate.
+/// Mutators by the property they violate.
 std::vector<NamedMutator> dataflowMutators();
 std::vector<NamedMutator> communicationMutators();
 std::vector<NamedMutator> storageMutators();

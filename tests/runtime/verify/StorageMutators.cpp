@@ -1,4 +1,4 @@
-//===- StorageMutators.cpp - Pieces and replicas gone wrong ----------------===//
+//===- StorageMutators.cpp - Wrong pieces and replicas ---------------------===//
 
 #include "tests/runtime/verify/MutationSite.h"
 
@@ -19,7 +19,7 @@ bool outlivesAStep(const Slot &slot) {
          slot.role == Role::OptimizerState;
 }
 
-/// A slot of a tensor that outlives a step.
+/// Picks a slot of a tensor that outlives the step.
 bool pickSlot(Mutant &m, Random &random, int &stage, int &slot) {
   std::vector<std::pair<int, int>> slots;
   for (int s = 0; s < m.program.numStages(); ++s)
@@ -59,7 +59,7 @@ bool doubleOwner(Mutant &m, Random &random) {
   return true;
 }
 
-/// A slot becomes a piece of another tensor of its type; its own tensor loses its only holder.
+/// Makes a slot a piece of another tensor of the same type. Its own tensor loses its only holder.
 bool retargetSlot(Mutant &m, Random &random) {
   int stage = 0, index = 0;
   if (!pickSlot(m, random, stage, index))
@@ -86,7 +86,7 @@ bool retargetSlot(Mutant &m, Random &random) {
 // Holders
 //===----------------------------------------------------------------------===//
 
-/// The optimizer step of a weight that several stages hold, at one of them.
+/// Picks, at one of its stages, the optimizer step of a weight held by several stages.
 bool pickTiedStep(Mutant &m, Random &random, Site &site, int &weightSlot) {
   std::vector<std::pair<Site, int>> steps;
   for (const Site &at : sitesOf(m.program, [](const Instruction &it, const Site &) {
@@ -109,7 +109,7 @@ bool pickTiedStep(Mutant &m, Random &random, Site &site, int &weightSlot) {
   return true;
 }
 
-/// One of the holders writes its optimizer state only.
+/// One of the holders writes only its optimizer state.
 bool missUpdateAtOneHolder(Mutant &m, Random &random) {
   Site site;
   int slot = 0;
@@ -137,7 +137,7 @@ bool stepOtherwise(Mutant &m, Random &random) {
   return true;
 }
 
-/// One of the holders does something to the gradient that the others do not.
+/// One of the holders scales the gradient, unlike the others.
 bool scaleAtOneHolder(Mutant &m, Random &random) {
   Site site;
   int slot = 0;
@@ -163,7 +163,7 @@ std::vector<AxisRef> realAxes(const std::vector<AxisRef> &axes) {
   return list;
 }
 
-/// Axes of the mesh other than the pipeline's, with more than one rank.
+/// Returns the mesh axes with more than one rank, except the pipeline's.
 std::vector<int> dataAxes(const Program &p) {
   std::vector<int> list;
   for (size_t i = 0; i < p.mesh.axes.size(); ++i)
@@ -172,7 +172,7 @@ std::vector<int> dataAxes(const Program &p) {
   return list;
 }
 
-/// Collectives on a weight's pieces: what it is to the cut that they are for is known.
+/// Collectives on a weight's pieces. The checker knows the layout they must produce.
 bool isOnPieces(const Program &p, const Instruction &it) {
   bool moves = it.kind == InstructionKind::AllGather || it.kind == InstructionKind::ReduceScatter ||
                it.kind == InstructionKind::ShardSlice;
@@ -198,7 +198,7 @@ bool reverseOrder(Mutant &m, Random &random) {
   axes = realAxes(axes);
   std::vector<AxisRef> before = axes;
   std::reverse(axes.begin(), axes.end());
-  // Two parts of one axis in their order are that axis: reversed, they are not.
+  // Two parts of one axis in order are the axis itself. In reverse order they are not.
   return before != axes;
 }
 
@@ -212,7 +212,7 @@ bool moveOverOtherAxis(Mutant &m, Random &random) {
   for (int axis : dataAxes(m.program)) {
     bool isNew = std::none_of(comm.axes.begin(), comm.axes.end(),
                               [&](const AxisRef &ref) { return ref.axis == axis && ref.size > 1; });
-    // What a kernel makes of a weight that is still cut along dim 0 is its own business.
+    // A kernel may use a weight still split along dim 0 in its own way.
     bool isKernels =
         m.program.mesh.axes[axis].name == "tp" && comm.dim == 0 && site.kind != Kind::Update;
     if (isNew && !isKernels && m.program.mesh.axes[axis].size == size)
@@ -224,7 +224,7 @@ bool moveOverOtherAxis(Mutant &m, Random &random) {
   return true;
 }
 
-/// Every k-th instead of runs.
+/// Takes every k-th element instead of contiguous runs.
 bool interleave(Mutant &m, Random &random) {
   Site site;
   auto hasRuns = [](const Communication &comm) {
@@ -237,14 +237,14 @@ bool interleave(Mutant &m, Random &random) {
   return true;
 }
 
-/// The pieces of a tensor lie on ranks in another order, or along another axis.
+/// Places the pieces of a tensor on ranks in another order, or along another axis.
 bool cutTensorOtherwise(Mutant &m, Random &random) {
   int stage = 0, index = 0;
   if (!pickSlot(m, random, stage, index))
     return false;
   const Slot &slot = m.program.stages[stage].slots[index];
   GlobalTensor &tensor = m.program.tensors[slot.tensor];
-  bool isUpdated = false; // a weight that nobody trains is cut as it is
+  bool isUpdated = false; // an untrained weight may be split in any way
   for (const BlockResult &result : m.program.stages[stage].update.results)
     isUpdated |= result.slot == index;
   if (!isUpdated)
@@ -302,7 +302,8 @@ bool forgetPending(Mutant &m, Random &random) {
 // Replicas
 //===----------------------------------------------------------------------===//
 
-/// Sums over ranks on which a replica depends: of gradients, of running statistics, of the loss.
+/// Returns whether replicas depend on this sum over ranks: of gradients, running statistics or the
+/// loss.
 bool isNeededSum(const Program &p, const Instruction &it) {
   bool isIts = it.id.find(".reduce") != std::string::npos || it.id.rfind("mean", 0) == 0 ||
                it.id.rfind("loss", 0) == 0;
@@ -375,7 +376,7 @@ bool sumTwice(Mutant &m, Random &random) {
   return true;
 }
 
-/// The sum with a rank's own share once more.
+/// Adds a rank's own share to the sum a second time.
 bool addOwnShare(Mutant &m, Random &random) {
   Site site;
   if (!pickNeededSum(m, random, site))
@@ -390,7 +391,7 @@ bool addOwnShare(Mutant &m, Random &random) {
   return true;
 }
 
-/// What ranks hold the same of is cut among them, and one's part is put in its place on all.
+/// Replaces a reduce_scatter by a slice of the value that ranks share, without the sum.
 bool scatterWithoutSum(Mutant &m, Random &random) {
   Site site;
   auto fits = [&](const Instruction &it, const Site &at) {
@@ -417,7 +418,7 @@ bool changeMovement(Mutant &m, Random &random) {
   return true;
 }
 
-/// One side of a collective has another shape or type than its operand gives.
+/// One side of a collective has another shape or dtype than its operand implies.
 bool resizeCollective(Mutant &m, Random &random) {
   Site site;
   auto fits = [&](const Instruction &it, const Site &) { return isGroup(m.program, it); };

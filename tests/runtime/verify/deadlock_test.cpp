@@ -1,9 +1,9 @@
 //===- deadlock_test.cpp - Matching and deadlock against exhaustive search -===//
 //
-// Random schedules of 2 to 4 stages with up to 6 operations each: sends, receives, and meetings of
-// some of the stages; in one lane, or in several and with the operations of a stage spread over the
-// blocks of several chunks. Half of them come from a valid one by swapping, dropping, doubling and
-// retargeting; the rest are random altogether.
+// Random schedules of 2 to 4 stages with up to 6 operations each: sends, receives, and collectives
+// between some stages. They use one lane, or several lanes with a stage's operations spread over
+// the blocks of several chunks. Half of the schedules come from a valid one by swapping, dropping,
+// doubling and retargeting. The others are fully random.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,13 +23,13 @@ namespace {
 
 using namespace tbc::program;
 
-/// One operation of a stage.
+/// An operation of a stage.
 struct StageOp {
   InstructionKind kind = InstructionKind::AllReduce;
   int peer = -1;
   int64_t channel = 0;
   std::vector<int> stages;
-  bool overData = false; // a meeting over the data axis too
+  bool overData = false; // a collective over the data axis too
   bool isMax = false;
   int lane = 0; // of a message
 };
@@ -69,7 +69,7 @@ private:
     return (stage + 1 + int(below(unsigned(numStages) - 1))) % numStages;
   }
 
-  /// An operation with its counterparts, each at the end of its stage.
+  /// Adds an operation with its counterparts, each at the end of its stage.
   void addTogether(Schedule &schedule, bool hasData) {
     int numStages = int(schedule.size());
     if (below(3) == 0) {
@@ -85,7 +85,7 @@ private:
     schedule[to].push_back({InstructionKind::Recv, from, channel, {}, false, false, lane});
   }
 
-  /// An operation of one stage, whatever the others do.
+  /// Adds an operation to one stage, without counterparts.
   void addAlone(Schedule &schedule, bool hasData) {
     int numStages = int(schedule.size()), stage = int(below(unsigned(numStages)));
     StageOp op = randomMeeting(numStages, hasData);
@@ -138,7 +138,7 @@ private:
   int64_t nextChannel = 0;
 };
 
-/// The block of chunk `chunk` of a stage, with a value that messages may carry.
+/// The block of chunk `chunk` of a stage, with a value that messages may send.
 struct ChunkBlock {
   Stage &stage;
   Block &block;
@@ -177,8 +177,9 @@ struct ChunkBlock {
   }
 };
 
-/// A Program whose forward blocks do this, with stages as axis 0 and `numData` ranks each. Each
-/// stage has `numChunks` chunks, which run in any order, each with a run of the stage's operations.
+/// Returns a Program whose forward blocks run `schedule`. Stages are axis 0 and have `numData`
+/// ranks each. Each stage has `numChunks` chunks, which run in any order, each with a contiguous
+/// part of the stage's operations.
 Program programOf(const Schedule &schedule, int64_t numData, ScheduleMaker &maker,
                   size_t numChunks = 1) {
   Program program;
@@ -220,7 +221,7 @@ struct Counts {
   int64_t schedules = 0, states = 0, stuck[2] = {0, 0}, accepted = 0, mismatched = 0;
 };
 
-/// Whether two messages between two stages have one name.
+/// Returns whether two messages between two stages have the same name.
 bool hasAmbiguousChannel(const Program &program) {
   for (const Stage &stage : program.stages) {
     std::set<std::tuple<InstructionKind, int, int64_t>> seen;
@@ -233,7 +234,7 @@ bool hasAmbiguousChannel(const Program &program) {
   return false;
 }
 
-/// The chunk and the index of the instruction at which each stage waits forever, or -1 twice.
+/// The chunk and the instruction at which each stage waits forever, or -1 twice.
 using Place = std::pair<int, int>;
 std::vector<Place> stagesStuckAt(const Events &events, const std::vector<size_t> &reached) {
   std::vector<Place> result(reached.size(), {-1, -1});
@@ -266,7 +267,7 @@ void compare(const Program &program, Counts &counts) {
   for (SendSemantics semantics : {SendSemantics::Buffered, SendSemantics::Rendezvous}) {
     bool isBuffered = semantics == SendSemantics::Buffered;
     Outcomes truth = InterleavingSearch(ranks, isBuffered).run();
-    // Which of the orders is taken makes no difference: the claim that the check rests on.
+    // All orders end in the same state. The checker relies on this claim.
     ASSERT_EQ(truth.numEnds, 1) << show(program);
     std::vector<Place> expected(program.stages.size(), {-1, -1});
     if (truth.canGetStuck)
@@ -283,7 +284,7 @@ void compare(const Program &program, Counts &counts) {
             << status.error().message;
     }
     if (isBuffered) {
-      // Both checks together: every order comes to its end, and everything that meets fits.
+      // Both checks together: every order finishes, and all matched operations fit.
       bool isRight = !truth.canGetStuck && !truth.canMismatch && !hasAmbiguousChannel(program);
       ASSERT_EQ(matches && status, isRight) << show(program);
       counts.accepted += isRight;
@@ -327,7 +328,8 @@ TEST(Deadlock, AgreesWithExhaustiveSearchInLanesAndChunks) {
   report("lanes and chunks", counts);
 }
 
-/// The checks look at stages; so do two ranks of each, with collectives over both.
+/// The checks look at stages. The result is the same with two ranks per stage and collectives over
+/// both.
 TEST(Deadlock, AgreesWithExhaustiveSearchOverAllRanks) {
   ScheduleMaker maker(4);
   Counts counts;

@@ -19,7 +19,7 @@ Program someProgram(std::mt19937 &random) {
   return randomProgram(options);
 }
 
-/// Tries one mutator at a random place of a random program; true if the program was changed.
+/// Applies a mutator at a random place of a random program. Returns whether it changed the program.
 bool tryMutant(const NamedMutator &mutator, std::mt19937 &random) {
   Mutant mutant{someProgram(random), {}};
   if (!mutator.mutate(mutant, random))

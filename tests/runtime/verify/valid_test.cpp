@@ -45,7 +45,7 @@ TEST(Verify, AcceptsRandomValidPrograms) {
   EXPECT_GT(numOnHost, n);
 }
 
-/// Small whole numbers, so that sums are exact.
+/// Returns small integers, so that sums are exact.
 Tensor someTensor(const kernels::TensorType &type, unsigned seed, Arith arith) {
   std::vector<double> values;
   for (int64_t i = 0; i < kernels::numElements(type.shape); ++i)
@@ -53,8 +53,8 @@ Tensor someTensor(const kernels::TensorType &type, unsigned seed, Arith arith) {
   return Tensor::fromDoubles(type, arith, values);
 }
 
-/// That they are valid: they run to their end, and replicas of every tensor are equal after two
-/// steps, in residues.
+/// Checks that random programs are valid: they run to the end, and the replicas of every tensor are
+/// equal after two steps in residues.
 TEST(Verify, RandomValidProgramsRun) {
   int n = test::sampleSize(60, 500);
   for (int seed = 0; seed < n; ++seed) {

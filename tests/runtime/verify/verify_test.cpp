@@ -1,4 +1,4 @@
-//===- verify_test.cpp - What each checker rejects -------------------------===//
+//===- verify_test.cpp - Programs that the checkers reject -----------------===//
 
 #include "runtime/verify/Verify.h"
 #include "tests/runtime/support/MlpFamily.h"
@@ -67,7 +67,7 @@ void dropResult(Program &p, int stage, Kind kind, const std::string &slot) {
   auto &results = p.stages[stage].block(kind).results;
   results.erase(results.begin() + (&resultTo(p, stage, kind, slot) - results.data()));
 }
-/// Drops a one-to-one instruction; its readers read its operand.
+/// Drops an instruction with one operand and one result. Its readers read its operand.
 void shortCircuit(Program &p, int stage, Kind kind, const std::string &id) {
   Instruction gone = at(p, stage, kind, id);
   drop(p, stage, kind, id);
@@ -78,7 +78,7 @@ void shortCircuit(Program &p, int stage, Kind kind, const std::string &id) {
     if (result.value == gone.results[0])
       result.value = gone.operands[0];
 }
-/// Does a one-to-one instruction a second time, to its own result.
+/// Repeats an instruction with one operand and one result on its own result.
 void doItTwice(Program &p, int stage, Kind kind, const std::string &id) {
   Block &block = p.stages[stage].block(kind);
   size_t index = find(block.instructions, id);
@@ -225,7 +225,7 @@ TEST(Dataflow, RejectsWrongWrites) {
   });
 }
 
-/// The run itself reads the norm of the gradients, so nothing of the Program has to.
+/// The run itself reads the gradient norm, so it needs no reader in the Program.
 TEST(Dataflow, TheNormOfGradientsMayBeForTheRunAlone) {
   auto withScalar = [](const char *id) {
     return [id](Program &p) {
@@ -352,7 +352,7 @@ TEST(Matching, RejectsCollectivesAcrossStagesThatDiffer) {
       {"another dtype",
        tied(),
        [](Program &p) {
-         // All of stage 1's gradient, from the kernel that makes it to the optimizer.
+         // Changes stage 1's gradient from its kernel to the optimizer.
          Stage &stage = p.stages[1];
          int slot = slotOf(p, 1, "W0.grad");
          stage.slots[slot].tensor = -1;
@@ -370,7 +370,7 @@ TEST(Matching, RejectsCollectivesAcrossStagesThatDiffer) {
 }
 
 TEST(Deadlock, RejectsABlockThatWaitsForItsOwnSuccessor) {
-  // Both stages first receive what the other sends afterwards, in the order of their channels.
+  // Both stages receive before the other sends; the channel order is right.
   Program p = mlpProgram(options());
   auto addRecv = [&](int stage, int peer, int64_t channel) {
     Stage &s = p.stages[stage];
@@ -416,7 +416,7 @@ TEST(Ownership, RejectsTensorsThatNobodyHoldsOrOnlySomeUpdate) {
       {"one of two holders does not update",
        tied(),
        [](Program &p) {
-         // Stage 1 goes through the motions, into its buffer only.
+         // Stage 1 computes its update but writes only its buffer.
          dropResult(p, 1, Kind::Update, "W0");
          Instruction &step = at(p, 1, Kind::Update, "W0.step");
          step.op = "add";
