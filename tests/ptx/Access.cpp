@@ -12,7 +12,7 @@ void Warp::addresses(const Instruction &i, int base, uint64_t *out) {
     std::fill_n(out, warpLanes, uint64_t(i.offset));
     return;
   }
-  // Shared and local addresses may be of 32 bits: bit 0 of the variant says so.
+  // Shared and local addresses may have 32 bits; then bit 0 of the variant is set.
   if (i.variant & 1) {
     const auto *from = at<uint32_t>(base);
     for (int lane = 0; lane < warpLanes; ++lane)
@@ -85,7 +85,7 @@ void Warp::synchronize(const Instruction &i, const uint64_t *addresses, bool isO
     if (lanes >> lane & 1) {
       std::set<uint32_t> &blocks = block.run.released[addresses[lane]];
       block.run.acquired.insert(blocks.begin(), blocks.end());
-      // With all that it has acquired itself.
+      // With every block this one has acquired from.
       blocks.insert(block.run.acquired.begin(), block.run.acquired.end());
       blocks.insert(block.index);
     }
@@ -232,7 +232,7 @@ void Warp::measure(AccessKind kind, uint64_t distinctBytes) {
     flight->load(fewest * sectorBytes);
 }
 
-/// Bytes that consecutive lanes from `lane` on access; or one lane's.
+/// Checks bytes accessed by one lane, or by consecutive lanes from `lane` on.
 void Warp::checkGlobal(const Instruction &i, AccessKind kind, Block &found, uint64_t address,
                        uint64_t bytes, int lane, int bytesOfLane) {
   if (block.run.launch.checksInitialization)

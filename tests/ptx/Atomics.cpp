@@ -46,10 +46,11 @@ struct Decrement {
   }
 };
 
-/// Variant: bit 1 says that there is no result (red), bit 2 that it is a release and an acquire.
+/// Variant: bit 1 means no result (red), bit 2 means release and acquire.
 constexpr uint8_t hasNoResult = 2, isOrdered = 4;
 
-/// The lanes do it one after the other, from the lowest. at[0] base, at[1] result, at[2], at[3].
+/// The lanes execute it one after the other, from the lowest. at[0] is the base, at[1] the result,
+/// at[2] and at[3] the operands.
 template <typename T, typename Op> void atomically(Warp &warp, const Instruction &i) {
   uint64_t addresses[warpLanes];
   unsigned char *pointers[warpLanes];
@@ -126,7 +127,7 @@ void decodeAtomic(Decoder &d, bool hasResult) {
   i.action = actionOf(d, name, type);
 }
 
-/// membar and fence: what the warp has done comes before its next atomic operation.
+/// membar and fence: earlier accesses of the warp come before its next atomic operation.
 void fence(Warp &warp, const Instruction &) { warp.hasFenced = true; }
 void decodeFence(Decoder &d) {
   for (const char *word : {"cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel"})

@@ -1,4 +1,4 @@
-//===- Bits.cpp - Logic, shifts and fields of bits -------------------------===//
+//===- Bits.cpp - Logic, shifts and bit fields -----------------------------===//
 
 #include "tests/ptx/Lanes.h"
 
@@ -37,7 +37,7 @@ struct Reverse {
   }
 };
 
-/// and, or, xor, not of predicates.
+/// and, or, xor, not on predicates.
 template <typename Op> void ofPredicates(Warp &warp, const Instruction &i) {
   setMask(warp, i.at[0], uint32_t(Op()(uint64_t(warp.mask(i.at[1])), warp.mask(i.at[2]))));
 }
@@ -99,7 +99,7 @@ void decodeShiftRight(Decoder &d) {
                                         : shift<uint64_t, Right>;
 }
 
-/// shf: a double word b:a shifted. Variant: 1 left, 2 wrap.
+/// shf: shifts the double word b:a. Variant: 1 left, 2 wrap.
 void funnel(Warp &warp, const Instruction &i) {
   const auto *a = warp.at<uint32_t>(i.at[1]), *b = warp.at<uint32_t>(i.at[2]),
              *by = warp.at<uint32_t>(i.at[3]);
@@ -131,7 +131,8 @@ void decodeReverse(Decoder &d) {
   d.instruction.action = bytes == 4 ? unary<uint32_t, Reverse> : unary<uint64_t, Reverse>;
 }
 
-/// The highest bit that is not the sign. Variant: as a shift amount.
+/// Finds the highest bit that differs from the sign. Variant: returned as a shift amount. Example:
+/// 8 gives 3.
 template <typename T> void findHighest(Warp &warp, const Instruction &i) {
   const T *a = warp.at<T>(i.at[1]);
   bool asShift = i.variant;
@@ -154,7 +155,8 @@ void decodeFindHighest(Decoder &d) {
                                              : findHighest<int64_t>;
 }
 
-/// Field of `length` bits from `position`; signed: filled with its highest bit.
+/// Extracts `length` bits from `position` on. Signed values are extended by their highest bit.
+/// Example: 4 bits of 0xab from position 4 are 0xa.
 template <typename T> void extract(Warp &warp, const Instruction &i) {
   const T *a = warp.at<T>(i.at[1]);
   const auto *positions = warp.at<uint32_t>(i.at[2]), *lengths = warp.at<uint32_t>(i.at[3]);
@@ -187,7 +189,7 @@ void decodeExtract(Decoder &d) {
                          : type == Type::U64 ? extract<uint64_t>
                                              : extract<int64_t>;
 }
-/// b with `length` bits from `position` on taken from a.
+/// Inserts `length` bits of a into b at `position`.
 template <typename T> void insert(Warp &warp, const Instruction &i) {
   const T *a = warp.at<T>(i.at[1]), *b = warp.at<T>(i.at[2]);
   const auto *positions = warp.at<uint32_t>(i.at[3]), *lengths = warp.at<uint32_t>(i.at[4]);
@@ -212,7 +214,8 @@ void decodeInsert(Decoder &d) {
   d.instruction.action = bytes == 4 ? insert<uint32_t> : insert<uint64_t>;
 }
 
-/// Four bytes of b:a chosen by nibbles of c, whose highest bit repeats the sign.
+/// prmt: selects four bytes of b:a by the nibbles of c. The highest bit of a nibble repeats the
+/// sign.
 void permute(Warp &warp, const Instruction &i) {
   const auto *a = warp.at<uint32_t>(i.at[1]), *b = warp.at<uint32_t>(i.at[2]),
              *c = warp.at<uint32_t>(i.at[3]);
@@ -235,7 +238,7 @@ void decodePermute(Decoder &d) {
   d.instruction.action = permute;
 }
 
-/// Any function of three bits; its table is an immediate.
+/// lop3: any function of three bits, with its table as an immediate.
 void lookUp(Warp &warp, const Instruction &i) {
   const auto *a = warp.at<uint32_t>(i.at[1]), *b = warp.at<uint32_t>(i.at[2]),
              *c = warp.at<uint32_t>(i.at[3]), *table = warp.at<uint32_t>(i.at[4]);

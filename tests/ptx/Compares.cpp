@@ -8,7 +8,7 @@
 namespace tbc::ptx {
 namespace {
 
-/// Whether values of the two relations hold: ordered, or unordered (one is no number).
+/// Relations of two values. A comparison is ordered, or unordered (true if one is NaN).
 enum class Relation : uint8_t { Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, Both };
 
 template <typename T> auto comparable(T a) {
@@ -36,7 +36,7 @@ template <typename T, Relation relation, bool unordered> bool holds(T left, T ri
     return a > b;
   case Relation::GreaterEqual:
     return a >= b;
-  case Relation::Both: // num: both are numbers; nan, its negation
+  case Relation::Both: // num: both are numbers; nan: its negation
     return !unordered;
   }
   return false;
@@ -80,7 +80,7 @@ uint32_t combined(Warp &warp, const Instruction &i, uint32_t bits) {
                                                  : bits ^ other;
 }
 
-/// setp: at[0] the predicate, at[1] the negated comparison's (or -1).
+/// setp: at[0] is the predicate, at[1] the predicate of the negated comparison (or -1).
 template <typename T, Relation relation, bool unordered>
 void setPredicate(Warp &warp, const Instruction &i) {
   uint32_t bits = compared<T, relation, unordered>(warp, i);
@@ -89,7 +89,7 @@ void setPredicate(Warp &warp, const Instruction &i) {
   if (i.at[1] >= 0)
     setMask(warp, i.at[1], negated);
 }
-/// set: all ones, or 1.0 where count is 2 (of f32).
+/// set: all ones, or 1.0 if count is 2 (for f32).
 template <typename T, Relation relation, bool unordered>
 void setValue(Warp &warp, const Instruction &i) {
   uint32_t bits = combined(warp, i, compared<T, relation, unordered>(warp, i));
@@ -200,7 +200,7 @@ void decodeSelect(Decoder &d) {
                                       : select<uint64_t>;
 }
 
-/// testp. Offset: the classes of floats that pass, as 1 << class.
+/// testp. Offset: the accepted float classes, as bits 1 << class.
 template <typename T> void testFloat(Warp &warp, const Instruction &i) {
   const T *a = warp.at<T>(i.at[1]);
   uint32_t bits = 0;

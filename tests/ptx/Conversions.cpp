@@ -1,8 +1,8 @@
 //===- Conversions.cpp - cvt -----------------------------------------------===//
 //
-// A conversion reads its operand as the source type out of a register of maybe more bits, and
-// writes the destination type into one. Integers go by 64 bits, floats by f64, which holds all of
-// the smaller ones; only 64-bit integers and f32 meet without that detour.
+// A conversion reads a source value from a register that may have more bits, and writes the
+// destination type into a register. Integers are converted as 64-bit integers, and floats as f64,
+// which holds all smaller floats. Only conversions between 64-bit integers and f32 are direct.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@
 namespace tbc::ptx {
 namespace {
 
-/// Of the variant: how a float is rounded, whether to an integral value, and what is too large.
+/// Bits of the variant: rounding mode, rounding to an integral value, saturation, flushing.
 constexpr uint8_t roundingBits = 7, toIntegral = 8, saturates = 16, flushes = 32;
 
 template <typename T> double toDouble(T value) {
@@ -39,14 +39,14 @@ double integral(double x, Rounding rounding) {
   }
 }
 
-/// The value of type From in lane `lane` of a register of Register's width.
+/// Returns the value of type From in lane `lane` of a register with Register's width.
 template <typename From, typename Register>
 From readAs(Warp &warp, const Instruction &i, int lane) {
   From value;
   std::memcpy(&value, warp.at<Register>(i.at[1]) + lane, sizeof value);
   return value;
 }
-/// Writes it, extended to the register as its sign says.
+/// Writes the value, sign- or zero-extended to the register.
 template <typename Register, typename F> void writeAs(Warp &warp, const Instruction &i, F value) {
   each<Register>(warp, i.at[0], [&](int lane) { return Register(value(lane)); });
 }
@@ -64,12 +64,12 @@ void integerToInteger(Warp &warp, const Instruction &i) {
   });
 }
 
-/// Saturates; what is no number is 0, or of 64 bits the highest bit alone.
+/// Saturates. NaN becomes 0, or for 64-bit integers only the highest bit set.
 template <typename To> To toInteger(double x) {
   if (std::isnan(x))
     return sizeof(To) == 8 ? To(uint64_t(1) << 63) : To(0);
   constexpr double low = double(std::numeric_limits<To>::min());
-  const double high = std::ldexp(1.0, std::numeric_limits<To>::digits); // one more than the largest
+  const double high = std::ldexp(1.0, std::numeric_limits<To>::digits); // largest + 1
   return x <= low    ? std::numeric_limits<To>::min()
          : x >= high ? std::numeric_limits<To>::max()
                      : To(x);
@@ -140,7 +140,7 @@ void integerToFloat(Warp &warp, const Instruction &i) {
 // Two values at once
 //===----------------------------------------------------------------------===//
 
-/// d = {a, b}: a in the upper half. Offset: how many bits each has.
+/// Packs d = {a, b} with a in the upper half. Offset: the bits of each.
 template <const Format *format> void packFloats(Warp &warp, const Instruction &i) {
   const auto *a = warp.at<float>(i.at[1]), *b = warp.at<float>(i.at[2]);
   auto rounding = Rounding(i.variant & roundingBits);
@@ -236,7 +236,7 @@ template <typename F> auto withFloat(Type type, F f) {
     return f(double());
   }
 }
-/// A register of this width, extended as the type's sign says.
+/// Calls `f` with a register type of this width, with the signedness of the value's type.
 template <typename F> auto withRegister(int bytes, bool isSigned, F f) {
   return bytes == 2   ? (isSigned ? f(int16_t()) : f(uint16_t()))
          : bytes == 4 ? (isSigned ? f(int32_t()) : f(uint32_t()))

@@ -57,7 +57,7 @@ int Frame::add(int bytesPerLane) {
   int at = kernel.fileBytes;
   constexpr int predicateBytes = 4;
   int bytes = bytesPerLane == 0 ? predicateBytes : bytesPerLane * warpLanes;
-  // Each value of 64 bytes or more begins at a multiple of 64.
+  // A value of 64 bytes or more is aligned to 64 bytes.
   constexpr int alignment = 64;
   if (bytesPerLane != 0)
     at = (at + alignment - 1) / alignment * alignment;

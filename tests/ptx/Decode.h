@@ -1,8 +1,7 @@
 //===- Decode.h - From a statement of PTX to an instruction ----------------===//
 //
-// Internal to the parser. A family of instructions is a table from the first word of the opcode to
-// a function that fills in the instruction. Whatever it does not read is refused: no modifier is
-// skipped in silence.
+// Internal to the parser. A table maps the first word of an opcode to a function that fills in the
+// instruction. Unread modifiers are refused, never skipped in silence.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +15,7 @@
 
 namespace tbc::ptx {
 
-/// Fundamental types, and those that only some instructions have.
+/// Fundamental types, and types of a few instructions only.
 enum class Type : uint8_t {
   Pred,
   B8,
@@ -43,7 +42,7 @@ enum class Type : uint8_t {
   TF32,
 };
 
-/// Bytes of a value; 0 of a predicate.
+/// Returns the bytes of a value; 0 for a predicate.
 int bytesOf(Type type);
 bool isSigned(Type type);
 bool isFloat(Type type);
@@ -51,18 +50,18 @@ bool isFloat(Type type);
 struct Operand {
   enum class Kind { Register, Immediate, Address, Vector, Label, Special, Sink };
   Kind kind = Kind::Register;
-  int at = -1;                        // of a register, or of the base of an address (-1: none)
+  int at = -1;                        // place of a register, or of an address's base (-1: no base)
   int width = 0;                      // bytes of that register; 0: a predicate
-  uint64_t bits = 0;                  // of an immediate: an integer, or the pattern of a float
+  uint64_t bits = 0;                  // immediate: an integer or the bit pattern of a float
   int64_t offset = 0;                 // of an address
-  Space space = Space::Generic;       // of an address without base: which memory it counts from
+  Space space = Space::Generic;       // of an address without base: its memory
   bool isNegated = false;             // !%p
-  std::string text;                   // of a label, or as it stands there
+  std::string text;                   // of a label, or the source text
   std::vector<Operand> elements = {}; // of a vector
   int second = -1;                    // of d|p: the predicate
 };
 
-/// What a kernel has while it is read.
+/// The state of a kernel while it is read.
 struct Frame {
   Kernel kernel;
   int add(int bytesPerLane);
@@ -77,26 +76,27 @@ class Decoder {
 public:
   Decoder(Frame &frame, std::vector<std::string> words, std::vector<Operand> operands, int line);
 
-  /// Removes a modifier; whether it was there.
+  /// Removes a modifier. Returns whether it was present.
   bool take(const std::string &word);
-  /// Removes the first modifier, of which there has to be one, if it is one of these.
+  /// Removes the first modifier if it is one of `words`. Without `otherwise` it must be one of
+  /// them.
   std::string oneOf(const std::vector<std::string> &words, const std::string &otherwise = "");
   /// Removes the next modifier, a type.
   Type type();
   std::optional<Type> maybeType();
-  /// Whether it computes with floats: the last type that is left says so.
+  /// Returns whether the last remaining type is a float type.
   bool hasFloatType() const;
-  /// Ends what is read; refuses what is left.
+  /// Ends the statement and refuses unread modifiers.
   void finish();
 
   [[noreturn]] void fail(const std::string &why) const;
 
   size_t numOperands() const { return operands.size(); }
   const Operand &operand(size_t index) const;
-  /// The place of an operand that is read with so many bytes of a lane; 0: a predicate.
+  /// Returns the place of a source operand with `bytes` bytes per lane (0: a predicate).
   int read(size_t index, int bytes);
   int read(const Operand &operand, int bytes);
-  /// The place of a register that is written; the sink `_` has one too.
+  /// Returns the place of a destination register. The sink `_` also has one.
   int write(size_t index, int bytes);
   int write(const Operand &operand, int bytes);
 
@@ -105,20 +105,21 @@ public:
   const std::string opcode;
 
 private:
-  std::vector<std::string> words; // modifiers that are not read yet
+  std::vector<std::string> words; // unread modifiers
   std::vector<Operand> operands;
 };
 
 using DecodeFn = void (*)(Decoder &);
 using DecodeTable = std::map<std::string, DecodeFn>;
 
-/// Reads the modifiers of order, scope and caching: the executor is sequential and has no caches.
+/// Reads the modifiers of order, scope and caching. They have no effect, because the executor is
+/// sequential and has no caches.
 void takeOrder(Decoder &decoder);
-/// Reads the modifier of the kind of memory and the address, into space, offset and at[0]; bit 0 of
-/// the variant: the address has 32 bits.
+/// Reads the memory space and the address into `space`, `offset` and at[0]. Bit 0 of the variant is
+/// set for a 32-bit address.
 void takeAddress(Decoder &decoder, size_t index);
 
-/// add, sub, mul, … of floats; the others of these names are of integers.
+/// Decodes add, sub, mul, … on floats; integer forms have the same names.
 void decodeFloat(Decoder &decoder);
 
 const DecodeTable &integerInstructions();
@@ -131,7 +132,7 @@ const DecodeTable &accessInstructions();
 const DecodeTable &atomicInstructions();
 const DecodeTable &warpInstructions();
 
-/// Finds where the lanes of each branch meet again: the immediate post-dominator.
+/// Finds the reconvergence point of each branch: its immediate post-dominator.
 void findReconvergence(std::vector<Instruction> &code);
 
 } // namespace tbc::ptx

@@ -49,7 +49,7 @@ void SmallMemory::reset(size_t size, bool isShared) {
   }
 }
 
-/// Of the barriers that have all their threads: their warps go on. Whether there was one.
+/// Releases the warps of complete barriers. Returns whether there was one.
 static bool release(ThreadBlock &block) {
   bool isAny = false;
   for (size_t number = 0; number < block.barriers.size(); ++number) {
@@ -60,7 +60,7 @@ static bool release(ThreadBlock &block) {
       if (warp.barrier != int(number))
         continue;
       warp.barrier = -1;
-      // Of a reduction the action is executed again, to fetch the result.
+      // A reduction executes its action again to fetch the result.
       constexpr uint8_t firstReduction = 2;
       if (warp.waiting->variant >= firstReduction)
         warp.waiting->action(warp, *warp.waiting);

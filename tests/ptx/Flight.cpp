@@ -1,4 +1,4 @@
-//===- Flight.cpp - How many bytes a warp waits for at a time --------------===//
+//===- Flight.cpp - The bytes a warp has in flight -------------------------===//
 
 #include "tests/ptx/Flight.h"
 
@@ -6,7 +6,7 @@
 
 namespace tbc::ptx {
 
-static constexpr int placeBytes = 4; // the least that places are apart: a predicate's
+static constexpr int placeBytes = 4; // smallest distance of places: a predicate's
 
 Flight::Flight(int fileBytes) : groups(size_t(fileBytes) / placeBytes + 1) {}
 

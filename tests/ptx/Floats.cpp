@@ -1,8 +1,8 @@
 //===- Floats.cpp - Arithmetic on floats -----------------------------------===//
 //
-// f32 and f64 are the host's, rounded as the instruction says. The 16-bit types compute in f64 and
-// round once. Approximations (ex2.approx …) are the function itself, rounded: devices are allowed
-// an error of some units in the last place, which this does not imitate.
+// f32 and f64 use the host's arithmetic, with the instruction's rounding. The 16-bit types compute
+// in f64 and round once. Approximations (ex2.approx …) are the exact function, rounded. Devices may
+// err by some units in the last place; this is not imitated.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,7 +51,7 @@ struct Fused {
       return std::fma(a, b, c);
   }
 };
-/// Of a number and what is none it is the number; -0 is below +0.
+/// Of a number and NaN the result is the number; -0 is below +0.
 struct Minimum {
   template <typename T> T operator()(T a, T b) const {
     if (a != a || b != b)
@@ -66,7 +66,7 @@ struct Maximum {
     return a > b || (a == b && !std::signbit(a)) ? a : b;
   }
 };
-/// What is no number stays so.
+/// NaN operands give NaN.
 template <typename Op> struct KeepsNan {
   template <typename T> T operator()(T a, T b) const {
     return a != a || b != b ? T(NAN) : Op()(a, b);
@@ -103,7 +103,7 @@ struct HyperbolicTangent {
   template <typename T> T operator()(T a) const { return T(std::tanh(double(a))); }
 };
 
-/// .ftz of f32: numbers below the normal ones are zero, on the way in and out.
+/// .ftz of f32: subnormal inputs and results become zero.
 inline float flushed(float x) { return std::fabs(x) < 0x1p-126F ? std::copysign(0.0F, x) : x; }
 template <typename Op> struct Flush {
   float operator()(float a) const { return flushed(Op()(flushed(a))); }
@@ -112,7 +112,7 @@ template <typename Op> struct Flush {
     return flushed(Op()(flushed(a), flushed(b), flushed(c)));
   }
 };
-/// .sat: within [0, 1], and 0 of what is no number.
+/// .sat: clamps to [0, 1]; NaN gives 0.
 template <typename Op> struct Saturate {
   template <typename... T> float operator()(T... values) const {
     float x = Op()(values...);
@@ -121,7 +121,7 @@ template <typename Op> struct Saturate {
 };
 
 //===----------------------------------------------------------------------===//
-// fma, for which the host's library is slow
+// fma; the host's library function is slow
 //===----------------------------------------------------------------------===//
 
 #if defined(__x86_64__)
@@ -149,10 +149,10 @@ template <typename T> Action fusedAction() { return ternary<T, Fused>; }
 #endif
 
 //===----------------------------------------------------------------------===//
-// Roundings other than to the nearest
+// Other roundings than to nearest
 //===----------------------------------------------------------------------===//
 
-/// The mode is that of the variant.
+/// Runs `inner` with the rounding mode of the variant.
 template <Action inner> void inMode(Warp &warp, const Instruction &i) {
   static const int modes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
   std::fesetround(modes[i.variant]);
@@ -197,7 +197,7 @@ template <typename T, int inputs, typename Op> constexpr Action plainAction() {
     return ternary<T, Whole>;
 }
 
-/// Two values of 16 bits in a register of 32: as if there were twice the lanes.
+/// Two 16-bit values in a 32-bit register, treated as twice the lanes.
 template <typename T, int inputs, typename Op> void packed(Warp &warp, const Instruction &i) {
   using Whole = WithInputs<inputs, Op>;
   const T *a = warp.at<T>(i.at[1]);
@@ -273,7 +273,7 @@ void decodeFused(Decoder &d) {
 template <typename Op> void decodeExtremum(Decoder &d) {
   d.take("NaN") ? decodeAs<2, KeepsNan<Op>>(d) : decodeAs<2, Op>(d);
 }
-/// div.approx and div.full are the quotient itself here.
+/// div.approx and div.full compute the exact quotient here.
 void decodeDivide(Decoder &d) {
   d.take("approx") || d.take("full");
   decodeAs<2, Divide>(d);

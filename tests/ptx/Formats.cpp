@@ -1,4 +1,4 @@
-//===- Formats.cpp - Floats of 16 bits and fewer, and their rounding -------===//
+//===- Formats.cpp - Floats of up to 16 bits, and their rounding -----------===//
 
 #include "tests/ptx/Formats.h"
 
@@ -47,7 +47,7 @@ uint32_t encode(double value, const Format &format, Rounding rounding, bool satu
     break;
   }
   whole += isUp;
-  // Units of 2^scale, at most 2^(fractionBits + 1) of them: the pattern grows with them.
+  // In units of 2^scale, at most 2^(fractionBits + 1) of them. The pattern is monotonic in them.
   auto pattern = uint64_t(whole);
   if (exponent >= lowest)
     pattern += uint64_t(exponent - lowest) << format.fractionBits;
@@ -81,7 +81,7 @@ double fusedToOdd(double a, double b, double c) {
   double sum = std::fma(a, b, c);
   if (!std::isfinite(sum) || sum == 0)
     return sum;
-  // The error of the sum is exact where the product is, as of two floats of 24 bits.
+  // The error of the sum is exact if the product is exact, as for two floats of 24 bits.
   double product = a * b, part = sum - product;
   double error = (product - (sum - part)) + (c - part);
   if (error == 0)

@@ -12,9 +12,8 @@ namespace tbc::ptx {
 /// A device with one module.
 class Gpu {
 public:
-  /// `body` becomes kernel `k` of parameters p0, p1 … of 64 bits, with registers of every type:
-  /// %p, %h (b16), %r (b32), %f (f32), %d (f64), %x (b64), each from 0 to 39. Declarations may
-  /// come before it.
+  /// `body` becomes kernel `k` with 64-bit parameters p0, p1 …. It has registers 0 to 39 of every
+  /// type: %p, %h (b16), %r (b32), %f (f32), %d (f64), %x (b64). Declarations may precede it.
   explicit Gpu(const std::string &body, int numParameters = 4, const std::string &before = "")
       : executor(memory) {
     std::string text =
@@ -27,7 +26,7 @@ public:
     loaded = load(parse(text), memory, 0xc000000000000000);
   }
 
-  /// A buffer of so many bytes, which nobody has written.
+  /// Returns the address of a new unwritten buffer of `bytes` bytes.
   uint64_t buffer(size_t bytes) {
     uint64_t begin = next;
     constexpr uint64_t alignment = 256;
@@ -56,7 +55,7 @@ public:
     }
     return executor.run(loaded, "k", launch);
   }
-  /// What a launch is refused for; empty where it is not.
+  /// Returns the fault of a launch, or an empty text.
   std::string fault(const std::vector<uint64_t> &arguments, Dims blocks = {},
                     Dims threads = {32, 1, 1}) {
     try {

@@ -36,7 +36,7 @@ struct MultiplyAddLow {
 struct MultiplyAddHigh {
   template <typename T> T operator()(T a, T b, T c) const { return Add()(MultiplyHigh()(a, b), c); }
 };
-/// Of zero divisors the result is not specified; the devices that there are give all ones.
+/// PTX does not specify division by zero. Existing devices return all ones.
 struct Divide {
   template <typename T> T operator()(T a, T b) const {
     if (b == 0)
@@ -67,7 +67,7 @@ struct Magnitude {
 struct Negate {
   template <typename T> T operator()(T a) const { return Subtract()(T(0), a); }
 };
-/// c + |a - b|.
+/// sad: c + |a - b|.
 struct SumOfDifferences {
   template <typename T> T operator()(T a, T b, T c) const {
     return Add()(c, a < b ? Subtract()(b, a) : Subtract()(a, b));

@@ -1,4 +1,4 @@
-//===- Lanes.h - Actions that do the same in every lane --------------------===//
+//===- Lanes.h - Actions applied to every lane -----------------------------===//
 //
 // Internal to the executor.
 //
@@ -12,7 +12,7 @@
 
 namespace tbc::ptx {
 
-/// at[0] = Op(at[1]), of values of type T.
+/// at[0] = Op(at[1]), with values of type T.
 template <typename T, typename Op> void unary(Warp &warp, const Instruction &i) {
   const T *a = warp.at<T>(i.at[1]);
   each<T>(warp, i.at[0], [=](int lane) { return Op()(a[lane]); });
@@ -31,7 +31,7 @@ template <typename To, typename From, typename Op> void unaryTo(Warp &warp, cons
   each<To>(warp, i.at[0], [=](int lane) { return Op()(a[lane]); });
 }
 
-/// Reads the operands of an instruction that has one type.
+/// Reads the operands of an instruction with a single type.
 inline void takeOperands(Decoder &d, int bytes, int numInputs) {
   d.instruction.at[0] = d.write(0, bytes);
   for (int input = 1; input <= numInputs; ++input)

@@ -5,7 +5,7 @@
 namespace tbc::ptx {
 namespace {
 
-/// at[0] is the base of the address (or -1), at[1] to at[count] the elements' registers.
+/// at[0] is the base of the address (or -1), at[1] to at[count] are the registers of the elements.
 template <typename Element, typename Register> void load(Warp &warp, const Instruction &i) {
   uint64_t addresses[warpLanes];
   unsigned char *pointers[warpLanes];
@@ -42,7 +42,7 @@ template <typename Element, typename Register> void store(Warp &warp, const Inst
     }
 }
 
-/// ld.param: the same for all lanes.
+/// ld.param: loads the same value in all lanes.
 template <typename Element, typename Register>
 void loadParameter(Warp &warp, const Instruction &i) {
   const std::vector<unsigned char> &bytes = warp.block.run.parameters;
@@ -63,7 +63,7 @@ template <typename Element, typename Register> Action actionOf(Kind kind) {
          : kind == Kind::Store ? store<Element, Register>
                                : loadParameter<Element, Register>;
 }
-/// Elements are extended to the register as their sign says.
+/// Elements are sign- or zero-extended to the register.
 template <typename Element> Action actionOf(Kind kind, int registerBytes) {
   constexpr bool isSigned = std::is_signed_v<Element>;
   if (registerBytes == 8)
@@ -165,7 +165,7 @@ void takeAddress(Decoder &d, size_t index) {
       d.fail("parameters at addresses that are computed");
     return;
   }
-  // A variable: of the module's, where these lie is known when it is loaded.
+  // A global variable. Its address is known when the module is loaded.
   if (address.space == Space::Global) {
     i.at[0] = d.frame.constant(uint64_t(address.offset), 8, /*isGlobal=*/true);
     i.offset = 0;
@@ -181,7 +181,7 @@ const DecodeTable &accessInstructions() {
       {"ld", [](Decoder &d) { decodeAccess(d, true); }},
       {"ldu", [](Decoder &d) { decodeAccess(d, true); }},
       {"st", [](Decoder &d) { decodeAccess(d, false); }},
-      // A hint.
+      // Only a hint.
       {"prefetch",
        [](Decoder &d) {
          d.take("global"), d.take("L1"), d.take("L2");

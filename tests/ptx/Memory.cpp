@@ -1,4 +1,4 @@
-//===- Memory.cpp - Memory whose bytes know whether they were written ------===//
+//===- Memory.cpp - Memory with a written mark per byte --------------------===//
 
 #include "tests/ptx/Memory.h"
 

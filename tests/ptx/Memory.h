@@ -1,7 +1,7 @@
-//===- Memory.h - Memory whose bytes know whether they were written --------===//
+//===- Memory.h - Memory with a written mark per byte ----------------------===//
 //
-// Device memory of the emulated GPU. A block is a reservation: a page costs memory once it is
-// touched, so a tensor of 2^31 elements fits a small machine.
+// Device memory of the emulated GPU. A block is a reservation, and only touched pages cost memory.
+// So a tensor of 2^31 elements fits a small machine.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,11 +18,11 @@
 
 namespace tbc::ptx {
 
-/// Bytes of the host that are zero until they are written, and cost nothing until then.
+/// Zero bytes of the host that cost memory only once they are written.
 class SparseBytes {
 public:
   SparseBytes() = default;
-  /// Throws std::bad_alloc where the host has no addresses left.
+  /// Throws std::bad_alloc if the host has no addresses left.
   explicit SparseBytes(size_t bytes);
   ~SparseBytes();
   SparseBytes(SparseBytes &&other) noexcept;
@@ -36,7 +36,7 @@ private:
   size_t numBytes = 0;
 };
 
-/// An allocation: its bytes, and beside each a byte that says whether it was written (1) or not.
+/// An allocation. Each byte has a mark: written (1) or not (0).
 struct Block {
   uint64_t begin = 0;
   SparseBytes bytes, written;
@@ -50,15 +50,15 @@ struct Block {
 /// The allocations of a device, by address.
 class Memory {
 public:
-  /// Adds a block at this address, which no other holds.
+  /// Adds a block at this address, which must not overlap another block.
   Block &add(uint64_t begin, size_t bytes);
   void remove(uint64_t begin);
-  /// The block that holds the address, or null.
+  /// Returns the block at the address, or null.
   Block *find(uint64_t address);
-  /// The block that lies nearest before or around the address, for messages.
+  /// Describes the block around the address or nearest before it, for messages.
   std::string nearest(uint64_t address) const;
 
-  // Of the host: throw std::out_of_range where the bytes are not all in one block.
+  // Accesses by the host. Throw std::out_of_range if the bytes are not all in one block.
   void write(uint64_t address, const void *from, size_t bytes);
   void read(uint64_t address, void *to, size_t bytes);
 
@@ -66,11 +66,11 @@ private:
   std::map<uint64_t, Block> blocks;
 };
 
-/// Which blocks of threads touched which bytes of global memory in one launch.
+/// The bytes of global memory touched by each block of threads in one launch.
 class Touches {
 public:
   static constexpr uint64_t pageBytes = 4096;
-  /// Marks of a byte: 0 for none, several readers, several atomic operations, or 1 + a block.
+  /// Marks of a byte: 0 (untouched), several readers, several atomic operations, or 1 + a block.
   static constexpr uint32_t several = 0xffffffff, atomics = 0xfffffffe;
   struct Page {
     uint64_t number = 0;
@@ -89,13 +89,13 @@ public:
   struct Range {
     uint64_t begin, end;
   };
-  /// The bytes that were written, or only read, in order, without gaps that nobody touched.
+  /// Returns the ranges written, or only read, in order. Untouched bytes are not included.
   std::vector<Range> ranges(bool ofWrites) const;
 
 private:
   Page &find(uint64_t number);
   std::unordered_map<uint64_t, size_t> byNumber;
-  std::vector<std::unique_ptr<Page>> pages; // used again by the next launch
+  std::vector<std::unique_ptr<Page>> pages; // reused by the next launch
   size_t numUsed = 0;
   Page *last = nullptr;
 };

@@ -1,4 +1,4 @@
-//===- Moves.cpp - mov, cvta and what asks about addresses -----------------===//
+//===- Moves.cpp - mov, cvta and queries of addresses ----------------------===//
 
 #include "tests/ptx/Lanes.h"
 
@@ -11,7 +11,7 @@ template <typename T> void move(Warp &warp, const Instruction &i) {
 }
 void movePredicate(Warp &warp, const Instruction &i) { setMask(warp, i.at[0], warp.mask(i.at[1])); }
 
-/// The parts become one value: count parts, of `bytes` each. at[0], then the parts.
+/// Packs `count` parts into one value at[0]; the parts follow.
 template <typename Part, typename Whole> void pack(Warp &warp, const Instruction &i) {
   constexpr int parts = sizeof(Whole) / sizeof(Part);
   each<Whole>(warp, i.at[0], [&](int lane) {
@@ -21,7 +21,7 @@ template <typename Part, typename Whole> void pack(Warp &warp, const Instruction
     return whole;
   });
 }
-/// The inverse: the parts, then the whole.
+/// Unpacks into the parts; the whole follows them.
 template <typename Part, typename Whole> void unpack(Warp &warp, const Instruction &i) {
   constexpr int parts = sizeof(Whole) / sizeof(Part);
   Whole whole[warpLanes];
@@ -66,7 +66,7 @@ void decodeMove(Decoder &d) {
                           : move<uint64_t>;
 }
 
-/// Adds the offset, which is that of a window.
+/// Adds the offset of an address window.
 template <typename T> void addOffset(Warp &warp, const Instruction &i) {
   const T *a = warp.at<T>(i.at[1]);
   each<T>(warp, i.at[0], [&](int lane) { return T(uint64_t(a[lane]) + uint64_t(i.offset)); });

@@ -182,7 +182,7 @@ private:
       return (offset + made.alignment - 1) / made.alignment * made.alignment;
     };
     if (made.space == Space::Shared && !frame) {
-      // Of the module: every kernel has it.
+      // Declared in the module: all kernels share it.
       moduleShared.push_back({made, isOpen});
       return;
     }
@@ -240,7 +240,7 @@ private:
   std::map<std::string, Symbol> symbols;
   std::vector<std::pair<Variable, bool>> moduleShared;
   std::map<std::string, int> labels;
-  std::vector<std::pair<size_t, std::string>> jumps; // instructions, and where they go
+  std::vector<std::pair<size_t, std::string>> jumps; // branch instructions and their targets
 };
 
 void Parser::kernel() {
@@ -309,7 +309,7 @@ void Parser::parameters(Frame &frame) {
   }
 }
 
-/// Scopes nest; a name inside hides one outside.
+/// Scopes nest; an inner name hides an outer one.
 void Parser::body(Frame &frame) {
   expect("{");
   std::map<std::string, Register> outer = names;

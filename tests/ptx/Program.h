@@ -1,9 +1,9 @@
-//===- Program.h - PTX as the executor holds it ----------------------------===//
+//===- Program.h - PTX in the executor's form ------------------------------===//
 //
-// A kernel is a list of instructions with their operands resolved: each names an offset in the
-// register file of a warp, where a value of b bytes takes 32 b bytes, one per lane. Immediates and
-// special registers have places there too, so an instruction needs no case for its operands.
-// Predicates are one 32-bit mask, a bit per lane.
+// A kernel is a list of instructions with resolved operands. An operand is an offset (a place) in
+// the register file of a warp. A value of b bytes takes 32 b bytes there, one value per lane.
+// Immediates and special registers have places too, so an instruction treats all operands alike. A
+// predicate is one 32-bit mask, with a bit per lane. Example: an f32 register takes 128 bytes.
 //
 // Source of the semantics: NVIDIA's "PTX ISA", version 8.0 to 8.8.
 //
@@ -30,21 +30,21 @@ struct Instruction;
 /// Executes an instruction for the lanes of `Warp::lanes`.
 using Action = void (*)(Warp &, const Instruction &);
 
-/// Instructions that change where a warp goes on; all others are `None`.
+/// Instructions that change the control flow of a warp; all others are `None`.
 enum class Control : uint8_t { None, Branch, Exit, Barrier };
 
-/// Where an address points. Addresses of Shared, Local, Param and Const count from the begin of
-/// that memory; a Generic one says by its value which it is (the windows below).
+/// The memory of an address. Shared, Local, Param and Const addresses count from the start of their
+/// memory. The value of a Generic address tells its memory (see the windows below).
 enum class Space : uint8_t { Generic, Global, Shared, Local, Param, Const };
 
-/// Generic addresses of shared, local and constant memory are these, plus the offset there.
+/// A generic address of shared, local or constant memory is its window plus the offset there.
 inline constexpr uint64_t sharedWindow = 0x7e00000000000000, localWindow = 0x7d00000000000000,
                           constWindow = 0x7c00000000000000, windowBytes = uint64_t(1) << 40;
 
-/// Dynamic shared memory has offsets from here on, so that nothing static runs into it.
+/// Dynamic shared memory has offsets from here on, out of reach of static shared memory.
 inline constexpr int dynamicSharedBegin = 1 << 24;
 
-/// What an instruction does with global memory.
+/// The global memory traffic of an instruction.
 enum class Traffic : uint8_t { None, Load, Store };
 
 struct Instruction {
@@ -56,22 +56,22 @@ struct Instruction {
   uint8_t bytes = 0;        // of an element in memory
   uint8_t count = 1;        // of elements
   uint8_t variant = 0;      // a small enumeration or flags of the action
-  int guard = -1;           // the predicate that allows lanes; -1: all
+  int guard = -1;           // predicate that enables lanes; -1: all
   int target = -1;          // of a branch: an index of Kernel::code
-  int reconvergence = -1;   // of a branch: where the lanes meet again; -1: at their end
+  int reconvergence = -1;   // of a branch: its reconvergence point; -1: the end
   int64_t offset = 0;       // of an address
-  std::array<int, 16> at{}; // offsets in the register file, the results first
-  int line = 0;             // of the text, from 1
-  /// The places that it reads and writes, but for its guard: for Flight.
+  std::array<int, 16> at{}; // offsets in the register file, results first
+  int line = 0;             // in the text, from 1
+  /// Places read and written, without the guard, for Flight.
   std::vector<int> reads = {}, writes = {};
 };
 
-/// A value that the register file holds before the first instruction.
+/// A value set in the register file before the first instruction.
 struct Constant {
   int at = 0;
   int bytes = 0; // of a lane; 0: a predicate
   uint64_t bits = 0;
-  bool isGlobal = false; // counted from the begin of the module's global variables
+  bool isGlobal = false; // relative to the module's global variables
 };
 
 enum class Special : uint8_t {
@@ -135,16 +135,16 @@ struct Module {
   int architecture = 0;           // 90 for sm_90
   std::vector<std::string> lines; // of the text, for messages
 
-  /// Line `number`, from 1, without the blanks around it.
+  /// Returns line `number`, from 1, without surrounding blanks.
   std::string line(int number) const;
 };
 
-/// Everything that is wrong with a text or an execution.
+/// Any fault of a text or an execution.
 struct Fault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Reads a text. Throws Fault: it names the line and the instruction that the executor lacks.
+/// Parses a text. Throws Fault with the line and the unsupported instruction.
 Module parse(const std::string &text);
 
 } // namespace tbc::ptx

@@ -1,8 +1,8 @@
-//===- Reconvergence.cpp - Where the lanes of a branch meet again ----------===//
+//===- Reconvergence.cpp - Reconvergence points of branches ----------------===//
 //
 // The immediate post-dominator of each branch, by the algorithm of Cooper, Harvey and Kennedy, "A
-// Simple, Fast Dominance Algorithm" (2001), on the reversed graph. Example: of
-// `@%p bra ELSE; A; bra END; ELSE: B; END: C` the lanes of the first branch meet at C.
+// Simple, Fast Dominance Algorithm" (2001), on the reversed graph. Example: in `@%p bra ELSE; A;
+// bra END; ELSE: B; END: C` the lanes of the first branch reconverge at C.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +14,7 @@
 namespace tbc::ptx {
 
 void findReconvergence(std::vector<Instruction> &code) {
-  const int end = int(code.size()); // the node that every exit leads to
+  const int end = int(code.size()); // successor of every exit
   std::vector<bool> begins(size_t(end) + 1, false);
   begins[0] = begins[size_t(end)] = true;
   for (int i = 0; i < end; ++i)
@@ -24,7 +24,7 @@ void findReconvergence(std::vector<Instruction> &code) {
     } else if (code[size_t(i)].control == Control::Exit) {
       begins[size_t(i) + 1] = true;
     }
-  // Basic blocks by number; the last is the end.
+  // Basic blocks by index; the last is the end.
   std::vector<int> firsts, blockOf(size_t(end) + 1);
   for (int i = 0; i <= end; ++i) {
     if (begins[size_t(i)])

@@ -1,4 +1,4 @@
-//===- Together.cpp - Control, and what the lanes of a warp do together ----===//
+//===- Together.cpp - Control and collective warp operations ---------------===//
 
 #include "tests/ptx/Lanes.h"
 
@@ -142,7 +142,7 @@ void activeMask(Warp &warp, const Instruction &i) {
   each<uint32_t>(warp, i.at[0], [=](int) { return lanes; });
 }
 
-/// redux.sync: one result of the members' values.
+/// redux.sync: reduces the values of the members.
 template <typename T, typename Op> void reduce(Warp &warp, const Instruction &i) {
   const T *value = warp.at<T>(i.at[1]);
   const auto *members = warp.at<uint32_t>(i.at[2]);
@@ -195,7 +195,7 @@ void decodeReduce(Decoder &d) {
                              : reduce<uint32_t, Xor>;
 }
 
-/// match.any.sync: the members with the same value.
+/// match.any.sync: returns the members with the same value.
 template <typename T> void match(Warp &warp, const Instruction &i) {
   const T *value = warp.at<T>(i.at[1]);
   const auto *members = warp.at<uint32_t>(i.at[2]);
@@ -226,10 +226,10 @@ void decodeMatch(Decoder &d) {
 //===----------------------------------------------------------------------===//
 
 enum class Arrival : uint8_t { Sync, Arrive, ReduceOnes, ReduceAnd, ReduceOr };
-constexpr uint8_t hasCount = 2; // of Instruction::count: the number of threads is an operand
+constexpr uint8_t hasCount = 2; // of Instruction::count: the thread count is an operand
 
-/// at: number, threads; of a reduction its result and predicate too. Executed again, with what it
-/// waits for at hand, when a reduction is released.
+/// at: number, threads; for a reduction also its result and predicate. A reduction is executed
+/// again when its barrier is released, to read the result.
 void arrive(Warp &warp, const Instruction &i) {
   ThreadBlock &block = warp.block;
   int lane = __builtin_ctz(warp.lanes);
@@ -254,7 +254,7 @@ void arrive(Warp &warp, const Instruction &i) {
   if (barrier.arrived != 0 && barrier.expected != expected)
     warp.fail(i, "others wait at this barrier for another number of threads");
   barrier.expected = expected;
-  // A count is of whole warps.
+  // A count includes whole warps.
   barrier.arrived += i.count == hasCount ? warpLanes : uint32_t(__builtin_popcount(warp.lanes));
   if (barrier.arrived > expected)
     warp.fail(i, "more threads come to the barrier than it takes");

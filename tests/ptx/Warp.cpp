@@ -1,4 +1,4 @@
-//===- Warp.cpp - A warp on its way through a kernel -----------------------===//
+//===- Warp.cpp - Execution of a warp --------------------------------------===//
 
 #include "tests/ptx/Warp.h"
 
@@ -91,7 +91,7 @@ Warp::Warp(ThreadBlock &block, int index, uint32_t lanes, unsigned char *file)
         break;
       case Special::Clock:
       case Special::Clock64:
-        break; // time does not pass
+        break; // the emulator has no clock
       }
       if (which == Special::Clock64)
         this->at<uint64_t>(at)[lane] = value;
@@ -129,14 +129,14 @@ void Warp::needLanes(const Instruction &i, uint32_t members) const {
   fail(i, text.str());
 }
 
-/// The lanes have ended: they are no part of what comes.
+/// Removes ended lanes from the stack.
 void Warp::leave(uint32_t gone) {
   existing &= ~gone;
   for (Entry &entry : stack)
     entry.lanes &= ~gone;
 }
 
-/// `taken` of the lanes of the last entry jump, the others go on.
+/// The lanes `taken` of the top entry jump; its other lanes continue.
 void Warp::branch(const Instruction &i, uint32_t taken) {
   Entry &top = stack.back();
   uint32_t others = top.lanes & ~taken;
@@ -146,7 +146,8 @@ void Warp::branch(const Instruction &i, uint32_t taken) {
   }
   int go = i.target, stay = top.pc + 1, meeting = i.reconvergence;
   if (meeting >= 0 && meeting == top.reconvergence && (go == meeting || stay == meeting)) {
-    // Those that go there wait in the entry below, as in a loop that lanes leave one by one.
+    // Lanes at the meeting point wait in the entry below, as in a loop with lanes leaving one by
+    // one.
     top.lanes = go == meeting ? others : taken;
     top.pc = go == meeting ? stay : go;
     return;

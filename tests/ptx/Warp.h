@@ -1,4 +1,4 @@
-//===- Warp.h - What actions see while they execute ------------------------===//
+//===- Warp.h - The state that actions see ---------------------------------===//
 //
 // Internal to the executor.
 //
@@ -18,7 +18,7 @@ namespace tbc::ptx {
 
 enum class AccessKind { Read, Write, Atomic };
 
-/// A launch while it runs.
+/// A running launch.
 struct Run {
   const LoadedModule &loaded;
   const Kernel &kernel;
@@ -27,13 +27,13 @@ struct Run {
   Touches *touches = nullptr; // null: races are not checked
   std::vector<unsigned char> parameters;
   Counts counts = {};
-  Block *lastBlock = nullptr; // that an access found
-  /// Blocks of threads whose writes this one may read: by atomic operations at one address.
+  Block *lastBlock = nullptr; // of the last access
+  /// Blocks of threads whose writes this one may read, after atomic operations at one address.
   std::set<uint32_t> acquired = {};
   std::map<uint64_t, std::set<uint32_t>> released = {}; // by address
 };
 
-/// Thrown where a launch has executed as many instructions as it may.
+/// Thrown when a launch has spent its instruction budget.
 struct BudgetSpent {};
 
 /// Shared memory of a block of threads, or local memory of a warp.
@@ -46,7 +46,7 @@ struct SmallMemory {
 
 struct Barrier {
   uint32_t arrived = 0, expected = 0; // threads
-  uint32_t ones = 0;                  // of them, with a true predicate
+  uint32_t ones = 0;                  // arrived threads with a true predicate
 };
 
 class Warp;
@@ -69,29 +69,30 @@ public:
   template <typename T> T *at(int offset) { return reinterpret_cast<T *>(file + offset); }
   uint32_t &mask(int offset) { return *at<uint32_t>(offset); }
 
-  /// Executes until all lanes have ended (false) or until a barrier (true).
+  /// Runs to the next barrier (returns true) or until all lanes have ended (false).
   bool run();
 
-  /// The bytes that the executing lanes access, checked and recorded: one pointer per such lane.
-  /// `bytes` are those of a lane, all elements together.
+  /// Checks and records an access of the executing lanes. Returns one pointer per such lane in
+  /// `pointers`. `bytes` is the size per lane, of all elements together.
   void access(const Instruction &i, AccessKind kind, const uint64_t *addresses, int bytes,
               unsigned char **pointers);
-  /// Addresses of the executing lanes: register at[index] (or none) plus the offset.
+  /// Computes the addresses of the executing lanes: register `base` (or 0 if it is -1) plus the
+  /// offset.
   void addresses(const Instruction &i, int base, uint64_t *out);
 
-  /// Before an atomic operation at these addresses: what blocks have released there is acquired,
-  /// and what this one has done is released if it is ordered, or comes before a fence.
+  /// Called before an atomic operation at these addresses. If the operation is ordered or follows
+  /// a fence, it acquires from the blocks that released there and releases this block's writes.
   void synchronize(const Instruction &i, const uint64_t *addresses, bool isOrdered);
 
   [[noreturn]] void fail(const Instruction &i, const std::string &why, int lane = -1) const;
-  /// Of lanes that take part in something together: all that have not ended and are in `members`.
+  /// Fails unless all unended lanes in `members` are executing.
   void needLanes(const Instruction &i, uint32_t members) const;
 
-  uint32_t lanes = 0; // that execute the instruction
+  uint32_t lanes = 0; // executing the instruction
   ThreadBlock &block;
   const int index;
   bool hasEnded = false;
-  int barrier = -1; // at which it waits
+  int barrier = -1; // the barrier it waits at
   const Instruction *waiting = nullptr;
   bool hasFenced = false; // since its last atomic operation
   SmallMemory local;      // of all lanes, one after the other
@@ -111,7 +112,7 @@ private:
                    uint64_t bytes, int lane, int bytesOfLane);
   void checkInitialization(const Instruction &i, AccessKind kind, Block &found, uint64_t address,
                            uint64_t bytes, int lane, int bytesOfLane);
-  /// Counts an access to so many distinct bytes, where the launch measures.
+  /// If the launch measures: counts an access of `distinctBytes` distinct bytes.
   void measure(AccessKind kind, uint64_t distinctBytes);
   void checkRace(const Instruction &i, AccessKind kind, uint64_t address, uint64_t bytes, int lane,
                  int bytesOfLane);
@@ -122,7 +123,7 @@ private:
   uint32_t existing; // lanes that have not ended
   std::vector<Entry> stack;
   uint64_t numExecuted = 0;
-  std::unique_ptr<Flight> flight; // where the launch measures
+  std::unique_ptr<Flight> flight; // if the launch measures
 };
 
 //===----------------------------------------------------------------------===//
@@ -143,7 +144,7 @@ template <typename T, typename F> inline void each(Warp &warp, int to, F f) {
     result[lane] = (warp.lanes >> lane & 1) ? out[lane] : result[lane];
 }
 
-/// Writes the bits of the executing lanes.
+/// Writes the predicate bits of the executing lanes.
 inline void setMask(Warp &warp, int to, uint32_t bits) {
   uint32_t &mask = warp.mask(to);
   mask = (mask & ~warp.lanes) | (bits & warp.lanes);

@@ -1,4 +1,4 @@
-//===- checks_test.cpp - Every check finds the fault planted for it --------===//
+//===- checks_test.cpp - Checks find the faults planted for them -----------===//
 
 #include "tests/ptx/Gpu.h"
 
@@ -11,8 +11,8 @@ using ::testing::HasSubstr;
 
 namespace {
 
-/// Thread t (of all blocks) at element t of p0, of four bytes: %x1 is its address, %r0 the index,
-/// %r5 the thread in its block.
+/// Thread t (over all blocks) uses element t of p0, of four bytes. %x1 is its address, %r0 the
+/// index, %r5 the thread in its block.
 const char *const own = R"(
   mov.u32 %r1, %ctaid.x;
   mov.u32 %r2, %ntid.x;
@@ -86,7 +86,7 @@ TEST(PtxChecks, RacesInSharedMemory) {
   };
   Gpu right(with("bar.sync 0;"), 1);
   EXPECT_EQ(right.fault({right.buffer(4)}, {}, {64, 1, 1}), "");
-  // A second round writes what the other warp may yet have to read.
+  // A second round overwrites bytes that the other warp may not have read yet.
   Gpu wrong(with("bar.sync 0;") + "\nst.shared.u32 [%r4], %r5;", 1);
   EXPECT_THAT(wrong.fault({wrong.buffer(4)}, {}, {64, 1, 1}),
               HasSubstr("which warp 0 writes, and no barrier is between"));
@@ -107,7 +107,7 @@ TEST(PtxChecks, RacesBetweenBlocks) {
   EXPECT_EQ(atomics.fault({at}, {4, 1, 1}), "");
 }
 
-/// The last block to come sums what the others wrote: right with a fence before the counter.
+/// The last block sums the others' values. This is correct with a fence before the counter.
 TEST(PtxChecks, FencesAndAtomicsOrderBlocks) {
   std::string begin = std::string(own) + R"(
     add.u32 %r9, %r1, 1;
@@ -171,7 +171,7 @@ TEST(PtxChecks, Launches) {
   EXPECT_THAT(gpu.fault({1, 2}, {}, {2048, 1, 1}), HasSubstr("allows 1024"));
 }
 
-/// The last blocks of a launch over 2^31 elements and more: memory that nobody touches costs none.
+/// The last blocks of a launch over 2^31 elements and more. Untouched memory costs nothing.
 TEST(PtxChecks, BeyondTwoToThe31) {
   Gpu gpu(R"(
     mov.u32 %r1, %ctaid.x;

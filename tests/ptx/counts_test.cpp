@@ -1,4 +1,4 @@
-//===- counts_test.cpp - What a launch that measures counts ----------------===//
+//===- counts_test.cpp - The counts of a launch with measures --------------===//
 
 #include "tests/ptx/Gpu.h"
 
@@ -8,7 +8,7 @@ using namespace tbc::ptx;
 
 namespace {
 
-/// %x1: element `4 * thread * %r3` of p0, where %r3 is `stride`.
+/// %x1 is the address of byte `thread * %r3` of p0, with %r3 = 4 * `stride`.
 std::string addressed(int stride) {
   return "mov.u32 %r1, %tid.x;\nmov.u32 %r3, " + std::to_string(4 * stride) +
          ";\nld.param.u64 %x0, [p0];\nmad.wide.u32 %x1, %r1, %r3, %x0;\n";
@@ -68,7 +68,7 @@ TEST(PtxCounts, AnAddressThatIsLoadedWaitsForIt) {
   Counts counts = measured(addressed(1) + "ld.global.u32 %r4, [%x1];\n"
                                           "mad.wide.u32 %x2, %r4, 4, %x0;\n"
                                           "ld.global.f32 %f0, [%x2];");
-  // Groups of 128 bytes and of one sector, by their bytes: (128 * 128 + 32 * 32) / 160.
+  // Groups of 128 bytes and of one sector: (128 * 128 + 32 * 32) / 160.
   EXPECT_EQ(counts.flightBytes(), 108.8);
 }
 

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 namespace {
 
-/// Lane l loads element l of p0, p1, p2 (as many as given) into registers a, b, c of the class,
+/// Lane l loads element l of p0, p1, p2 (as many as given) into registers a, b, c of the class. It
 /// runs `code` and stores `result` at element l of the last parameter.
 template <typename In, typename Out>
 std::vector<Out> lanes(const std::string &registers, const std::string &code,
@@ -115,7 +115,7 @@ TEST(PtxInstructions, Floats) {
   EXPECT_LT(divided("rm")[0], divided("rp")[0]);
   EXPECT_EQ(divided("rz")[1], -divided("rz")[0]);
   EXPECT_EQ(divided("rn")[0], 1.0F / 3);
-  // One rounding, where a product and a sum have two.
+  // fma rounds once; a product and a sum round twice.
   float x = 1 + 0x1p-12F;
   EXPECT_EQ(
       (lanes<float, float>("f", "fma.rn.f32 %f9, %f0, %f0, %f1;", "%f9", {{x}, {-1 - 0x1p-11F}})),
@@ -134,7 +134,7 @@ TEST(PtxInstructions, Floats) {
             (List<float>{0, 1}));
   EXPECT_EQ((lanes<float, float>("f", "copysign.f32 %f9, %f0, %f1;", "%f9", {{-1, 1}, {3, -3}})),
             (List<float>{-3, 3}));
-  // 16 bits: 1 + 2^-11 lies between two halves.
+  // 16 bits: 1 + 2^-11 lies between two f16 values.
   uint16_t one = 0x3c00, tiny = 0x1000; // 2^-11
   EXPECT_EQ((lanes<uint16_t, uint16_t>("h", "add.rn.f16 %h9, %h0, %h1;", "%h9", {{one}, {tiny}})),
             (List<uint16_t>{one}));
@@ -259,7 +259,7 @@ TEST(PtxInstructions, LanesPartAndMeet) {
   List<uint32_t> ids(32);
   for (uint32_t lane = 0; lane < 32; ++lane)
     ids[lane] = lane;
-  // Lane l goes l times round; after the loop all are together again, as the shuffle needs.
+  // Lane l does l iterations. After the loop all lanes reconverge, as the shuffle requires.
   List<uint32_t> found = lanes<uint32_t, uint32_t>("r", R"(
     mov.u32 %r1, 0;
     mov.u32 %r2, 0;
