@@ -21,7 +21,7 @@ int numberOf(const char *variable, int otherwise) {
   return text ? std::atoi(text) : otherwise;
 }
 
-/// Device memory, and the modules that run on it.
+/// Device memory and loaded modules.
 class Device : public test::FakeMemory {
 public:
   unsigned char *allocate(cuda::DeviceAddress address, size_t bytes) override {
@@ -76,8 +76,8 @@ private:
       driver().lose(DriverCode::LaunchFailed);
       return;
     }
-    // To the checker of what streams do at once. What was touched is in memory, so this checks
-    // besides that it is that of the device.
+    // Reports the touched ranges to the race checker of streams. The access also checks that they
+    // lie in device memory.
     for (bool isWrite : {false, true})
       for (ptx::Touches::Range range : executor.touches().ranges(isWrite)) {
         if (memory.find(range.begin)->begin < firstAllocation)
@@ -109,7 +109,7 @@ private:
 void say(const std::string &text) { std::fprintf(stderr, "emulated GPU: %s\n", text.c_str()); }
 
 test::FakeDriver &driver() {
-  // Never destroyed: what ends last in a process may still ask it.
+  // Never destroyed, because destructors of other globals may still call it.
   static auto &device = *new Device();
   static auto &made = *new test::FakeDriver([] {
     test::FakeOptions options;

@@ -1,13 +1,16 @@
 //===- Emulator.h - The emulated GPUs of this process ----------------------===//
 //
-// A driver (FakeDriver) whose kernels are PTX, executed by tests/ptx. Of a process there is one,
-// made when its first function is called. It is in libcuda.so.1; the libraries beside it enqueue
-// their work there. What is wrong is said on stderr, with "emulated GPU:" before it, and the
-// device is lost: the next call fails.
+// A driver (FakeDriver) whose kernels are PTX, executed by tests/ptx. A process has one emulator,
+// created by the first call of one of its functions. It is in libcuda.so.1; the libraries beside it
+// enqueue their work there. Faults are printed to stderr after "emulated GPU:", and the device is
+// lost: the next call fails.
 //
-// Read from the environment: TBC_EMULATED_GPUS, how many devices (2); TBC_EMULATED_CAPABILITY, 10
-// major + minor (100: it takes the PTX of sm_90, and no machine code that ptxas made for that);
-// TBC_EMULATED_STATISTICS, a file to which every launch appends a line.
+// Environment variables:
+//
+// - TBC_EMULATED_GPUS: the number of devices (default 2).
+// - TBC_EMULATED_CAPABILITY: 10 * major + minor (default 100). 100 accepts PTX of sm_90, but no
+// machine code made by ptxas for sm_90.
+// - TBC_EMULATED_STATISTICS: a file; every launch appends a line.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,10 +23,10 @@ namespace tbc::emulated {
 
 test::FakeDriver &driver();
 
-/// The table of the driver, which exists from then on.
+/// Returns the table of the driver, and creates the driver if needed.
 const cuda::Driver &driverTable();
 
-/// Prints it after "emulated GPU: ".
+/// Prints `text` after "emulated GPU: ".
 void say(const std::string &text);
 
 } // namespace tbc::emulated

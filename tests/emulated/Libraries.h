@@ -1,4 +1,4 @@
-//===- Libraries.h - The tables behind the libraries beside the driver -----===//
+//===- Libraries.h - Function tables of the emulated libraries -------------===//
 
 #ifndef TBC_TESTS_EMULATED_LIBRARIES_H
 #define TBC_TESTS_EMULATED_LIBRARIES_H
@@ -12,12 +12,12 @@
 
 namespace tbc::emulated {
 
-/// Whether TBC_EMULATED_REFUSAL has cuBLASLt and cuDNN not start.
+/// Returns whether TBC_EMULATED_REFUSAL is set: cuBLASLt and cuDNN then refuse to start.
 inline bool librariesRefuse() { return std::getenv("TBC_EMULATED_REFUSAL") != nullptr; }
 
 const cuda::CublasLt &cublasTable();
 const cuda::Cudnn &cudnnTable();
-/// Between processes of one machine, by files in memory.
+/// NCCL between processes of one machine, through files in memory.
 const cuda::Nccl &ncclTable();
 
 } // namespace tbc::emulated

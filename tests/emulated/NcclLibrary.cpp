@@ -1,9 +1,9 @@
 //===- NcclLibrary.cpp - libnccl.so.2 of the emulated GPUs -----------------===//
 //
-// Between processes of one machine. A communicator is a folder in memory (/dev/shm, or where
-// TBC_EMULATED_FOLDER says): a rank that
-// comes to a collective writes its bytes there as a file, and goes on once all have. Files appear
-// by renaming, whole. Numbers are those of FakeNccl's reduction.
+// Connects processes of one machine. A communicator is a folder in memory (in /dev/shm, or in
+// TBC_EMULATED_FOLDER). In a collective, a rank writes its bytes to a file there and continues once
+// all ranks have. Files are written elsewhere and renamed, so they appear complete. Values are
+// those of FakeNccl's reduction.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,24 +39,24 @@ enum class Kind { AllReduce, Broadcast, AllGather, ReduceScatter, Send, Recv };
 struct Operation {
   Kind kind = Kind::AllReduce;
   cuda::DeviceAddress from = 0, to = 0;
-  size_t count = 0; // elements: of the input, of ReduceScatter of the output
+  size_t count = 0; // elements: of the output for ReduceScatter, else of the input
   NcclType type = NcclType::U8;
   NcclOp op = NcclOp::Sum;
-  double factor = 1; // of an op that was made
-  int peer = 0;      // of messages; the root of Broadcast
+  double factor = 1; // of an op made by createPremulSum
+  int peer = 0;      // peer of a message, or root of a Broadcast
   size_t width() const { return size_t(kernels::byteWidth(dtypeOf(type))); }
 };
 
-/// One rank's access to a communicator.
+/// One rank's end of a communicator.
 struct Endpoint {
   fs::path folder;
   int rank = 0, size = 0;
   bool isAborted = false;
-  // Of a split: known when all ranks of the parent have come.
+  // For a split: complete once all ranks of the parent have called it.
   fs::path parent;
   int parentSize = 0, color = 0, number = 0;
   int64_t numCollectives = 0, numSplits = 0, numRemoved = 0;
-  std::map<std::pair<int, bool>, int64_t> numMessages; // by peer, whether sent
+  std::map<std::pair<int, bool>, int64_t> numMessages; // by peer and whether sent
 };
 
 struct Call {
@@ -104,7 +104,7 @@ void post(const fs::path &path, const std::string &header, const Bytes &bytes) {
   file.write(reinterpret_cast<const char *>(bytes.data()), std::streamsize(bytes.size()));
   file.close();
   std::error_code failed;
-  // A rank that aborts removes the folder of all; messages of the others then go nowhere.
+  // A rank that aborts removes the shared folder. Later messages of the others are lost.
   if (!file && fs::exists(path.parent_path(), failed))
     driver().complain("NCCL: " + whole.string() + " cannot be written");
   fs::rename(whole, path, failed);
@@ -135,7 +135,7 @@ fs::path messageOf(const Endpoint &endpoint, int from, int to, int64_t number) {
                             std::to_string(number));
 }
 
-/// Where a split ends, once all ranks have called it.
+/// Returns whether all ranks have joined. Completes a split once all ranks have called it.
 bool isJoined(Endpoint &endpoint) {
   if (endpoint.parent.empty()) {
     for (int rank = 0; rank < endpoint.size; ++rank)
@@ -169,7 +169,7 @@ size_t inputBytes(const Call &call) {
          size_t(operation.kind == Kind::ReduceScatter ? call.endpoint->size : 1);
 }
 
-/// Says that this rank is there; whether all whom it needs are.
+/// Records that this rank has arrived. Returns whether all ranks it needs have arrived.
 bool arrive(Call &call) {
   Endpoint &endpoint = *call.endpoint;
   const Operation &operation = call.operation;
@@ -221,7 +221,7 @@ Bytes resultOf(const Call &call) {
   for (int rank = 0; rank < endpoint.size; ++rank) {
     auto [header, bytes] = read(meetingOf(call, rank));
     if (header.empty())
-      return {}; // that rank has aborted meanwhile: its part is gone, and the result undefined
+      return {}; // that rank has aborted: its part is gone, and the result undefined
     if (header != headerOf(operation))
       driver().complain("NCCL: rank " + std::to_string(endpoint.rank) + " calls " +
                         headerOf(operation) + ", rank " + std::to_string(rank) + " " + header);
@@ -243,7 +243,7 @@ Bytes resultOf(const Call &call) {
   return Bytes(all.begin() + share * endpoint.rank, all.begin() + share * (endpoint.rank + 1));
 }
 
-/// All ranks have come to these calls, so all have read the collectives before them.
+/// Removes files of earlier collectives. All ranks have arrived here, so all have read them.
 void removeBefore(Endpoint &endpoint, const std::vector<Call> &calls) {
   int64_t first = INT64_MAX;
   for (const Call &call : calls)
@@ -254,7 +254,7 @@ void removeBefore(Endpoint &endpoint, const std::vector<Call> &calls) {
     fs::remove(meetingOf({&endpoint, {}, endpoint.numRemoved}, endpoint.rank), failed);
 }
 
-/// Operations that are under way at once, in one stream.
+/// Launches operations that run at once in one stream.
 void launch(const std::vector<Pending> &list, cuda::StreamHandle stream) {
   auto make = [list] {
     auto calls = std::make_shared<std::vector<Call>>();
@@ -368,7 +368,7 @@ struct Calls {
     *part = add(std::move(made));
     return NcclCode::Success;
   }
-  /// The last of the ranks removes the folder.
+  /// The last rank removes the folder.
   static NcclCode destroy(NcclHandle comm) {
     Guard guard(driver().lock());
     Endpoint &endpoint = of(comm);

@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def functions(text, name):
-    """Yields (name, symbol, parameters) of one list."""
+    """Yields (name, symbol, parameters) of each function in a list."""
     begin = text.index(f"#define {name}(X)")
     lines = []
     for line in text[begin:].splitlines():

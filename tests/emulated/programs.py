@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def checked(command, **options):
-    """Returns what it said on stderr. Fails with all that it said."""
+    """Runs a command and returns its stderr. Exits with all output if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, **options)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))} failed ({done.returncode}):\n{done.stdout}{done.stderr}")
@@ -41,7 +41,7 @@ class Case:
             self.environment["TBC_EMULATED_REFUSAL"] = "1"
 
     def train(self, ranks, mesh, target):
-        """Returns the losses of the steps."""
+        """Plans, compiles and runs the model. Returns the losses of the steps."""
         options, name = self.options, target
         model = Path(__file__).resolve().parents[2] / "models" / f"{options.model}.onnx"
         plan = [self.tbc, "plan", model, "--gpus", str(ranks), "--mesh", mesh, "--precision", options.precision]
@@ -60,7 +60,7 @@ class Case:
         return [json.loads(line)["loss"] for line in lines]
 
     def not_executed(self):
-        """Returns the kernels of the Program that no launch executed, but for those that only runs in fp8 use."""
+        """Returns the Program's kernels without a launch, except kernels for fp8 runs."""
         listed = json.loads((self.folder / "cuda" / "kernels.cuda.json").read_text(encoding="utf-8"))
         launches = (self.folder / "statistics").read_text(encoding="utf-8").splitlines()
         executed = {json.loads(line)["kernel"] for line in launches}
