@@ -18,7 +18,7 @@ using program::MlpOptions;
 using program::Program;
 using runtime::Executor;
 
-/// Eighths between -1 and 1, the same for the same name.
+/// Returns multiples of 1/8 between -1 and 1, the same for the same name.
 static Tensor tensorOf(const std::string &name, const kernels::Shape &shape, Arith arith) {
   uint64_t state = std::hash<std::string>()(name);
   std::vector<double> values;
@@ -31,7 +31,7 @@ static Tensor tensorOf(const std::string &name, const kernels::Shape &shape, Ari
 
 runtime::StepInputs stepInputs(const MlpOptions &o, int step, Arith arith) {
   runtime::StepInputs inputs;
-  inputs.learningRate = 0.0625 / (1 << step); // another each time
+  inputs.learningRate = 0.0625 / (1 << step); // another rate in each step
   for (int64_t m = 0; m < o.microBatches; ++m) {
     auto &batch = inputs.microBatches.emplace_back();
     for (const char *name : {"x", "t"})
@@ -62,7 +62,7 @@ Result<std::vector<Tensor>> trainRank(const Program &program, const MlpOptions &
     std::vector<Tensor> held = {executor->loss()};
     for (int i = 0; i < int(program.tensors.size()); ++i)
       held.push_back(executor->held(i));
-    // Nobody leaves while another still reads what it sent.
+    // A rank stays until all others have read its messages.
     comm::Group all(static_cast<size_t>(communicator.numRanks()));
     std::iota(all.begin(), all.end(), int64_t(0));
     if (auto met = communicator.barrier(all, "the end of a run")->wait(); !met)

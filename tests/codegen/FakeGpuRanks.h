@@ -1,4 +1,4 @@
-//===- FakeGpuRanks.h - Programs of several ranks on fake GPUs --------------===//
+//===- FakeGpuRanks.h - Multi-rank programs on fake GPUs --------------------===//
 
 #ifndef TBC_TESTS_CODEGEN_FAKEGPURANKS_H
 #define TBC_TESTS_CODEGEN_FAKEGPURANKS_H
@@ -26,7 +26,7 @@
 
 namespace tbc::test {
 
-/// Ranks that train an MLP, each on a device of its own, talking over NCCL.
+/// Ranks that train an MLP. Each has a device of its own, and they communicate by NCCL.
 class FakeGpuRanks : public testing::Test {
 protected:
   static constexpr const char *hash = "of the program";
@@ -62,19 +62,19 @@ protected:
     FakeNccl nccl;
     explicit Gpus(const FakeOptions &options) : driver(options), nccl(driver) {}
   };
-  /// With the program's kernels, of so many instructions at most.
+  /// Returns GPUs with the program's kernels, of up to `mostInstructions` instructions each.
   std::unique_ptr<Gpus> gpusFor(program::Program &program, const FakeOptions &options,
                                 int mostInstructions = 1) {
     auto gpus = std::make_unique<Gpus>(options);
     writeKernels(addProgramKernels(gpus->driver, program, mostInstructions), folder, hash);
     return gpus;
   }
-  /// The seed is that of the schedule, and says how many instructions a kernel has too.
+  /// `seed` is the seed of the operation order and the largest number of instructions per kernel.
   std::unique_ptr<Gpus> gpusFor(program::Program &program, uint64_t seed = 1) {
     return gpusFor(program, optionsFor(program, seed), int(seed));
   }
 
-  /// A rank that is trained step by step.
+  /// Returns the executor of a rank, with loaded initial values.
   static Result<runtime::Executor> executorOf(const program::Program &program,
                                               const program::MlpOptions &o, int64_t rank,
                                               const runtime::MachineMaker &maker) {
@@ -84,7 +84,7 @@ protected:
     Status status = executor->load([&](const std::string &name) { return initialValue(o, name); });
     return status ? std::move(executor) : Result<runtime::Executor>(status.error());
   }
-  /// What the last step gives where `status` says that it was begun.
+  /// Returns the loss of the last step, or `status` if the step was not begun.
   static Result<std::vector<kernels::Tensor>> lossOf(runtime::Executor &executor,
                                                      const Status &status) {
     if (!status)
@@ -98,7 +98,7 @@ protected:
 
   struct Setting {
     std::chrono::milliseconds timeout = std::chrono::seconds(30);
-    /// How long what is given up may take to end.
+    /// How long given-up work may take to end.
     std::chrono::milliseconds patience = std::chrono::milliseconds(500);
     cuda::GraphUse graphs = cuda::GraphUse::Off;
     int numSteps = 2;
@@ -106,17 +106,17 @@ protected:
     std::optional<cuda::CublasLt> cublas = {};
     kernels::Arith arith = kernels::Arith::Native;
     std::function<void(const std::string &)> say = {};
-    /// What stands before the store of a rank; nothing: it is used as it is.
+    /// Returns the store used by a rank in place of its own. If empty: its own.
     std::function<comm::Store &(int64_t rank, comm::Store &)> wrap = {};
-    /// Called when a rank has nothing left to do.
+    /// Called when a rank has finished.
     std::function<void()> ended = {};
-    /// What the rank does; nothing: it trains.
+    /// The work of a rank. If empty: training.
     std::function<Result<std::vector<kernels::Tensor>>(int64_t rank, comm::Communicator &,
                                                        const runtime::MachineMaker &)>
         body = {};
   };
 
-  /// Every rank on a device of its own, talking over NCCL.
+  /// Runs every rank on a device of its own, with NCCL.
   Outcome onGpus(const program::Program &program, const program::MlpOptions &o,
                  const Setting &setting) {
     std::string store = folder + "/" + std::to_string(numRuns++);
@@ -182,14 +182,14 @@ protected:
     auto result = setting.body ? setting.body(rank, **communicator, maker)
                                : trainRank(program, o, rank, **communicator, maker,
                                            setting.numSteps, setting.arith);
-    // As a run does: no other rank waits for one that has failed.
+    // As in a run: other ranks do not wait for a failed rank.
     if (!result && setting.wrap)
       return options.watch->fail(result.error());
     return result;
   }
 
-  /// From the second step on, which is the first that has a time-out, the kernel never ends: on one
-  /// device, or with -1 on all.
+  /// From the second step on the kernel never ends, on one device or with -1 on all. The second
+  /// step is the first with this time-out.
   void hangAfterFirst(const program::Program &program, const program::MlpOptions &o, Gpus &gpus,
                       Setting &setting, const std::string &kernel, int device) {
     setting.timeout = std::chrono::seconds(3);
@@ -212,7 +212,7 @@ protected:
     };
   }
 
-  /// Rank 1 stays away after so many steps: the others name it, and the collective.
+  /// Rank 1 stays away after `steps` steps. The others must name it, and the collective.
   void expectAbsenceIsNamed(const program::Program &program, const program::MlpOptions &o,
                             Setting setting, int steps) {
     std::atomic<bool> isOver = false;
@@ -249,7 +249,7 @@ protected:
     EXPECT_EQ(reports[0].error.message, outcome[0].error().message);
   }
 
-  /// What ranks reported, in order.
+  /// The reports of ranks, in order.
   struct Report {
     int64_t rank;
     Error error;

@@ -9,7 +9,7 @@
 namespace tbc::memory {
 namespace {
 
-/// Every pair that is live at one time has bytes of its own.
+/// Expects any two buffers that are live at the same time to be disjoint.
 void expectDisjoint(const std::vector<Lifetime> &lifetimes, const Layout &layout) {
   for (size_t i = 0; i < lifetimes.size(); ++i) {
     EXPECT_EQ(layout.offsets[i] % alignmentBytes, 0);
@@ -42,12 +42,12 @@ TEST(Arena, BuffersThatFollowEachOtherShareBytes) {
   EXPECT_EQ(layout.offsets, (std::vector<int64_t>{0, 0, 0}));
 }
 
-/// A result is there while its operands are read.
+/// A result is live while its operands are read.
 TEST(Arena, BuffersThatMeetAtOneTimeDoNot) {
   EXPECT_EQ(assignOffsets({{512, 0, 1}, {512, 1, 2}}).bytes, 1024);
 }
 
-/// In order of time a small buffer would take the place of a large one and then stand in the way.
+/// In order of time, a small buffer would take the place of a large one and then block it.
 TEST(Arena, FindsWhatOrderOfTimeMisses) {
   std::vector<Lifetime> lifetimes = {{1024, 0, 1}, {256, 0, 4}, {512, 2, 3}, {1280, 4, 5}};
   EXPECT_EQ(assignOffsets(lifetimes).bytes, mostLiveBytes(lifetimes));
@@ -68,7 +68,7 @@ TEST(Arena, RandomLifetimesAreDisjointAndNearTheBound) {
     EXPECT_GE(layout.bytes, mostLiveBytes(lifetimes));
     ratio += double(layout.bytes) / double(std::max<int64_t>(mostLiveBytes(lifetimes), 1));
   }
-  // Of a measurement; a layout much worse than this is a defect.
+  // From a measurement; a much worse layout is a defect.
   EXPECT_LT(ratio / rounds, 1.08);
 }
 

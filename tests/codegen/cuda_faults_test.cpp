@@ -1,9 +1,9 @@
 //===- cuda_faults_test.cpp - Random faults of ranks with GPUs ---------------===//
 //
-// Each case draws a program, how it runs and a fault from its number. Whatever happens, the run
-// ends within its time-out; where it fails the first report names the culprit, and every rank that
-// lives ends with a documented code. TBC_FAULTS says how many cases there are, 50 unless given, and
-// TBC_FAULT is the number of one of them.
+// Each case draws a program, its settings and a fault from its number. The run must end within its
+// time-out. If it fails, the first report names the culprit, and every living rank ends with a
+// documented code. TBC_FAULTS is the number of cases (default 50). TBC_FAULT selects one case by
+// its number.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,13 +27,13 @@ using namespace std::chrono_literals;
 enum class Fault {
   None,
   Late,        // for less than the time-out
-  Stopped,     // by SIGSTOP, say: no thread of its answers
-  Killed,      // which NCCL sees
-  Busy,        // it lives, and does something else
+  Stopped,     // as by SIGSTOP: its threads do not answer
+  Killed,      // NCCL notices it
+  Busy,        // alive, but busy with other work
   KernelHangs, //
-  KernelFails, // of a run with one rank, as the fake loses all devices at once
+  KernelFails, // with one rank only, as the fake loses all devices at once
   MemoryShort,
-  Disordered, // it makes a collective of all ranks that nobody else makes
+  Disordered, // calls a collective of all ranks that the others do not call
 };
 constexpr int numFaults = 9;
 
@@ -44,7 +44,7 @@ const char *nameOf(Fault fault) {
   return names[int(fault)];
 }
 
-/// The store of a rank, which stops or dies with it.
+/// The store of a rank, which stops or dies with the rank.
 class MortalStore : public comm::Store {
 public:
   explicit MortalStore(comm::Store &store) : store(store) {}
@@ -72,7 +72,7 @@ struct Case {
   Fault fault = Fault::None;
   cuda::GraphUse graphs = cuda::GraphUse::Off;
   int64_t rank = 0;
-  int step = 1; // before which it happens; the first has another time-out
+  int step = 1; // the fault comes before it; the first has another time-out
   std::string text;
 };
 
@@ -80,13 +80,13 @@ Case caseOf(uint64_t number, const MlpOptions &mlp) {
   std::mt19937_64 random(number);
   auto draw = [&](int count) { return int(random() % uint64_t(count)); };
   Case c;
-  c.fault = Fault(number % numFaults); // each as often
+  c.fault = Fault(number % numFaults); // all faults equally often
   c.program = mlp;
   int mesh = draw(4);
   if (c.fault == Fault::KernelFails)
     mesh = 4;
   if (c.fault == Fault::Disordered)
-    mesh = 3; // groups that are not all ranks
+    mesh = 3; // groups smaller than all ranks
   if (mesh == 0)
     c.program.dp = 2;
   if (mesh == 1)
@@ -110,7 +110,8 @@ class CudaFaults : public FakeGpuRanks {
 protected:
   static constexpr int numSteps = 5;
 
-  /// What the rank does from the step on before which the fault comes; nothing: it trains.
+  /// Runs the fault of the rank in its step. If the rank has no fault it returns no value, and
+  /// training continues.
   std::optional<Status> happen(const Case &c, int64_t rank, comm::Communicator &communicator,
                                Gpus &gpus, const std::atomic<int> &numLeft) {
     auto wait = [&](int left) {
@@ -186,12 +187,12 @@ protected:
     };
     auto begin = std::chrono::steady_clock::now();
     Outcome outcome = onGpus(program, c.program, setting);
-    // The time-out, what others have for their answers, and a machine that is busy.
+    // The limit covers the time-out, the wait for answers and a busy machine.
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
     expectEnd(c, outcome);
   }
 
-  /// The first kernel of a rank's backward block.
+  /// Returns the first kernel of a rank's backward block.
   static std::string kernelOf(const Program &program, int64_t rank) {
     int stage = program.stageOf(program.mesh.coordinates(rank));
     program::BlockId block = program.stages[size_t(stage)].blocks()[1];
@@ -201,13 +202,13 @@ protected:
   }
 
   void expectEnd(const Case &c, const Outcome &outcome) {
-    // A rank that is dead says nothing.
+    // A dead rank reports nothing.
     if (c.fault == Fault::Stopped || c.fault == Fault::Killed)
       reports.erase(std::remove_if(reports.begin(), reports.end(),
                                    [&](const Report &one) { return one.rank == c.rank; }),
                     reports.end());
     bool mayPass = c.fault == Fault::None || c.fault == Fault::Late ||
-                   c.fault == Fault::MemoryShort; // the last where nothing was allocated
+                   c.fault == Fault::MemoryShort; // the last passes if it does not allocate
     if (c.fault == Fault::None || c.fault == Fault::Late || (mayPass && reports.empty())) {
       for (const auto &rank : outcome)
         ASSERT_TRUE(rank) << rank.error().message;

@@ -1,7 +1,7 @@
 //===- cuda_graphs_test.cpp - Steps as graphs on fake GPUs ------------------===//
 //
-// Replays compute what steps that are executed do, bit for bit, with other inputs and rates each
-// time; what cannot be recorded is said, or an error.
+// Replays compute the same bits as executed steps, with other inputs and rates each time. Steps
+// that cannot be recorded give a message or an error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -78,7 +78,7 @@ TEST_F(CudaGraphsTest, AGraphHoldsTheFastestProducts) {
   EXPECT_THAT(gpus->driver.complaints(), IsEmpty());
   EXPECT_THAT(gpus->driver.leaks(), IsEmpty());
   EXPECT_EQ(cublas.numAlive(), 0);
-  // Both ranks time every way of a shape four times.
+  // Both ranks time every algorithm of a shape four times.
   int numShapes = cublas.numProductsBy(0) / (2 * 4);
   EXPECT_GT(numShapes, 0);
   EXPECT_EQ(cublas.numProductsBy(0), numShapes * 2 * 4);
@@ -138,7 +138,7 @@ TEST_F(CudaGraphsTest, CountsAndEvaluationsAreThoseOfStepsThatAreExecuted) {
         Status status = executor->runStep(communicator, stepInputs(o, step));
         if (status && rank == 0)
           losses[isRecorded].push_back(executor->loss().toDoubles()[0]);
-        // Between steps: forward blocks alone, with inputs of their own.
+        // Between steps: only forward blocks, with other inputs.
         if (status && step > 0)
           status = executor->runForward(communicator, stepInputs(o, 100 + step));
         if (!status)
@@ -159,7 +159,7 @@ TEST_F(CudaGraphsTest, CountsAndEvaluationsAreThoseOfStepsThatAreExecuted) {
   EXPECT_EQ(counts[0], counts[1]);
 }
 
-/// Keeps the sum of squares of what an instruction makes.
+/// Stores the sum of squares of an instruction's results.
 class Watcher : public runtime::Observer {
 public:
   Watcher(bool isAtOnce, std::string id) : isAtOnce(isAtOnce), id(std::move(id)) {}
@@ -186,7 +186,7 @@ TEST_F(CudaGraphsTest, WhoLooksAtAValueSeesThatOfEachReplay) {
   o.dp = 2;
   Program program = programOf(o);
   const std::string id = program.stages[0].update.instructions.back().id;
-  std::vector<double> sums[3]; // executed; replayed; executed while somebody looks at once
+  std::vector<double> sums[3]; // executed; replayed; executed with an immediate observer
   for (int way = 0; way < 3; ++way) {
     auto gpus = gpusFor(program);
     Setting setting = recorded(way == 0 ? GraphUse::Off : GraphUse::On);
@@ -198,7 +198,7 @@ TEST_F(CudaGraphsTest, WhoLooksAtAValueSeesThatOfEachReplay) {
       Watcher watcher(false, id);
       executor->observe(watcher);
       for (int step = 0; step < 5; ++step) {
-        watcher.isAtOnce = way == 2 && step == 3; // as a profile of that step does
+        watcher.isAtOnce = way == 2 && step == 3; // as a profile of this step does
         watcher.sums.push_back(0);
         if (Status status = executor->runStep(communicator, stepInputs(o, step)); !status)
           return status.error();
@@ -218,7 +218,7 @@ TEST_F(CudaGraphsTest, WhoLooksAtAValueSeesThatOfEachReplay) {
 }
 
 //===----------------------------------------------------------------------===//
-// What cannot be recorded
+// Unrecordable steps
 //===----------------------------------------------------------------------===//
 
 TEST_F(CudaGraphsTest, MessagesBetweenStagesAreNotRecorded) {
@@ -275,9 +275,9 @@ TEST_F(CudaGraphsTest, WhatFailsOnOneRankIsExecutedOnAll) {
     SCOPED_TRACE(symbol);
     auto gpus = gpusFor(program);
     said.clear();
-    gpus->driver.failCall(symbol, DriverCode::OutOfMemory); // of whoever comes first
+    gpus->driver.failCall(symbol, DriverCode::OutOfMemory); // for the first caller
     Outcome outcome = onGpus(program, o, recorded());
-    // A capture whose end fails goes on in the fake, as nothing else ends it.
+    // In the fake, a capture continues if its end fails, because no other call ends it.
     if (symbol == std::string("cuStreamEndCapture"))
       continue;
     expectEqual(outcome, trainReference(program, o, 5));
@@ -317,7 +317,7 @@ TEST_F(CudaGraphsTest, AnyWaitThatIsLeftOutIsARace) {
 }
 
 //===----------------------------------------------------------------------===//
-// What never ends
+// Endless kernels
 //===----------------------------------------------------------------------===//
 
 TEST_F(CudaGraphsTest, AKernelOfAGraphThatNeverEndsIsNamed) {
@@ -332,7 +332,7 @@ TEST_F(CudaGraphsTest, AKernelOfAGraphThatNeverEndsIsNamed) {
     if (!executor)
       return executor.error();
     Status status = executor->runStep(communicator, stepInputs(o, 0));
-    gpus->driver.hangKernel("s0_b1_i2"); // of graphs, when they are launched
+    gpus->driver.hangKernel("s0_b1_i2"); // in launched graphs
     for (int step = 1; status && step < 4; ++step)
       status = executor->runStep(communicator, stepInputs(o, step));
     return status ? Result<std::vector<Tensor>>(std::vector<Tensor>{}) : status.error();

@@ -1,7 +1,7 @@
 //===- cuda_machine_test.cpp - Programs on a fake GPU ----------------------===//
 //
-// The numbers must be those of the reference machine, bit for bit, for any order in which streams
-// may execute, and nothing may be left to chance (FakeDriver).
+// Results must equal the reference machine's bit for bit, for every order in which streams may
+// execute. Nondeterminism is an error (FakeDriver).
 //
 //===----------------------------------------------------------------------===//
 
@@ -53,7 +53,7 @@ protected:
     return program;
   }
 
-  /// On a device of its own.
+  /// Returns a maker for a machine on the rank's own device.
   Result<runtime::MachineMaker> machineOf(int64_t rank, bool waitForEach = false) const {
     auto device = cuda::Device::open(FakeDriver::table(), int(rank));
     if (!device)
@@ -67,11 +67,11 @@ protected:
     options.waitForEach = waitForEach;
     return cuda::cudaMachine(options);
   }
-  /// Every rank on a device of its own, of which there are enough.
+  /// Runs every rank on a device of its own.
   Outcome onGpus(const Program &program, const MlpOptions &o, bool waitForEach = false) {
     return trainAll(program, o, [&](int64_t rank) { return machineOf(rank, waitForEach); });
   }
-  /// Runs one rank that must fail.
+  /// Runs one rank and returns its error.
   Error failureOf(FakeDriver &driver, bool waitForEach = false) {
     Program program = programOf(mlp());
     writeKernels(addProgramKernels(driver, program, 1), folder, hash);
@@ -101,7 +101,7 @@ TEST_F(CudaMachineTest, TrainsAsTheReferenceDoesInAnyOrder) {
       EXPECT_THAT(driver.complaints(), IsEmpty());
       EXPECT_THAT(driver.leaks(), IsEmpty());
       EXPECT_GT(driver.numCalls("cuLaunchKernel"), 0);
-      // One for the memory plan of each rank, and scratch where values swap places.
+      // One allocation for each rank's memory plan, and one for scratch if values swap places.
       EXPECT_LE(driver.numCalls("cuMemAlloc_v2"), 2 * program.mesh.numRanks());
     }
 }
@@ -250,7 +250,7 @@ TEST_F(CudaMachineTest, ARefusedLaunchIsNamed) {
 }
 
 TEST_F(CudaMachineTest, EveryCallThatFailsIsAnErrorAndLeavesNothing) {
-  // Each with how often it is called at least.
+  // Each function with its least number of calls.
   const std::pair<const char *, int> calls[] = {
       {"cuDeviceGet", 1},          {"cuDevicePrimaryCtxRetain", 1},
       {"cuModuleLoadDataEx", 1},   {"cuModuleGetFunction", 2},
@@ -333,7 +333,7 @@ TEST_F(KernelModuleTest, TheListComesBackAsItWasWritten) {
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(program::writeCudaKernels(*back), text);
   EXPECT_EQ(back->kernels[0].blocks, 7);
-  // Whatever is missing or of another kind is refused, not read as something else.
+  // Missing fields and fields of another kind are refused.
   for (const char *key : {"format", "version", "program", "images", "architecture", "symbol",
                           "blocks", "threads", "shared_bytes", "slot", "sha256"}) {
     std::string broken = text;

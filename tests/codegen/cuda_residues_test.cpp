@@ -1,8 +1,8 @@
 //===- cuda_residues_test.cpp - Exact numbers on fake GPUs ------------------===//
 //
-// In residues modulo 251 the host executes all kernels, and all else is the device's: the memory
-// plan, streams, messages and communicators. What a rank then holds must be what it holds on CPUs,
-// and what is left out must show.
+// In residues modulo 251 the host executes all kernels. The device provides the rest: memory plan,
+// streams, messages and communicators. Each rank's tensors must equal those of a run on CPUs, and
+// an omitted step must be detected.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ protected:
     setting.arith = Arith::Residue251;
     return setting;
   }
-  /// As a compiled program brings them; none of them is launched.
+  /// Writes kernels as in a compiled program; they are not launched.
   void writeKernelsOf(FakeDriver &driver, Program &program) {
     writeKernels(addProgramKernels(driver, program, 1), folder, hash);
   }
@@ -60,7 +60,7 @@ TEST_F(CudaResiduesTest, RanksHoldWhatTheyHoldOnCpus) {
 }
 
 TEST_F(CudaResiduesTest, AMissingEventShows) {
-  MlpOptions o = mlp(); // a rank alone: others would wait for one that fails
+  MlpOptions o = mlp(); // one rank, because others would wait for a failed rank
   Program program = programOf(o);
   FakeOptions options = optionsFor(program, 1);
   options.ignoresWaits = true;

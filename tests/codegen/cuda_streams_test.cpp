@@ -1,7 +1,8 @@
 //===- cuda_streams_test.cpp - Streams and NCCL of programs on fake GPUs ----===//
 //
-// The Program's streams are the device's, and its waits events: as many as are needed, which is
-// seen where one is left out, and no more, which is seen by what may run beside what.
+// The Program's streams become device streams, and its waits become events. Each wait is needed:
+// the tests leave one out and detect it. There are no more than needed: the tests check for
+// overlap.
 //
 //===----------------------------------------------------------------------===//
 
@@ -67,7 +68,7 @@ TEST_F(CudaStreamsTest, TheMemoryPlanIsRegistered) {
       setting.graphs = graphs;
       setting.numSteps = 3;
       expectEqual(onGpus(program, o, setting), trainReference(program, o, 3));
-      // Also of: some ranks with registered memory and some without.
+      // Mixed registration across ranks would also be a complaint.
       EXPECT_THAT(gpus->driver.complaints(), IsEmpty());
       EXPECT_THAT(gpus->driver.leaks(), IsEmpty());
       EXPECT_GT(gpus->nccl.numRegisteredCalls(), 0);
@@ -90,7 +91,7 @@ TEST_F(CudaStreamsTest, MemoryThatNcclCannotGiveIsAnError) {
               AllOf(HasSubstr("the memory plan of stage 0 takes 1 MiB"), HasSubstr("are free")));
 }
 
-/// Whether a later instruction reads what an earlier one made.
+/// Returns whether a later instruction reads a result of an earlier one.
 bool reads(const Instruction &later, const Instruction &earlier) {
   return std::any_of(later.operands.begin(), later.operands.end(), [&](program::ValueId value) {
     return std::count(earlier.results.begin(), earlier.results.end(), value) > 0;
@@ -107,7 +108,7 @@ TEST_F(CudaStreamsTest, AnyWaitThatIsLeftOutIsARace) {
     for (size_t i = 0; i < block.instructions.size(); ++i)
       for (int wait : block.instructions[i].waits) {
         if (!reads(block.instructions[i], block.instructions[size_t(wait)]))
-          continue; // what was made for that is in order by others too
+          continue; // other waits also order its results
         Program program = whole;
         std::vector<int> &waits = program.stages[0].block(id).instructions[i].waits;
         waits.erase(std::find(waits.begin(), waits.end(), wait));
@@ -123,13 +124,13 @@ TEST_F(CudaStreamsTest, AnyWaitThatIsLeftOutIsARace) {
 
 TEST_F(CudaStreamsTest, WorkIsDoneWhileCollectivesAreUnderWay) {
   MlpOptions o = mlp();
-  o.dp = 2, o.zero = 1;  // a weight is sliced while the one before it is gathered
-  bool isBeside = false; // what was enqueued after a collective ran before it
+  o.dp = 2, o.zero = 1;  // a weight is sliced while the previous one is gathered
+  bool isBeside = false; // an operation ran before an earlier collective
   for (uint64_t seed = 1; seed <= 20 && !isBeside; ++seed) {
     Program program = programOf(o);
     auto gpus = gpusFor(program, optionsFor(program, seed));
     onGpus(program, o);
-    std::map<int, int64_t> latest; // by device, that ran
+    std::map<int, int64_t> latest; // latest executed, by device
     for (const FakeDriver::Ran &ran : gpus->driver.ran())
       if (ran.name.rfind("kernel ", 0) == 0 || ran.name.rfind("copy within device", 0) == 0)
         latest[ran.device] = std::max(latest[ran.device], ran.number);
@@ -145,7 +146,7 @@ TEST_F(CudaStreamsTest, TheHostDoesNotWaitForCollectives) {
   o.microBatches = 1; // its inputs come first
   Program program = programOf(o);
   auto gpus = gpusFor(program);
-  std::vector<std::string> ofStep; // calls of a step after the first
+  std::vector<std::string> ofStep; // calls of a later step than the first
   std::mutex mutex;
   std::condition_variable changed;
   int numReady = 0, numBegun = 0;
@@ -158,7 +159,7 @@ TEST_F(CudaStreamsTest, TheHostDoesNotWaitForCollectives) {
     Status status = executor->runStep(communicator, stepInputs(o, 0));
     if (!status)
       return status.error();
-    // One rank after the other, so that their calls do not mix: none may need another to go on.
+    // Runs one rank after the other, so that their calls do not mix. No rank may wait for another.
     {
       std::unique_lock lock(mutex);
       ++numBegun;
@@ -191,7 +192,7 @@ TEST_F(CudaStreamsTest, TheHostDoesNotWaitForCollectives) {
 }
 
 //===----------------------------------------------------------------------===//
-// What never ends
+// Endless kernels
 //===----------------------------------------------------------------------===//
 
 TEST_F(CudaStreamsTest, AKernelThatNeverEndsIsNamed) {
@@ -206,7 +207,7 @@ TEST_F(CudaStreamsTest, AKernelThatNeverEndsIsNamed) {
   EXPECT_THAT(outcome[0].error().message,
               AllOf(HasSubstr("waited 3000 ms for one of the "), HasSubstr("backward block"),
                     HasSubstr("GPU 0 (Fake, sm_90)"), HasSubstr("--timeout")));
-  ASSERT_EQ(reports.size(), 1u); // behind the place that waited: an input, or the loss
+  ASSERT_EQ(reports.size(), 1u); // after the waiting place: an input, or the loss
   EXPECT_THAT(outcome[0].error().message, HasSubstr(reports[0].error.message));
 }
 
@@ -214,7 +215,7 @@ TEST_F(CudaStreamsTest, AHungKernelOfOneRankEndsAll) {
   MlpOptions o = mlp();
   o.dp = 2;
   Program program = programOf(o);
-  for (int device : {-1, 1}) { // of both, or of rank 1 alone
+  for (int device : {-1, 1}) { // on both ranks, or on rank 1 only
     SCOPED_TRACE(device);
     auto gpus = gpusFor(program);
     reports.clear();
@@ -224,7 +225,7 @@ TEST_F(CudaStreamsTest, AHungKernelOfOneRankEndsAll) {
       ASSERT_FALSE(rank);
       EXPECT_EQ(rank.error().code, ErrorCode::HangDetected) << rank.error().message;
     }
-    // Whichever rank found it first names the kernel, or the rank whose kernel it is.
+    // The first rank to notice names the kernel, or the rank with the kernel.
     ASSERT_EQ(reports.size(), 2u);
     EXPECT_THAT(reports[0].error.message, HasSubstr("GPU "));
     if (device == 1)

@@ -31,7 +31,7 @@ Program plannedProgram(unsigned seed, int64_t maxRanks = 48, bool usesHost = fal
   std::mt19937 random(seed);
   if (usesHost)
     moveToHost(program, random);
-  if (seed / 2 % 2 != 0) // of those on the host, and of the others, half
+  if (seed / 2 % 2 != 0) // half of the programs with host slots, and half of the others
     assignStreams(program);
   planMemory(program);
   return program;
@@ -70,8 +70,8 @@ TEST(PlanMemory, SurvivesWritingAndReading) {
   }
 }
 
-/// One kind of damage at a random place; false if the program has no such place. `what`: the
-/// rejection has to say one of these.
+/// One kind of damage at a random place. Returns false if the program has no suitable place. The
+/// rejection must contain one of `what`.
 struct Damage {
   const char *name;
   bool (*apply)(Program &program, std::mt19937 &random, std::vector<std::string> &what);
@@ -84,7 +84,7 @@ Stage &someStage(Program &program, std::mt19937 &random) {
 
 std::string inQuotes(const std::string &name) { return "\"" + name + "\""; }
 
-/// The values of a block that lie outside slots, with the instructions that make them.
+/// Returns the values of a block outside of slots, with the index of their instruction.
 std::vector<std::pair<ValueId, size_t>> ownValues(const Stage &stage, const Block &block) {
   std::vector<std::pair<ValueId, size_t>> values;
   for (size_t i = 0; i < block.instructions.size(); ++i)
@@ -99,7 +99,7 @@ BlockId someBlock(const Stage &stage, std::mt19937 &random) {
   return ids[random() % ids.size()];
 }
 
-/// A value is moved onto one of its instruction's operands, which is read there.
+/// Moves a value onto an operand of its own instruction.
 bool overlapOperand(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
   Stage &stage = someStage(program, random);
   const Block &block = stage.block(someBlock(stage, random));
@@ -112,12 +112,12 @@ bool overlapOperand(Program &program, std::mt19937 &random, std::vector<std::str
     return false;
   auto [value, operand] = pairs[random() % pairs.size()];
   stage.memory.values[value].offset = stage.memory.values[operand].offset;
-  stage.memory.arenaBytes *= 2; // wherever it ends, it is within the arena
+  stage.memory.arenaBytes *= 2; // keeps every offset within the arena
   what = {"%" + std::to_string(value) + " "};
   return true;
 }
 
-/// A value is moved onto a slot that lives as long as the program.
+/// Moves a value onto a permanent slot.
 bool overlapSlot(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
   Stage &stage = someStage(program, random);
   auto values = ownValues(stage, stage.block(someBlock(stage, random)));
@@ -135,7 +135,7 @@ bool overlapSlot(Program &program, std::mt19937 &random, std::vector<std::string
   return true;
 }
 
-/// Two slots that last begin at one place.
+/// Moves a permanent slot onto another.
 bool overlapSlots(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
   Stage &stage = someStage(program, random);
   std::vector<int> slots;
@@ -151,7 +151,7 @@ bool overlapSlots(Program &program, std::mt19937 &random, std::vector<std::strin
   return true;
 }
 
-/// Two slots on the host that last begin at one place.
+/// Moves a permanent host slot onto another.
 bool overlapOnHost(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
   program = plannedProgram(unsigned(random()), 48, /*usesHost=*/true);
   Stage &stage = someStage(program, random);
@@ -167,7 +167,7 @@ bool overlapOnHost(Program &program, std::mt19937 &random, std::vector<std::stri
   return true;
 }
 
-/// A frame on the host begins where a slot lies that lasts.
+/// Moves a frame on the host onto a permanent slot.
 bool overlapFrameOnHost(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
   program = plannedProgram(unsigned(random()), 48, /*usesHost=*/true);
   Stage &stage = someStage(program, random);
@@ -187,7 +187,7 @@ bool overlapFrameOnHost(Program &program, std::mt19937 &random, std::vector<std:
   return true;
 }
 
-/// Two slots of a frame begin at one place of it.
+/// Moves a slot of a frame onto another of the same frame.
 bool overlapInFrame(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
   Stage &stage = someStage(program, random);
   std::map<int, std::vector<int>> byFrame;
@@ -207,11 +207,11 @@ bool overlapInFrame(Program &program, std::mt19937 &random, std::vector<std::str
   return false;
 }
 
-/// Whether of the micro-batches for which `frame` has something to read, two that are in flight at
-/// once have the same number mod `count`.
+/// Returns whether a ring of `count` instances is too short: two micro-batches in flight at once,
+/// with reads of `frame`, are equal mod `count`. Example: 0 and 2 collide for `count` = 2.
 bool meetsItself(const Program &program, int stageIndex, int frame, int64_t count) {
   const Stage &stage = program.stages[stageIndex];
-  std::map<int64_t, std::pair<int64_t, int64_t>> spans; // first action and last that reads it
+  std::map<int64_t, std::pair<int64_t, int64_t>> spans; // first action and last reading action
   int64_t time = 0;
   for (const schedule::Action &action : actionsOf(program, stageIndex)) {
     const Block &block = stage.block(BlockId(action));
@@ -231,7 +231,7 @@ bool meetsItself(const Program &program, int stageIndex, int frame, int64_t coun
   return false;
 }
 
-/// A ring has an instance less than micro-batches are in flight.
+/// Gives a ring one instance less than the micro-batches in flight.
 bool shortenRing(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
   Stage &stage = someStage(program, random);
   int stageIndex = int(&stage - program.stages.data());
@@ -251,7 +251,7 @@ bool shortenRing(Program &program, std::mt19937 &random, std::vector<std::string
   return true;
 }
 
-/// An instance of a frame begins where values lie.
+/// Moves an instance of a frame onto values.
 bool moveInstance(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
   Stage &stage = someStage(program, random);
   if (stage.memory.frames.empty())
@@ -263,7 +263,7 @@ bool moveInstance(Program &program, std::mt19937 &random, std::vector<std::strin
       slots.push_back(int(i));
   if (slots.empty() || stage.memory.frames[frame].bytes == 0)
     return false;
-  // A block that has to do with the frame runs while it is live.
+  // The frame is live while a block with its slots runs.
   for (BlockId id : stage.blocks()) {
     const Block &block = stage.block(id);
     bool uses = false;
@@ -283,7 +283,7 @@ bool moveInstance(Program &program, std::mt19937 &random, std::vector<std::strin
   return false;
 }
 
-/// A value that is no result of the block is computed in the place of a slot of its type.
+/// Computes a value that is not a result of the block in a slot of its type.
 bool computeInSlot(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
   Stage &stage = someStage(program, random);
   const Block &block = stage.block(someBlock(stage, random));
@@ -304,7 +304,7 @@ bool computeInSlot(Program &program, std::mt19937 &random, std::vector<std::stri
   return true;
 }
 
-/// What update writes to a slot is computed there before the last read of what it held.
+/// Computes an update result in its slot before the last read of the old value.
 bool computeTooSoon(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
   Stage &stage = someStage(program, random);
   std::map<int, size_t> lastRead; // by slot
@@ -329,7 +329,7 @@ bool computeTooSoon(Program &program, std::mt19937 &random, std::vector<std::str
   return true;
 }
 
-/// An argument lies where its slot does not.
+/// Moves an argument away from its slot.
 bool moveArgument(Program &program, std::mt19937 &random, std::vector<std::string> &what) {
   Stage &stage = someStage(program, random);
   const Block &block = stage.block(someBlock(stage, random));
@@ -379,7 +379,7 @@ const Damage damages[] = {{"OverlapOperand", overlapOperand},
 INSTANTIATE_TEST_SUITE_P(, DamagedPlan, testing::ValuesIn(damages),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// Bounds are the reader's.
+/// The reader checks bounds.
 TEST(PlanMemory, BoundsAreChecked) {
   Program program = plannedProgram(1);
   auto expectMalformed = [&](const char *what, auto damage) {
@@ -411,7 +411,7 @@ Tensor someTensor(const kernels::TensorType &type, unsigned seed, Arith arith) {
   return Tensor::fromDoubles(type, arith, values);
 }
 
-/// What two steps of training end in, or the error.
+/// Returns the state after two training steps, or the error.
 Result<std::map<std::string, Tensor>>
 train(const Program &program, Arith arith,
       const runtime::MachineMaker &machine = runtime::makeReferenceMachine) {
@@ -463,7 +463,7 @@ TEST(PlanMemory, ProgramsComputeTheSameInAnArena) {
   for (int seed = 0; seed < n; ++seed)
     for (Arith arith : {Arith::Native, Arith::F64, Arith::Residue61}) {
       Program planned = plannedProgram(unsigned(seed), 8, seed % 2), plain = planned;
-      if (seed % 2) // what is kept on the host is what is kept
+      if (seed % 2) // values saved on the host are the same
         plain = plannedProgram(unsigned(seed), 8);
       for (Stage &stage : plain.stages)
         stage.memory = {};
@@ -474,7 +474,7 @@ TEST(PlanMemory, ProgramsComputeTheSameInAnArena) {
     }
 }
 
-/// Communication beside native kernels, on a thread of its own, changes no bit.
+/// Concurrent communication, on its own thread, does not change the results of native kernels.
 TEST(PlanMemory, NativeKernelsComputeTheSameBesideCommunication) {
   int n = test::sampleSize(30, 300);
   for (int seed = 0; seed < n; ++seed) {
@@ -493,7 +493,7 @@ TEST(PlanMemory, NativeKernelsComputeTheSameBesideCommunication) {
   }
 }
 
-/// That the arena is used: where two live things share bytes, results differ or the run says so.
+/// If two live values share bytes, results differ or the run fails. So the arena is really used.
 TEST(PlanMemory, AWrongPlanShowsInTheResults) {
   std::mt19937 random(11);
   int wrong = 0, shown = 0;
@@ -508,17 +508,16 @@ TEST(PlanMemory, AWrongPlanShowsInTheResults) {
     shown += !b || !areEqual(*a, *b);
   }
   EXPECT_EQ(wrong, 40);
-  // An operand that its kernel has read already may be overwritten without harm: unless it is read
-  // again.
+  // Overwriting an operand after its last read does no harm. So not every wrong plan shows.
   EXPECT_GE(shown, 10) << shown << " of " << wrong;
 }
 
 //===----------------------------------------------------------------------===//
-// How good plans are
+// Quality of plans
 //===----------------------------------------------------------------------===//
 
-/// A pipeline's stage p of P keeps P - p micro-batches under 1F1B, and its frames are a ring of
-/// them.
+/// Under 1F1B stage p of P holds P - p micro-batches. Its frames are rings of this length. Example:
+/// stage 1 of 4 has rings of 3.
 TEST(PlanMemory, FramesAreRingsOfTheMicroBatchesInFlight) {
   MlpOptions options;
   options.numLayers = 4, options.pp = 4, options.microBatches = 8, options.schedule = "1f1b";
@@ -526,14 +525,14 @@ TEST(PlanMemory, FramesAreRingsOfTheMicroBatchesInFlight) {
   planMemory(program);
   ASSERT_TRUE(verify::verifyProgram(program));
   for (size_t stage = 0; stage < 4; ++stage) {
-    size_t most = 0; // one, of what only a single block reads
+    size_t most = 0; // a frame of a single block has one instance
     for (const Frame &frame : program.stages[stage].memory.frames)
       most = std::max(most, frame.offsets.size());
     EXPECT_EQ(most, 4 - stage) << "stage " << stage;
   }
 }
 
-/// New parameters and moments take the place of the old ones.
+/// New parameters and moments overwrite the old ones.
 TEST(PlanMemory, UpdatesHappenInPlace) {
   MlpOptions options;
   options.width = 64, options.samples = 8, options.microBatches = 1;

@@ -1,4 +1,4 @@
-//===- streams_test.cpp - What runs beside what, and what must not ---------===//
+//===- streams_test.cpp - Overlap and order of streams ---------------------===//
 
 #include "codegen/AssignStreams.h"
 #include "codegen/PlanMemory.h"
@@ -31,7 +31,7 @@ std::vector<StreamStep> randomSteps(std::mt19937 &random, int n, int streams) {
   return steps;
 }
 
-/// The closure of "comes before on the stream" and "is waited for".
+/// The transitive closure of stream order and waits.
 TEST(StreamOrder, IsTheTransitiveClosure) {
   std::mt19937 random(1);
   int unordered = 0;
@@ -63,7 +63,7 @@ TEST(StreamOrder, IsTheTransitiveClosure) {
 }
 
 TEST(OverlapCommunication, ReductionsRunBesideWhatFollows) {
-  // Two kernels, each with a reduction of what it makes that nobody reads, then two more kernels.
+  // Two kernels, each followed by an unread reduction of its result; then two more kernels.
   std::vector<StreamUse> uses = {{false, {}}, {true, {0}}, {false, {}},
                                  {true, {2}}, {false, {}}, {false, {4}}};
   std::vector<StreamStep> steps = memory::overlapCommunication(uses);
@@ -78,7 +78,7 @@ TEST(OverlapCommunication, ReductionsRunBesideWhatFollows) {
 }
 
 TEST(OverlapCommunication, KernelsWaitForWhatTheyRead) {
-  // A gather, a kernel that does not read it, one that does, and another one.
+  // A gather, a kernel that does not read it, a kernel that does, and another one.
   std::vector<StreamUse> uses = {{true, {}}, {false, {}}, {false, {0}}, {false, {0}}};
   std::vector<StreamStep> steps = memory::overlapCommunication(uses);
   EXPECT_TRUE(steps[1].waits.empty());
@@ -117,15 +117,15 @@ TEST(Streams, RandomProgramsAreValidSideBySide) {
   EXPECT_GT(numOverlapped, n) << "nothing runs beside anything";
 }
 
-/// An instruction, and what a rejection has to name.
+/// A damaged program, and the instruction or value named by the rejection.
 struct Damaged {
   Program program;
   std::string name;
 };
 
-/// Something that is read is no longer waited for.
+/// Removes the wait of an instruction for a value it reads.
 bool dropWait(Damaged &damaged, std::mt19937 &random) {
-  std::vector<std::pair<Instruction *, int>> sites; // and the place in its list
+  std::vector<std::pair<Instruction *, int>> sites; // with the index of the wait
   for (Stage &stage : damaged.program.stages)
     for (BlockId id : stage.blocks()) {
       Block &block = stage.block(id);
@@ -143,7 +143,7 @@ bool dropWait(Damaged &damaged, std::mt19937 &random) {
   return true;
 }
 
-/// A kernel makes a value where a collective that may be under way reads or writes.
+/// Moves a kernel's result onto an operand of a collective still in progress.
 bool reuseTooSoon(Damaged &damaged, std::mt19937 &random) {
   struct Place {
     Stage *stage;
@@ -173,7 +173,7 @@ bool reuseTooSoon(Damaged &damaged, std::mt19937 &random) {
   return true;
 }
 
-/// An instruction of the other stream that a wait is for comes later instead.
+/// Replaces a wait by one for an earlier instruction of the same stream.
 bool waitTooEarly(Damaged &damaged, std::mt19937 &random) {
   std::vector<Instruction *> sites;
   for (Stage &stage : damaged.program.stages)
@@ -212,7 +212,7 @@ bool waitTooEarly(Damaged &damaged, std::mt19937 &random) {
   return true;
 }
 
-/// A communication and the kernel that makes what it reads change places.
+/// Swaps a communication with the kernel that makes its operand.
 bool runAhead(Damaged &damaged, std::mt19937 &random) {
   std::vector<std::pair<Block *, int>> sites;
   for (Stage &stage : damaged.program.stages)
@@ -277,7 +277,7 @@ const Damage damages[] = {{"DropWait", dropWait},
 INSTANTIATE_TEST_SUITE_P(, DamagedStreams, testing::ValuesIn(damages),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// What a reader refuses.
+/// Waits refused by the reader.
 TEST(Streams, WaitsAreForInstructionsBeforeOnOtherStreams) {
   Program program = overlappedProgram(1);
   Block &block = program.stages[0].update;

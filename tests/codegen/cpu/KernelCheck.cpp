@@ -1,4 +1,4 @@
-//===- KernelCheck.cpp - Kernels of single ops against the reference --------===//
+//===- KernelCheck.cpp - Kernels of single ops against references -----------===//
 
 #include "tests/codegen/cpu/KernelCheck.h"
 
@@ -51,7 +51,7 @@ std::optional<Compiled> compileCase(const OpCase &opCase, const cpu::EmitFn &emi
 
 std::optional<Compiled> compileFunction(const std::string &name, const std::string &text,
                                         const cpu::EmitFn &emit, int number) {
-  EXPECT_TRUE(ParsedModule(text)) << name; // otherwise it would count as one without a kernel
+  EXPECT_TRUE(ParsedModule(text)) << name; // otherwise it would count as a case without a kernel
   return compile({name, "", ""}, text, emit, number);
 }
 
@@ -70,7 +70,7 @@ OpCase withType(OpCase opCase, const std::string &from, const std::string &to) {
   return opCase;
 }
 
-/// Steps and magnitude of the region in f64, see ErrorBound.
+/// Returns the steps and magnitude of the region in f64, see ErrorBound.
 static ErrorBound boundOf(Compiled &compiled, const std::vector<Tensor> &operands, int lanes) {
   ErrorBound bound;
   SmallVector<RankTensors> inputs;

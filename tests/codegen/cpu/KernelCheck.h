@@ -1,4 +1,4 @@
-//===- KernelCheck.h - Kernels of single ops against the reference ----------===//
+//===- KernelCheck.h - Kernels of single ops against references -------------===//
 
 #ifndef TBC_TESTS_CODEGEN_CPU_KERNELCHECK_H
 #define TBC_TESTS_CODEGEN_CPU_KERNELCHECK_H
@@ -12,7 +12,7 @@
 
 namespace tbc {
 
-/// A case as a kernel: the whole of @f is one region.
+/// A case compiled to a kernel: the whole of @f is one region.
 struct Compiled {
   OpCase opCase;
   std::unique_ptr<ParsedModule> module;
@@ -22,40 +22,41 @@ struct Compiled {
   std::string symbol;
 };
 
-/// Nothing where there is no kernel for it.
+/// Compiles a case. Returns no value if the case has no kernel.
 std::optional<Compiled> compileCase(const OpCase &opCase, const cpu::EmitFn &emit, int number);
-/// The same of a function @f of several ops; `name` stands in messages.
+/// Compiles a function @f of several ops; `name` is used in messages.
 std::optional<Compiled> compileFunction(const std::string &name, const std::string &text,
                                         const cpu::EmitFn &emit, int number);
-/// Under its own symbol.
+/// Returns the source, with the case's own symbol.
 cpu::KernelSource sourceOf(Compiled &compiled);
 
-/// What a kernel makes of operands; see runKernel.
+/// Returns the kernel's results for `operands`; see runKernel.
 using RunFn = std::function<std::vector<kernels::Tensor>(
     const KernelRun &run, const std::vector<kernels::Tensor> &operands,
     const std::vector<kernels::TensorType> &results)>;
 
-/// Runs a kernel whole, in single iterations from the last on if `inPieces`, in place wherever it
-/// may be, and with as many results in place at once as possible; compares with the reference.
-/// `lanes`: as of checkAll.
+/// Compares a kernel with the reference, in several runs: whole; in single iterations from the last
+/// on if `inPieces`; with each allowed result in place; with as many results in place at once as
+/// possible. `lanes` as in checkAll.
 void check(Compiled &compiled, const RunFn &runKernel, int lanes, bool inPieces);
 
-/// Compiles what compiles and checks it: whole, in single iterations from the last on, and in place
-/// wherever it may be. Returns the ops of which something did. `lanes`: how many partial sums a
-/// kernel has for a sum over its innermost loop.
+/// Compiles the cases and checks those with a kernel: whole, in single iterations from the last on,
+/// and with results in place. Returns the checked ops. `lanes`: the number of partial sums of a
+/// kernel for a sum over its innermost loop.
 std::set<std::string> checkAll(const std::vector<OpCase> &cases, const cpu::CpuTarget &target,
                                const cpu::EmitFn &emit, int lanes);
 
-/// Checks kernels that are compiled already; see checkAll.
+/// Checks compiled kernels; see checkAll.
 void checkCompiled(std::vector<Compiled> &compiled, const cpu::CpuTarget &target, int lanes);
 
-/// The same op with other numbers of elements or another element type.
+/// Returns the same op with another number of elements or element type.
 OpCase withType(OpCase opCase, const std::string &from, const std::string &to);
 
 std::vector<OpCase> allCases();
-/// What has no gradient and does not decompose.
+/// Returns cases of ops without a gradient and without a decomposition.
 std::vector<OpCase> otherCases();
-/// Of nine ops: tails of every length, vectors that fit exactly, rows in blocks, single elements.
+/// Returns shapes for nine ops: tails of every length, exact vectors, blocks of rows, single
+/// elements.
 std::vector<OpCase> shapeCases();
 
 } // namespace tbc

@@ -47,7 +47,7 @@ std::string KernelLibrary::text(const char *symbol) const {
 
 namespace {
 
-/// A buffer with a guard on either side.
+/// A buffer with guards on both sides.
 class Buffer {
 public:
   explicit Buffer(const std::vector<unsigned char> &bytes) : size(bytes.size()) {

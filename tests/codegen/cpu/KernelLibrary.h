@@ -13,17 +13,17 @@
 
 namespace tbc {
 
-/// A shared object of kernels in a temporary file, opened.
+/// A shared object of kernels in a temporary file, loaded.
 class KernelLibrary {
 public:
-  /// Fails the test, and `isOpen` is false, where they cannot be compiled.
+  /// If compilation fails, the test fails and `isOpen` is false.
   KernelLibrary(const std::vector<cpu::KernelSource> &sources, const cpu::CpuTarget &target);
   ~KernelLibrary();
   KernelLibrary(const KernelLibrary &) = delete;
 
   bool isOpen() const { return handle != nullptr; }
   program::CompiledKernel find(const std::string &symbol) const;
-  /// An exported text.
+  /// Returns an exported text.
   std::string text(const char *symbol) const;
 
   static constexpr const char *programHash = "0123";
@@ -33,8 +33,8 @@ private:
   void *handle = nullptr;
 };
 
-/// How a kernel is run: its extent in pieces of `step` iterations, the last ones first if
-/// `backwards`; for each pair of `inPlace`, with result `first` in the buffer of operand `second`.
+/// How to run a kernel: its extent in pieces of `step` iterations, the last piece first if
+/// `backwards`. A pair of `inPlace` puts result `first` into the buffer of operand `second`.
 struct KernelRun {
   int64_t extent = 1;
   int64_t step = 1 << 30;
@@ -42,15 +42,17 @@ struct KernelRun {
   std::vector<std::pair<int, int>> inPlace;
 };
 
-/// What the kernel makes of `operands`. Fails the test if it writes beside its results.
+/// Returns the kernel's results for `operands`. Fails the test on a write outside of the results.
 std::vector<kernels::Tensor> runKernel(program::CompiledKernel kernel, const KernelRun &run,
                                        const std::vector<kernels::Tensor> &operands,
                                        const std::vector<kernels::TensorType> &results);
 
-/// How far the numbers of a kernel may be from those in f64: 4 times what the reference kernels in
-/// their own precision are, one ulp of the result's type at its largest magnitude, and the f32
-/// rounding of every step, 2 ulps each (as good as the polynomials of functions are), at the
-/// largest magnitude of any value; sums have as many steps as they have terms in a lane and lanes.
+/// Bound on the difference of a kernel's values from f64. It is the sum of:
+///
+/// - 4 times the error of the reference kernels in their own precision
+/// - one ulp of the result's type at its largest magnitude
+/// - 2 ulps of f32 per step (the error of polynomial functions), at the largest magnitude of any
+/// value. A sum has as many steps as terms in a lane, plus lanes.
 struct ErrorBound {
   double referenceError = 0;
   double magnitude = 0; // of the result
@@ -59,7 +61,7 @@ struct ErrorBound {
   double of(kernels::DType type) const;
 };
 
-/// The largest |a - b|; infinite where one is not finite and the other is not the same.
+/// Returns the largest |a - b|. It is infinite if one is not finite and the other differs.
 double largestDifference(const kernels::Tensor &a, const kernels::Tensor &b);
 double largestMagnitude(const kernels::Tensor &a);
 

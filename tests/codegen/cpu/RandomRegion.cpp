@@ -1,4 +1,4 @@
-//===- RandomRegion.cpp - Small regions of several ops, at random -----------===//
+//===- RandomRegion.cpp - Small random regions of several ops ---------------===//
 
 #include "tests/codegen/cpu/RandomRegion.h"
 
@@ -21,7 +21,7 @@ public:
   }
 
   std::string make() {
-    // Vectors alone, tensors that vectors are broadcast to, or both with sums between them.
+    // Only vectors, tensors with broadcast vectors, or both with sums between them.
     hasTensors = pick(3) > 0;
     hasSums = hasTensors && pick(2) > 0;
     size_t numVectors = 1 + pick(3), numTensors = hasTensors ? 1 + pick(3) : 0;
@@ -30,7 +30,7 @@ public:
       bool isVector = i < numVectors;
       std::string name = "%a" + std::to_string(i);
       arguments += (i > 0 ? ", " : "") + name + ": " + (isVector ? vectorType : tensorType);
-      values.push_back({name, isVector, 1}); // an argument is no result
+      values.push_back({name, isVector, 1}); // an argument may not be a result
     }
     size_t numArguments = values.size();
     for (size_t count = 3 + pick(7); count > 0; --count)
@@ -58,7 +58,7 @@ private:
     return value.isVector ? vectorType : tensorType;
   }
 
-  /// The name of a value of this kind; every kind has one by now.
+  /// Returns the name of a value of this kind; both kinds exist by now.
   std::string read(bool isVector) {
     std::vector<Value *> candidates;
     for (Value &value : values)

@@ -1,4 +1,4 @@
-//===- kernel_cache_test.cpp - Objects that were compiled before ------------===//
+//===- kernel_cache_test.cpp - Reuse of compiled objects --------------------===//
 
 #include "codegen/cpu/CompileKernels.h"
 #include "tests/codegen/cpu/KernelCheck.h"
@@ -49,7 +49,7 @@ TEST_F(KernelCacheTest, GivesBackWhatWasPut) {
   cache().put("none", "");
   EXPECT_EQ(cache().find("one"), std::string("with\0zeros", 10));
   EXPECT_EQ(cache().find("none"), "");
-  EXPECT_EQ(files().size(), 2u); // and nothing temporary
+  EXPECT_EQ(files().size(), 2u); // no temporary files
 }
 
 TEST_F(KernelCacheTest, DamageIsAsGoodAsNothing) {
@@ -75,7 +75,7 @@ TEST_F(KernelCacheTest, ForgetsWhatWasNotUsedForLong) {
     fs::last_write_time(folder / "kernels" / (std::to_string(i) + ".o"),
                         now - std::chrono::hours(10 - i));
   }
-  EXPECT_TRUE(cache().find("0")); // used just now
+  EXPECT_TRUE(cache().find("0")); // most recently used
   cache(3500).trim();
   EXPECT_EQ(files().size(), 3u);
   for (const char *key : {"0", "3", "4"})

@@ -60,10 +60,10 @@ TEST(CompiledKernels, InBFloat16) {
   for (const OpCase &opCase : allCases())
     cases.push_back(withType(opCase, "xf32", "xbf16"));
   std::set<std::string> ops = checkAll(cases, "native");
-  EXPECT_GE(ops.size(), 25u); // statistics stay f32, so not all can be written that way
+  EXPECT_GE(ops.size(), 25u); // statistics stay f32, so some ops have no such form
 }
 
-/// CPUs that this one is not do the same with narrower vectors.
+/// Older CPUs than this one compute the same with narrower vectors.
 TEST(CompiledKernels, ForOlderCpus) {
   std::vector<OpCase> cases = {{"gelu", "3x37xf32", "3x37xf32", "approximate = \"none\""},
                                {"softmax", "3x37xbf16", "3x37xbf16", "dim = 1 : i64"},
@@ -74,7 +74,7 @@ TEST(CompiledKernels, ForOlderCpus) {
 
 TEST(CompiledKernels, ShapesOfAllKinds) { EXPECT_EQ(checkAll(shapeCases(), "native").size(), 9u); }
 
-/// Numbers at which functions and roundings have their edges.
+/// Edge values of functions and roundings.
 TEST(CompiledKernels, SpecialNumbers) {
   auto target = cpu::findCpuTarget("native");
   ASSERT_TRUE(target);
@@ -105,8 +105,8 @@ TEST(CompiledKernels, SpecialNumbers) {
         runKernel(library.find(compiled->symbol), run, {x}, {(*expected)[0].type()})[0].toDoubles();
     std::vector<double> wanted = (*expected)[0].toDoubles();
     for (size_t i = 0; i < numbers.size(); ++i) {
-      // The reference rounds an infinity to no number; of subnormal numbers kernels take the
-      // logarithm of the smallest normal one.
+      // The reference rounds an infinity to NaN. For subnormal numbers kernels take the logarithm
+      // of the smallest normal number.
       if ((cases[c].mnemonic == "round" && std::isinf(numbers[i])) ||
           (cases[c].mnemonic == "log" && numbers[i] == 1e-40))
         continue;
@@ -120,7 +120,7 @@ TEST(CompiledKernels, SpecialNumbers) {
   }
 }
 
-/// What the reference refuses, no kernel does silently.
+/// A kernel must not silently compute cases that the reference refuses.
 TEST(CompiledKernels, NoneWhereTheReferenceChecksNumbers) {
   auto target = cpu::findCpuTarget("native");
   ASSERT_TRUE(target);

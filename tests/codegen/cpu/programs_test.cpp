@@ -1,6 +1,6 @@
 //===- programs_test.cpp - Every region of compiled models ------------------===//
 //
-// Each region of a Program does, compiled, what its instructions do by the reference kernels.
+// Each compiled region of a Program computes the same as its instructions by the reference kernels.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,10 +23,10 @@ using program::ValueId;
 
 namespace {
 
-/// Values of a region by the reference kernels.
+/// The values of a region, by the reference kernels.
 using Values = std::map<ValueId, Tensor>;
 
-/// Positive floats; integers that are right as labels below 64, numbers of classes, indices and
+/// Returns positive floats, or integers valid as labels below 64, class numbers, indices and
 /// counts.
 Tensor anyTensor(const kernels::TensorType &type, Arith arith, std::mt19937 &random) {
   size_t count = size_t(kernels::numElements(type.shape));
@@ -86,7 +86,7 @@ public:
   }
 
 private:
-  /// Results that the memory plan has at the places of operands.
+  /// Returns the results that the memory plan puts over operands.
   std::vector<std::pair<int, int>> inPlaceOf(const program::Region &region,
                                              const program::RegionValues &values) const {
     auto indexOf = [](const std::vector<ValueId> &list, ValueId value) {
@@ -119,8 +119,8 @@ private:
     return values;
   }
 
-  /// An instruction is taken for 24 steps, as many as gelu's gradient has, and for as many more as
-  /// a sum over any of its operands has terms.
+  /// An instruction counts as 24 steps, as many as gelu's gradient has, plus the number of terms of
+  /// a sum over any of its operands.
   ErrorBound boundOf(const program::Region &region, const Values &exact) const {
     constexpr int stepsPerInstruction = 24;
     ErrorBound bound;
@@ -140,8 +140,8 @@ private:
   const KernelLibrary &library;
 };
 
-/// Compiles and checks all regions, one of each symbol; returns how many kernels of the program are
-/// in regions, and how many there are.
+/// Compiles all regions and checks one per symbol. Returns the number of the program's kernels in
+/// regions, and in total.
 std::pair<int, int> checkModel(const test::Model &model, const test::PlanRequest &request) {
   auto plan = makePlan(model, request);
   EXPECT_TRUE(plan) << plan.error().message;
@@ -201,9 +201,9 @@ TEST(CompiledPrograms, PipelineOfTinyGpt2) {
 // Batch norm of a split batch
 //===----------------------------------------------------------------------===//
 
-/// An image of size x size: convolution, pooling, a convolution of stride 2, batch norm, the mean
-/// of the image, a matrix. At sizes 4, 6 and 12 the norm has 1, 2 x 2 and 3 x 3 elements of each
-/// channel and sample.
+/// Returns a model for images of size x size: convolution, pooling, convolution of stride 2, batch
+/// norm, mean over the image, matrix. At sizes 4, 6 and 12 the norm sees 1, 2 x 2 and 3 x 3
+/// elements per channel and sample.
 std::string normOfSmallImage(int size) {
   std::mt19937 random(size);
   std::normal_distribution<float> normal(0, 0.4F);
@@ -238,8 +238,8 @@ std::string normOfSmallImage(int size) {
   return builder.bytes();
 }
 
-/// Native and compiled kernels, as a run has them, against the reference kernels on all ranks:
-/// losses, gradients and parameters within the bound of floats.
+/// Compares native and compiled kernels, as in a run, with the reference kernels on all ranks:
+/// losses, gradients and parameters within the float error bound.
 void checkRun(const test::Model &model, const std::string &mesh, int64_t samplesPerRank) {
   test::PlanRequest request = on(mesh);
   request.globalBatch = 4;
@@ -300,8 +300,8 @@ TEST(CompiledPrograms, BatchNormOfSmallImagesOverRanks) {
   }
 }
 
-/// The same program twice is the same sources and, but for the regions, the same as without
-/// kernels.
+/// A program compiled twice gives the same sources. Except for its regions, it is the same as
+/// without kernels.
 TEST(CompiledPrograms, RegionsOnlyAdd) {
   auto model = test::loadModel("tiny-gpt2");
   auto plan = makePlan(model, on("dp=1"));

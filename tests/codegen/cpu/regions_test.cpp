@@ -1,7 +1,7 @@
 //===- regions_test.cpp - Kernels of several ops ----------------------------===//
 //
-// What one kernel does of several ops: results that lie over operands which other results need,
-// and extents at which loops vanish or vectors have tails.
+// One kernel for several ops: results that overwrite operands needed by other results, and extents
+// with vanishing loops or vector tails.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,9 +27,8 @@ FailureOr<cpu::Kernel> emitThreads(func::FuncOp function, const cpu::Domain &dom
   return cuda::emitCudaKernel(function, domain, cuda::Form::Host);
 }
 
-/// The gradient of a batch norm over a split batch, at one sample per rank and one element per
-/// channel: the count, which is stored first, may lie over %sum, from which the second result
-/// comes.
+/// The gradient of a batch norm over a split batch, with one sample per rank and one element per
+/// channel. The count is stored first and may overwrite %sum, but the second result needs %sum.
 const char *const countOverSum = R"(
 func.func @f(%sum: tensor<8xf32>, %factor: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %product = tbc.mul %sum, %factor : tensor<8xf32>
@@ -39,7 +38,8 @@ func.func @f(%sum: tensor<8xf32>, %factor: tensor<8xf32>) -> (tensor<8xf32>, ten
   return %count, %mean : tensor<8xf32>, tensor<8xf32>
 })";
 
-/// The same within a pass over a reduced loop: %twice, over %x, is stored before %y is computed.
+/// The same within a pass over a reduced loop: %twice overwrites %x and is stored before %y is
+/// computed.
 const char *const withinAPass = R"(
 func.func @f(%x: tensor<2x5x3x3xf32>, %z: tensor<2x5x3x3xf32>)
     -> (tensor<2x5x3x3xf32>, tensor<5xf32>, tensor<2x5x3x3xf32>) {
@@ -60,7 +60,7 @@ TEST(Regions, ResultsOverOperandsThatOthersNeed) {
     for (const char *text : {countOverSum, withinAPass}) {
       auto one = compileFunction("region", text, emit, number++);
       ASSERT_TRUE(one);
-      // Otherwise nothing is tested here.
+      // Otherwise the case would test nothing.
       EXPECT_TRUE(one->kernel.mayOverwrite[0][0]);
       compiled.push_back(std::move(*one));
     }
@@ -80,7 +80,7 @@ TEST(Regions, AtRandom) {
     for (int i = 0; i < numRegions; ++i) {
       std::string text = randomRegion(random);
       auto one = compileFunction("region " + std::to_string(i) + "\n" + text, text, emit, i);
-      if (!one) // not one nest of loops
+      if (!one) // not a single loop nest
         continue;
       for (const std::vector<bool> &row : one->kernel.mayOverwrite)
         numInPlace += int(llvm::count(row, true));

@@ -7,9 +7,9 @@
 
 namespace tbc {
 
-/// Assembles `ptx` and checks what its kernels take of a multiprocessor: registers suffice, and of
-/// those of a thread no more than `mostSpilledBytes` are spilled. Skips the test, saying so, where
-/// the build found no ptxas.
+/// Assembles `ptx` and checks the kernels' use of a multiprocessor: registers suffice, and at most
+/// `mostSpilledBytes` per thread are spilled. Skips the test, with a message, if the build found no
+/// ptxas.
 void assemblePtx(const std::string &ptx, int architecture, int mostSpilledBytes = 0);
 
 } // namespace tbc

@@ -62,8 +62,8 @@ std::vector<Tensor> OpKernelCase::evaluate(Arith arith) {
   return {results->begin(), results->end()};
 }
 
-/// Every element of a result is taken for a sum of as many terms as the largest operand has
-/// elements, each term of 8 steps and as large as a product of two operands, or as a result.
+/// Treats every element of a result as a sum with as many terms as the largest operand has
+/// elements. A term has 8 steps and the magnitude of a product of two operands, or of a result.
 static ErrorBound boundOf(const std::vector<Tensor> &operands, const std::vector<Tensor> &exact) {
   constexpr double stepsPerTerm = 8;
   ErrorBound bound;

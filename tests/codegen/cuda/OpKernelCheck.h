@@ -12,7 +12,7 @@ namespace tbc {
 struct OpKernelCase {
   explicit OpKernelCase(const OpCase &opCase);
 
-  /// The text of its kernel under the name of its number; nothing if it has none.
+  /// Returns the source of its kernel, with `number` as its name, or no value if it has no kernel.
   std::optional<cpu::KernelSource> source(cuda::Form form, int number, int64_t &extent);
   std::vector<kernels::Tensor> evaluate(kernels::Arith arith);
 
@@ -22,11 +22,11 @@ struct OpKernelCase {
   bool isRead = false;
 };
 
-/// Runs a kernel of this extent and compares with the reference; in single threads from the last on
-/// as well, if `inPieces`.
+/// Runs a kernel over `extent` threads and compares it with the reference. With `inPieces` also in
+/// single threads, from the last on.
 void check(OpKernelCase &one, const RunFn &runKernel, int64_t extent, bool inPieces);
 
-/// Those of the tables and others: rows longer than a warp, sizes that nothing divides.
+/// Returns the cases of the tables and others: rows longer than a warp, and prime sizes.
 std::vector<OpCase> opKernelCases();
 
 } // namespace tbc

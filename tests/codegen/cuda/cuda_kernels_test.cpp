@@ -1,7 +1,8 @@
 //===- cuda_kernels_test.cpp - Kernels for GPUs, without a GPU -------------===//
 //
-// The threads of kernels run one after the other on the CPU against the reference kernels: all but
-// the shuffles between the lanes of a warp. The same kernels as PTX are assembled where ptxas is.
+// Runs the threads of kernels one after the other on the CPU and compares with the reference
+// kernels. Shuffles between the lanes of a warp are left out. If ptxas is installed, it assembles
+// the same kernels as PTX.
 //
 //===----------------------------------------------------------------------===//
 
@@ -101,7 +102,7 @@ TEST(Ptx, ElementsMoveSixteenBytesAtATime) {
   EXPECT_THAT(f32, HasSubstr("ld.global.v4"));
   EXPECT_THAT(f32, HasSubstr("st.global.v4"));
   EXPECT_THAT(f32, HasSubstr(".maxntid 256"));
-  // Rows that are no multiple of it begin where nothing is aligned.
+  // Rows of 37 elements begin at unaligned addresses.
   std::string odd = ptxOf(textsOf({{"mul", "3x37xf32, 3x37xf32", "3x37xf32"}}), 80);
   EXPECT_THAT(odd, Not(HasSubstr("ld.global.v")));
 }

@@ -1,7 +1,6 @@
 //===- device_test.cpp - Kernels on a real GPU -----------------------------===//
 //
-// Run where TBC_GPU_TESTS=1 asks for it (tests/bench/gpu.sh does); then a GPU that is not there is
-// a failure.
+// Runs if TBC_GPU_TESTS=1 is set (tests/bench/gpu.sh sets it). A missing GPU is then a failure.
 //
 //===----------------------------------------------------------------------===//
 
@@ -134,7 +133,7 @@ TEST_F(DeviceTest, KernelsAgreeWithTheReference) {
   }
 }
 
-/// With their shuffles, which a CPU leaves out.
+/// Includes warp shuffles, which the CPU tests leave out.
 TEST_F(DeviceTest, OpKernelsAgreeWithTheReference) {
   std::vector<OpKernelCase> calls;
   std::vector<std::string> texts, symbols;
@@ -162,7 +161,7 @@ TEST_F(DeviceTest, OpKernelsAgreeWithTheReference) {
   }
 }
 
-/// Printed, not judged: bytes that a kernel reads and writes, against those of a copy.
+/// Printed, not judged: the bandwidth of a kernel, against that of a copy.
 TEST_F(DeviceTest, BytesPerSecond) {
   constexpr int64_t count = int64_t(1) << 26;
   std::string type = std::to_string(count) + "xf32";

@@ -1,7 +1,7 @@
 //===- fp8_kernels_test.cpp - Kernels that make matrices of fp8, without a GPU ===//
 //
-// Their threads run one after the other on the CPU, against the table of all numbers of a format;
-// for devices they are assembled.
+// Runs the threads one after the other on the CPU and compares with a table of all numbers of a
+// format. For devices the kernels are assembled.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +41,7 @@ std::vector<cpu::KernelSource> sourcesOf(cuda::Form form) {
   return sources;
 }
 
-/// The code of the nearest number, of two the even one; what is no number has its own.
+/// Returns the code of the nearest number, of two the even one. NaN has its own code.
 uint8_t nearest(double x, Format format) {
   if (std::isnan(x))
     return 0x7f;
@@ -65,7 +65,7 @@ protected:
   }
   static void TearDownTestSuite() { library.reset(); }
 
-  /// The last threads first.
+  /// Runs the last threads first.
   static void run(const std::string &symbol, std::vector<void *> buffers,
                   int64_t numThreads = cuda::fp8ThreadsOnHost) {
     for (int64_t thread = numThreads; thread-- > 0;)
@@ -80,7 +80,7 @@ protected:
     run(fp8::amaxSymbol(DType::F32),
         {const_cast<float *>(values.data()), sizes.data(), partials.data()});
     run(fp8::scaleSymbol(format), {partials.data(), scales.data()}, 1);
-    std::swap(scales[0], scales[1]); // the scale, and what undoes it
+    std::swap(scales[0], scales[1]); // the scale and its inverse
     return scales;
   }
 
@@ -103,7 +103,7 @@ TEST_F(Fp8Kernels, RoundToTheNearestNumberOfTheFormat) {
   for (Format format : fp8::formats) {
     float most = format == Format::E4M3 ? 448.0f : 57344.0f;
     Floats values = {0.0f, -0.0f, most, -most, NAN, 1e-30f};
-    // All numbers, and what lies in the middle of two, and beside that.
+    // All numbers, the midpoints between neighbours, and values next to midpoints.
     for (int code = 0; code < 0x7b; ++code) {
       auto low = float(test::numberOf(uint8_t(code), format));
       auto high = float(test::numberOf(uint8_t(code + 1), format));
@@ -122,7 +122,7 @@ TEST_F(Fp8Kernels, RoundToTheNearestNumberOfTheFormat) {
   }
 }
 
-/// The same matrices, whichever of their dims is summed over, and whichever threads do what.
+/// The result does not depend on the summed dim or on the assignment of threads.
 TEST_F(Fp8Kernels, TransposeWhatIsSummedOverToTheEnd) {
   const int64_t batch = 3, rows = 5, depth = 32;
   Floats values(size_t(batch * rows * depth));
@@ -165,7 +165,7 @@ TEST_F(Fp8Kernels, ZerosAndWhatIsNotFinite) {
   float infinity = std::numeric_limits<float>::infinity();
   for (Format format : fp8::formats) {
     EXPECT_EQ(scalesOf(Floats(100, -0.0f), format), (Floats{1, 1}));
-    // Denormal numbers are as far off as the largest scale leaves them.
+    // Denormal numbers get the largest scale, 2^126.
     EXPECT_EQ(scalesOf({1e-40f}, format)[0], std::ldexp(1.0f, 126));
     for (float x : {infinity, -infinity, NAN}) {
       Floats values(100, 1e30f);
@@ -206,7 +206,7 @@ TEST(Fp8KernelsOnDevices, Assemble) {
     auto ptx = cuda::lowerToPtx(texts, architecture);
     ASSERT_TRUE(ptx) << ptx.error().message;
     EXPECT_EQ(ptx->find(".ftz"), std::string::npos);
-    EXPECT_NE(ptx->find("st.global.v4"), std::string::npos); // the codes of a thread, at once
+    EXPECT_NE(ptx->find("st.global.v4"), std::string::npos); // one thread's codes, in one store
     EXPECT_EQ(ptx->find("st.global.u8"), std::string::npos);
     assemblePtx(*ptx, architecture);
   }

@@ -1,8 +1,8 @@
 //===- library_device_test.cpp - cuBLASLt and cuDNN on a real GPU ----------===//
 //
-// What the libraries make of an instruction, or of a product and what follows it, against the
-// reference kernels: on a GPU where TBC_GPU_TESTS=1 asks for it (a GPU or a library that is not
-// there is a failure then), else on the fakes, which shows that this test itself is right.
+// Compares the libraries' results for an instruction, or for a matmul with its epilogue, with the
+// reference kernels. If TBC_GPU_TESTS=1 is set it runs on a GPU, and a missing GPU or library is a
+// failure. Otherwise it runs on the fakes, to check the test itself.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,7 @@ namespace {
 
 const program::BlockId forward(schedule::Action::Kind::Forward);
 
-/// A block whose instructions are regions: the first alone, the others together.
+/// A block with its instructions as regions: the first alone, the others together.
 struct Example {
   Example() { program.stages.emplace_back(); }
 
@@ -111,7 +111,7 @@ protected:
     plans = *somePlans;
   }
 
-  /// Between -1 and 1, the same on every machine.
+  /// Returns values between -1 and 1, the same on every machine.
   static Tensor numbers(const TensorType &type, uint64_t seed) {
     std::vector<double> values;
     uint64_t state = seed * 7919 + 1;
@@ -122,7 +122,7 @@ protected:
     return Tensor::fromDoubles(type, Arith::Native, values);
   }
 
-  /// Every value of the block as the reference kernels make it.
+  /// Returns every value of the block, computed by the reference kernels.
   static std::map<ValueId, Tensor> reference(Example &example, std::map<ValueId, Tensor> known) {
     for (const program::Instruction &instruction : example.block().instructions) {
       std::vector<Tensor> operands;
@@ -149,7 +149,7 @@ protected:
     return known;
   }
 
-  /// What the libraries make of it, all of which they must do.
+  /// Returns the libraries' results. The libraries must run the whole block.
   std::map<ValueId, Tensor> run(Example &example, const std::map<ValueId, Tensor> &arguments) {
     std::map<ValueId, Tensor> made;
     auto memory = cuda::DeviceMemory::allocate(device, example.stage().memory.arenaBytes, "arena");
@@ -185,12 +185,12 @@ protected:
     }
     return made;
   }
-  /// The largest difference, as a part of the largest number.
+  /// Compares the largest difference with the largest number.
   static void expectNear(const Tensor &found, const Tensor &expected, double tolerance) {
     std::vector<double> a = found.toDoubles(), b = expected.toDoubles();
     double difference = 0, largest = 0;
     for (size_t i = 0; i < b.size(); ++i) {
-      // What is not a number is as wrong as can be.
+      // NaN and infinity count as infinitely wrong.
       difference = std::isfinite(a[i]) ? std::max(difference, std::abs(a[i] - b[i])) : INFINITY;
       largest = std::max(largest, std::abs(b[i]));
       if (!std::isfinite(difference))
@@ -198,7 +198,7 @@ protected:
     }
     EXPECT_LE(difference, tolerance * largest);
   }
-  /// An instruction, or a product and what follows it, by libraries and by the reference.
+  /// Runs an instruction, or a matmul with its epilogue, by libraries and by the reference.
   void check(Example &example, double tolerance) {
     std::map<ValueId, Tensor> arguments = argumentsOf(example);
     std::map<ValueId, Tensor> expected = reference(example, arguments);
@@ -302,11 +302,11 @@ TEST_F(LibraryDeviceTest, Attention) {
         };
         expectNear(logSums(found), logSums(expected), 1e-3);
 
-        // Its gradient, of the library's statistics and of the reference's.
+        // Its gradient, from the library's statistics and from the reference's.
         for (std::map<ValueId, Tensor> *saved : {&found, &expected})
           for (int64_t tp : {1, 2}) {
             Example gradient;
-            gradient.program.mesh.axes = {{"tp", tp}}; // with others the same bits on every run
+            gradient.program.mesh.axes = {{"tp", tp}}; // tp = 2: deterministic bits
             std::vector<ValueId> values;
             for (const TensorType &type : {q, q, k, k, q, m, m})
               values.push_back(gradient.value(type));

@@ -1,7 +1,7 @@
 //===- op_kernels_test.cpp - Kernels of single ops for GPUs, without a GPU --===//
 //
-// Ops that are no nest of loops: their threads run one after the other on the CPU, against the
-// reference kernels. Shuffles between the lanes of a warp are left out there; ptxas assembles them.
+// Ops without a loop nest. Their threads run one after the other on the CPU and are compared with
+// the reference kernels. Warp shuffles are left out there; ptxas assembles them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ using kernels::Tensor;
 
 namespace {
 
-/// Checks what has a kernel; returns the ops, with how many cases of each.
+/// Checks the cases with a kernel. Returns the number of cases per op.
 std::map<std::string, int> checkAll(const std::vector<OpCase> &cases) {
   std::vector<OpKernelCase> calls;
   std::vector<cpu::KernelSource> sources;
@@ -99,7 +99,7 @@ TEST(CudaOpKernels, AgreeWithTheReference) {
                                                      {"square_sum", 2},
                                                      {"step_total", 1}})
     EXPECT_GE(ops[op], least) << op;
-  // What masks may hide is read in other ways than nothing at all: refused, not done wrong.
+  // Cases with the attribute `hidden_rows` are refused, not computed wrongly.
   for (const OpCase &opCase : allCases())
     if (opCase.attributes.find("hidden_rows") != std::string::npos) {
       int64_t extent = 0;
@@ -108,7 +108,7 @@ TEST(CudaOpKernels, AgreeWithTheReference) {
     }
 }
 
-/// The same kernels for devices, assembled with the others' (cuda_kernels_test.cpp) rules.
+/// The same kernels for devices, assembled by the rules of cuda_kernels_test.cpp.
 TEST(CudaOpKernels, AreLoweredWithoutALibrary) {
   std::vector<std::string> texts;
   for (const OpCase &opCase : opKernelCases()) {
@@ -121,7 +121,7 @@ TEST(CudaOpKernels, AreLoweredWithoutALibrary) {
   auto ptx = cuda::lowerToPtx(texts, 80);
   ASSERT_TRUE(ptx) << ptx.error().message;
   EXPECT_THAT(*ptx, ::testing::Not(::testing::HasSubstr(".extern")));
-  // Plain kernels: the gradient of attention spills a register.
+  // Plain kernels; the gradient of attention spills a register.
   assemblePtx(*ptx, 80, /*mostSpilledBytes=*/8);
 }
 

@@ -1,7 +1,7 @@
 //===- sparse_kernels_test.cpp - Kernels of compressed sums, without a GPU --===//
 //
-// Their threads run one after the other on the CPU, and choose what takeLargest chooses; for
-// devices they are assembled.
+// Runs the threads one after the other on the CPU and expects the choice of takeLargest. For
+// devices the kernels are assembled.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +38,7 @@ std::vector<cpu::KernelSource> sourcesOf(cuda::Form form) {
   return sources;
 }
 
-/// Their form for hosts.
+/// The host form of the kernels.
 class SparseKernels : public testing::Test {
 protected:
   static void SetUpTestSuite() {
@@ -49,14 +49,14 @@ protected:
   }
   static void TearDownTestSuite() { library.reset(); }
 
-  /// The last threads first.
+  /// Runs the last threads first.
   static void run(const char *symbol, std::vector<void *> buffers,
                   int64_t numThreads = cuda::sparseThreadsOnHost) {
     for (int64_t thread = numThreads; thread-- > 0;)
       library->find(symbol)(buffers.data(), thread, thread + 1);
   }
 
-  /// What takeLargest does to them.
+  /// Computes the same as takeLargest, by the kernels.
   static void take(Floats &values, int64_t k, std::vector<int32_t> &indices, Floats &largest) {
     constexpr size_t numThreads = cuda::sparseThreadsOnHost;
     std::vector<int64_t> sizes = {int64_t(values.size()), k}, state = {0, k, sparse::firstShift};
@@ -89,11 +89,11 @@ std::unique_ptr<KernelLibrary> SparseKernels::library;
 TEST_F(SparseKernels, ChooseWhatTheHostChooses) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
-  // Fewer elements than threads, as many, and more by what nothing divides.
+  // Fewer elements than threads, as many, and more with a remainder.
   for (int64_t count : {1, 2, 17, 48, 1001}) {
     Floats values, coarse;
     for (int64_t i = 0; i < count; ++i) {
-      // Of all sizes, down to denormal ones; and many that are equal but for their sign.
+      // Magnitudes of all sizes down to denormals, and many values equal up to their sign.
       values.push_back(normal(random) * std::ldexp(1.0f, -int(random() % 150)));
       coarse.push_back(float(int(random() % 5) - 2));
     }
@@ -119,12 +119,12 @@ TEST_F(SparseKernels, AddGradientsToWhatIsKept) {
   EXPECT_EQ(residual, expected);
 }
 
-/// Of 3 ranks with 5 entries each for the second of two slices.
+/// 3 ranks send 5 entries each for the second of two slices.
 TEST_F(SparseKernels, AddUpInTheOrderOfTheRanks) {
   constexpr int64_t numEntries = 5, stride = 4 + 2 * numEntries, first = 4;
   std::vector<std::vector<std::pair<int32_t, float>>> sent = {
       {{0, 1e8f}, {3, 0.5f}, {7, -0.0f}, {8, 2}, {30, 1}},
-      {{0, 1}, {7, -0.0f}, {9, 3e-8f}}, // less than the others
+      {{0, 1}, {7, -0.0f}, {9, 3e-8f}}, // fewer than the others
       {{0, -1e8f}, {3, 1.0f / 3}, {8, -2}, {9, 1}, {31, -7}}};
   std::vector<int32_t> words(3 * stride, -1);
   Floats expected(32, 9.0f), result = expected;
@@ -156,7 +156,7 @@ TEST(SparseKernelsOnDevices, Assemble) {
     ASSERT_TRUE(ptx) << ptx.error().message;
     for (const char *symbol : sparse::all)
       EXPECT_NE(ptx->find(std::string(".entry ") + symbol + "("), std::string::npos) << symbol;
-    // Denormal numbers are numbers; counts come by shuffles, not by what the order may change.
+    // Denormals are kept. Counts use shuffles rather than atomics, whose order may vary.
     EXPECT_EQ(ptx->find(".ftz"), std::string::npos);
     EXPECT_EQ(ptx->find("atom."), std::string::npos);
     EXPECT_NE(ptx->find("shfl.sync.bfly.b32"), std::string::npos);
