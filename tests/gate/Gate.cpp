@@ -1,4 +1,4 @@
-//===- Gate.cpp - Whether a kernel can be fast on a device -----------------===//
+//===- Gate.cpp - Static estimate of a kernel's speed ----------------------===//
 
 #include "tests/gate/Gate.h"
 
@@ -8,8 +8,8 @@
 namespace tbc::gate {
 
 static constexpr double sectorBytes = 32;
-/// Between two instructions of a warp that depend on each other: 4 cycles on Volta and later (Jia
-/// et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", arXiv 1804.06826).
+/// Cycles between two dependent instructions of a warp: 4 on Volta and later (Jia et al.,
+/// "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", arXiv 1804.06826).
 static constexpr double dependentCycles = 4;
 
 const char *name(Criterion criterion) {
@@ -42,7 +42,7 @@ Verdict judge(const Sample &sample, double tensorBytes, const Device &device) {
   const ptx::Counts &counts = sample.counts;
   Verdict verdict;
   double accessed = sample.ofAll(counts.fewestSectors) * sectorBytes;
-  // A sample that was cut has not seen all accesses.
+  // A cut sample has not counted all accesses.
   verdict.movedBytes = counts.isCut ? tensorBytes : std::min(tensorBytes, accessed);
   verdict.isJudged = verdict.movedBytes > judgedBytes || counts.longestWarp > judgedInstructions;
   if (!verdict.isJudged)

@@ -1,24 +1,25 @@
-//===- Gate.h - Whether a kernel can be fast on a device -------------------===//
+//===- Gate.h - Static estimate of a kernel's speed ------------------------===//
 //
-// Judges a sample of a kernel's blocks against the numbers of a device. Four criteria, each
-// necessary for a kernel that moves bytes to run at the speed of memory:
+// Judges a sample of a kernel's blocks by the numbers of a device. A memory-bound kernel must meet
+// four criteria to run at the speed of memory:
 //
-//  - parallelism: the grid fills the device (Processor::blocksOfWave), or the loads under way are
-//    at least latency * bandwidth bytes, or all bytes that the kernel loads are under way at once.
-//    h100-sxm: 242 ns * 2.85 TB/s = 689 kB. A column sum of 1 block of 96 threads that waits for
-//    16 bytes a thread at a time has 1.5 kB: 450 times too few.
-//  - instructions: instructions of warps per byte are within issue rate / bandwidth. h100-sxm:
-//    1.05e12 / 2.85e12 = 0.37, twelve instructions of a thread per byte.
-//  - coalescing: a request touches at most twice the sectors that could hold its bytes. The L2
-//    cache delivers about twice the bandwidth of memory, so up to there memory is the limit
-//    (A100, 40 GB: "2.3x the L2 bandwidth of V100", NVIDIA A100 white paper, against 1.7x of HBM).
-//  - local memory: none. A thread that spills reads and writes memory beside its operands.
+// - parallelism: one of three must hold. The grid fills the device (Processor::blocksOfWave); the
+// loads in flight are at least latency * bandwidth bytes; or all loads of the kernel are in flight
+// at once. Example, h100-sxm: 242 ns * 2.85 TB/s = 689 kB. A column sum of 1 block of 96 threads
+// with 16 bytes per thread in flight has 1.5 kB, 450 times too little.
+// - instructions: warp instructions per byte are at most issue rate / bandwidth. Example, h100-sxm:
+// 1.05e12 / 2.85e12 = 0.37, or twelve instructions of a thread per byte.
+// - coalescing: a request touches at most twice the sectors that could hold its bytes. The L2 cache
+// delivers about twice the bandwidth of memory, so up to this ratio memory is the limit (A100, 40
+// GB: "2.3x the L2 bandwidth of V100", NVIDIA A100 white paper, against 1.7x of HBM).
+// - local memory: not used. A thread with spills reads and writes memory beside its operands.
 //
-// The bandwidth is what the cluster file says that elementwise kernels reach of the peak.
-// Instructions are those of PTX, of which an assembler makes some more or fewer.
+// The bandwidth is the peak times the efficiency of elementwise kernels in the cluster file. Counts
+// are of PTX instructions; the assembler makes somewhat more or fewer.
 //
-// Kernels that move at most 1 MB are not judged, unless a warp of theirs executes more than 50,000
-// instructions: 4 cycles for each, the least between dependent ones, are 100 us.
+// Kernels that move at most 1 MB are not judged, unless one of their warps executes more than
+// 50,000 instructions. At 4 cycles each, the least between dependent instructions, these take 100
+// us.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,10 +33,10 @@ namespace tbc::gate {
 
 enum class Criterion { Parallelism, Instructions, Coalescing, LocalMemory };
 
-/// "parallelism", "instructions", "coalescing", "local-memory".
+/// Returns "parallelism", "instructions", "coalescing" or "local-memory".
 const char *name(Criterion criterion);
 
-/// What a device can do, all per second or in seconds.
+/// The rates of a device per second, and its latency in seconds.
 struct Device {
   double bandwidth = 0, latency = 0, issueRate = 0, clock = 0;
   double residentThreads = 0; // of the device
@@ -49,13 +50,13 @@ Device deviceOf(const planner::Cluster &cluster, const roofline::Processor &proc
 
 struct Verdict {
   bool isJudged = false;
-  /// Of operands and results, each once, or of all accesses where these are fewer (a gather).
+  /// Bytes of operands and results, each once, or of all accesses if these are fewer (a gather).
   double movedBytes = 0;
   double bytesInFlight = 0;
-  double instructionsPerByte = 0; // of warps; at least, where the sample was cut
+  double instructionsPerByte = 0; // of warps; a lower bound if the sample was cut
   double sectorRatio = 1;
   int localBytes = 0;
-  double seconds = 0;      // that it takes about, by the above
+  double seconds = 0;      // estimated from the values above
   double idealSeconds = 0; // at the speed of memory
   std::vector<Criterion> failed;
 };
@@ -63,7 +64,7 @@ struct Verdict {
 inline constexpr double judgedBytes = 1e6, largestSectorRatio = 2;
 inline constexpr uint64_t judgedInstructions = 50'000;
 
-/// `tensorBytes`: of operands and results.
+/// `tensorBytes`: the bytes of operands and results.
 Verdict judge(const Sample &sample, double tensorBytes, const Device &device);
 
 } // namespace tbc::gate

@@ -1,4 +1,4 @@
-//===- Sample.cpp - What some blocks of a kernel do ------------------------===//
+//===- Sample.cpp - Runs some blocks of a kernel ---------------------------===//
 
 #include "tests/gate/Sample.h"
 
@@ -18,7 +18,7 @@ Sampler::Sampler(const std::string &text) {
 
 namespace {
 
-/// Spread over [0, below) without a pattern that lanes could share. Source: Knuth, TAOCP 3, 6.4
+/// Returns numbers in [0, below) without a pattern common to lanes. Source: Knuth, TAOCP 3, 6.4
 /// (multiplicative hashing).
 int64_t spread(uint64_t index, int64_t below) {
   constexpr uint64_t factor = 0x9e3779b97f4a7c15;
@@ -26,7 +26,7 @@ int64_t spread(uint64_t index, int64_t below) {
   return int64_t((index * factor) >> highBits) % std::max<int64_t>(below, 1);
 }
 
-/// Of larger tensors the beginning is filled, which is more than a few blocks read.
+/// Only the start of a larger tensor is filled. A few blocks read less than that.
 int64_t numFilled(const Buffer &buffer) {
   constexpr int64_t most = 1 << 22;
   return std::min(kernels::numElements(buffer.type.shape), most);
@@ -40,7 +40,7 @@ template <typename T> void fill(const Buffer &buffer, unsigned char *bytes) {
   }
 }
 
-/// A quarter of them: as routing weights of two of eight experts are.
+/// Fills a quarter with ones, like routing weights with two of eight experts.
 template <typename T> void fillOnes(const Buffer &buffer, T one, unsigned char *bytes) {
   constexpr int64_t share = 4;
   for (int64_t i = 0, count = numFilled(buffer); i < count; ++i)
@@ -60,7 +60,7 @@ void fill(const Buffer &buffer, unsigned char *bytes) {
     return fill<int8_t>(buffer, bytes);
   case DType::U8:
     return fill<uint8_t>(buffer, bytes);
-  case DType::Bool: // all true: a mask hides nothing
+  case DType::Bool: // all true: the mask has no effect
     std::memset(bytes, 1, size_t(kernels::numElements(buffer.type.shape)));
     return;
   case DType::F32:

@@ -1,9 +1,9 @@
-//===- Sample.h - What some blocks of a kernel do --------------------------===//
+//===- Sample.h - Runs some blocks of a kernel -----------------------------===//
 //
-// Executes a few blocks of a kernel on the executor of PTX, at the shapes of its Program. Tensors
-// are reservations, so those of a real model fit a small machine. Integers are spread over
-// their range, so that gathers and comparisons do what they do in a run; of floats a quarter is 1,
-// as of routing weights, the others 0.
+// Executes a few blocks of a kernel on the PTX executor, at the shapes of its Program. Tensors are
+// reservations, so the tensors of a real model fit a small machine. Integers are spread over their
+// range, so that gathers and comparisons behave as in a run. A quarter of the floats is 1, like
+// routing weights; the others are 0.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,35 +19,36 @@
 
 namespace tbc::gate {
 
-/// An operand or result. `below`: integers of it are at least 0 and less than this.
+/// An operand or result. Its integers are in [0, below).
 struct Buffer {
   kernels::TensorType type;
   int64_t below = 1;
 };
 
 struct Sample {
-  ptx::Counts counts;   // of the blocks that were executed
+  ptx::Counts counts;   // of the executed blocks
   int64_t blocks = 0;   // of the kernel
-  int64_t executed = 0; // of them
+  int64_t executed = 0; // of these
   int threads = 0;      // of a block
   int localBytes = 0;   // of a thread
-  /// A count of all blocks, from that of those that were executed.
+  /// Extrapolates a count from the executed blocks to all blocks. Example: 30 instructions in 3 of
+  /// 100 blocks give 1000.
   double ofAll(uint64_t count) const { return double(count) * double(blocks) / double(executed); }
 };
 
 struct SampleOptions {
-  int numBlocks = 3; // the first, and those at equal distances
-  /// Warp instructions of all of them together; a kernel that has more is cut (Counts::isCut), and
-  /// its counts are too small.
+  int numBlocks = 3; // the first, and others at equal distances
+  /// Limit of warp instructions over all sampled blocks. A kernel beyond it is cut (Counts::isCut),
+  /// and its counts are too small.
   uint64_t budget = 12'000'000;
 };
 
 class Sampler {
 public:
-  /// Throws ptx::Fault: the text is none that the executor knows.
+  /// Throws ptx::Fault if the executor does not support the text.
   explicit Sampler(const std::string &ptx);
 
-  /// Throws ptx::Fault for what the kernel does wrong.
+  /// Throws ptx::Fault for a fault of the kernel.
   Sample sample(const program::CudaKernel &kernel, const std::vector<Buffer> &buffers,
                 const SampleOptions &options = {});
 

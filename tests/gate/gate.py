@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Two layers have the kernels that any number of layers has.
+# Two layers have the same kernels as any number of layers.
 GPT2 = "gpt2 --layers 2 --hidden 768 --heads 12 --ffn 3072 --vocab 50257 --seq 1024"
 LLAMA = "llama --layers 2 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --seq 2048"
 MOE = "llama --layers 1 --hidden 1024 --heads 16 --kv-heads 4 --ffn 2048 --experts 8 --vocab 32000 --seq 1024"
@@ -25,7 +25,7 @@ CASES = {
     "gpt2": {"new": GPT2, "plan": "--batch 16 --seq 1024 --clip-norm 1"},
     "llama": {"new": LLAMA, "plan": "--batch 4 --seq 2048"},
     "moe": {"new": MOE, "plan": "--batch 2 --seq 1024"},
-    # With its padding mask as an input, so that attention is no causal or full one.
+    # The padding mask is an input, so attention is neither causal nor full.
     "bert": {"new": BERT, "plan": "--batch 32 --seq 512 --fix attention_mask=input"},
     "resnet": {"model": "resnet-8b", "plan": "--batch 1024"},
 }
@@ -33,7 +33,7 @@ PRINTED = 12
 
 
 def checked(command, **options):
-    """Returns what it printed. Fails with all that it said."""
+    """Runs a command and returns its stdout. Exits with all output if it fails."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))} failed ({done.returncode}):\n{done.stdout}{done.stderr}")
@@ -41,7 +41,7 @@ def checked(command, **options):
 
 
 def rows_of(build, case, cluster):
-    """Compiles a Program; returns the kernels that are judged, as kernel-gate prints them."""
+    """Compiles a Program. Returns the judged kernels, as printed by kernel-gate."""
     binaries = Path(build).resolve() / "bin"
     with tempfile.TemporaryDirectory() as folder:
         if "new" in case:
@@ -57,7 +57,8 @@ def rows_of(build, case, cluster):
 
 
 def name_of(row):
-    """"reduce_sum+cast -> 768xf32"; of many ops the first three and how many there are."""
+    """Returns a name such as "reduce_sum+cast -> 768xf32". More than 8 ops are shortened to the
+    first three and the count."""
     ops = row["kernel"].split("+")
     most = 8
     what = "+".join(ops) if len(ops) <= most else "+".join(ops[:3]) + f"+... ({len(ops)} ops)"
@@ -65,7 +66,7 @@ def name_of(row):
 
 
 def judge(rows, known):
-    """Returns what is wrong, a sentence each. `known`: the entries of one case."""
+    """Returns the faults, one sentence each. `known`: the entries of one case."""
     failing = {(name_of(row), criterion) for row in rows for criterion in row["failed"]}
     listed = [(kernel, entry["criterion"]) for entry in known for kernel in entry["kernels"]]
     wrong = [f"{kernel} fails on {criterion} and is not in known.json" for kernel, criterion in sorted(failing - set(listed))]
@@ -81,7 +82,7 @@ def lost_seconds(row):
 
 
 def table(rows):
-    """The kernels that lose most time against the speed of memory."""
+    """Returns a table of the kernels that lose most time against the speed of memory."""
     lines = [f"{'kernel':58} {'times':>5} {'blocks':>8} {'MB':>8} {'in flight':>10} {'instr/B':>8} {'sectors':>7} {'us':>9} {'ideal':>7}  fails on"]
     for row in sorted(rows, key=lost_seconds, reverse=True)[:PRINTED]:
         lines.append(

@@ -19,8 +19,8 @@ Device h100() {
   return deviceOf(*cluster, *roofline::processorOf(*cluster));
 }
 
-/// Kernel `k` of parameters p0 and p1, with %r0 the index of the thread and its address in both
-/// tensors, `scale` bytes for each thread, in %x2 and %x3.
+/// Returns kernel `k` with parameters p0 and p1. %r0 is the index of the thread. %x2 and %x3 are
+/// its addresses in both tensors, with `scale` bytes per thread.
 std::string kernelOf(const std::string &body, int scale = 16, const std::string &declared = "") {
   return ".version 8.0\n.target sm_90\n.address_size 64\n"
          ".visible .entry k(.param .u64 p0, .param .u64 p1)\n{\n" +
@@ -47,7 +47,7 @@ Verdict verdictOf(const std::string &text, int64_t blocks, int threads = 256) {
   return judge(sampleOf(text, blocks, threads), 2.0 * 4 * elements, h100());
 }
 
-/// `count` times, with %r5 as the counter.
+/// Repeats `body` `count` times, with %r5 as the counter.
 std::string repeated(const std::string &body, int64_t count) {
   return "mov.u32 %r5, 0;\nagain:\n" + body + "\nadd.s32 %r5, %r5, 1;\nsetp.lt.s32 %p0, %r5, " +
          std::to_string(count) + ";\n@%p0 bra again;\n";
@@ -81,7 +81,7 @@ TEST(KernelGate, OneBlockThatLoopsFails) {
 }
 
 TEST(KernelGate, FewBlocksWithManyBytesInFlightPass) {
-  // 132 blocks of 512 threads: a quarter of the threads that the device holds, 64 bytes each.
+  // 132 blocks of 512 threads: a quarter of the device's threads, with 64 bytes each.
   std::string loads, uses;
   for (int k = 0; k < 4; ++k)
     loads += "ld.global.v4.f32 {%f" + std::to_string(4 * k) + ", %f" + std::to_string(4 * k + 1) +
@@ -95,7 +95,7 @@ TEST(KernelGate, FewBlocksWithManyBytesInFlightPass) {
 }
 
 TEST(KernelGate, ASmallKernelWhoseBytesAreAllInFlightPasses) {
-  // 2 MB, 16 bytes a thread: there is no more to have in flight.
+  // 2 MB, 16 bytes per thread: all loads are in flight at once.
   Verdict verdict = verdictOf(kernelOf(copy), 256);
   EXPECT_TRUE(verdict.isJudged);
   EXPECT_THAT(verdict.failed, IsEmpty());
@@ -111,7 +111,7 @@ TEST(KernelGate, ManyInstructionsPerByteFail) {
 }
 
 TEST(KernelGate, ScatteredLanesFail) {
-  // Lane l of warp w at element 1024 l + w: 32 sectors a request, 4 could hold its bytes.
+  // Lane l of warp w reads element 1024 l + w: 32 sectors per request; 4 could hold its bytes.
   std::string body = "and.b32 %r4, %r0, 31;\nshr.u32 %r5, %r0, 5;\n"
                      "mad.lo.u32 %r6, %r4, 1024, %r5;\nand.b32 %r6, %r6, 4194303;\n"
                      "mad.wide.u32 %x5, %r6, 4, %x0;\n"
@@ -154,7 +154,7 @@ TEST(KernelGate, ACutSampleCountsAsTooManyInstructions) {
 }
 
 TEST(KernelGate, IntegersAreSpreadOverTheirRange) {
-  // Thread t reads index t and touches that element: a warp's lanes are far apart.
+  // Thread t reads index t and touches this element: a warp's lanes are far apart.
   std::string body = "ld.global.u32 %r4, [%x2];\nmad.wide.u32 %x5, %r4, 4, %x1;\n"
                      "ld.global.f32 %f0, [%x5];";
   program::CudaKernel kernel{"k", 64, 256, 0};

@@ -1,4 +1,4 @@
-"""That gate.py finds what is not listed, and what is listed and need not be."""
+"""Checks that gate.py finds unlisted failures and outdated entries."""
 
 import sys
 from pathlib import Path

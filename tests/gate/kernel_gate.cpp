@@ -2,9 +2,9 @@
 //
 // usage: kernel-gate PROGRAM_FOLDER CLUSTER
 //
-// Prints a JSON list, one entry per kernel that is judged (Gate.h), with all that was counted.
-// What libraries do is not judged. Exit code: 0, 1 for a kernel that the executor refuses, 2 for a
-// folder or cluster that cannot be used.
+// Prints a JSON list with one entry per judged kernel (Gate.h) and all its counts. Library calls
+// are not judged. Exit code: 0; 1 if the executor refuses a kernel; 2 if a folder or cluster cannot
+// be used.
 //
 //===----------------------------------------------------------------------===//
 
@@ -76,7 +76,7 @@ Result<Input> read(const std::string &path, const std::string &clusterName) {
   return input;
 }
 
-/// Judges each kernel of a Program once, however often it is launched.
+/// Judges each kernel of a Program once, even if it is launched several times.
 class Judge {
 public:
   explicit Judge(const Input &input)
@@ -110,7 +110,7 @@ public:
   }
 
 private:
-  /// Null where the kernel is not judged.
+  /// Returns null if the kernel is not judged.
   Json rowOf(const roofline::Launch &launch) {
     const program::CudaKernel &kernel = *kernels.at(launch.symbol);
     std::vector<gate::Buffer> buffers = buffersOf(launch);
@@ -143,7 +143,7 @@ private:
             {"failed", failed}};
   }
 
-  /// "768x50304xbf16"; empty for a kernel without results.
+  /// Returns a type such as "768x50304xbf16", or an empty text for a kernel without results.
   std::string largestResult(const roofline::Launch &launch) const {
     const program::Stage &stage = input.program.stages[size_t(launch.stage)];
     const kernels::TensorType *largest = nullptr;
@@ -161,7 +161,7 @@ private:
     program::RegionValues values = program::regionValues(block, region);
     std::vector<program::ValueId> all = values.operands;
     all.insert(all.end(), values.results.begin(), values.results.end());
-    // An index that the program computes: into the shortest matrix that it could mean.
+    // A computed index: assume it indexes the shortest matrix possible.
     int64_t shortest = 0;
     for (program::ValueId value : all)
       if (const kernels::TensorType &type = stage.values[size_t(value)];
@@ -176,7 +176,7 @@ private:
     return buffers;
   }
 
-  /// What integers of an input stay below; 0 where that is not said.
+  /// Returns the exclusive upper limit of an input's integers, or 0 if it is not given.
   int64_t limitOf(const program::Stage &stage, const program::Block &block,
                   program::ValueId value) const {
     for (const program::Argument &argument : block.arguments) {
