@@ -457,7 +457,7 @@ TEST_F(Checkpoints, AnotherModelIsRefused) {
 TEST_F(Checkpoints, AFullDiskLosesNothing) {
   Job job(plan(1, 2, 1, 0), Arith::Native);
   ASSERT_TRUE(job.init() && job.save(folder, 1));
-  // A folder has the name of a rank's file.
+  // The parent of the checkpoint is a file.
   fs::create_directories(folder + "/blocked");
   std::ofstream(folder + "/blocked/file") << "x";
   Status failed = job.save(folder + "/blocked/file", 2);

@@ -1,4 +1,4 @@
-//===- runs_test.cpp - Calls on memory, on every backend ----------------------===//
+//===- runs_test.cpp - Calls on memory segments, on every backend -------------===//
 
 #include "runtime/comm/Courses.h"
 #include "runtime/comm/Reduce.h"

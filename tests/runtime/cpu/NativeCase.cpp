@@ -1,4 +1,4 @@
-//===- NativeCase.cpp - A native kernel beside its reference -----------------===//
+//===- NativeCase.cpp - Compares a native kernel with its reference ----------===//
 
 #include "tests/runtime/cpu/NativeCase.h"
 

@@ -1,4 +1,4 @@
-//===- NativeCase.h - A native kernel beside its reference -------------------===//
+//===- NativeCase.h - Compares a native kernel with its reference ------------===//
 //
 // Part of tbc. The reference is the op's reference kernel in f64, on the same operands.
 //

@@ -1,4 +1,4 @@
-//===- kernel_check_test.cpp - Kernels beside the reference kernels ----------===//
+//===- kernel_check_test.cpp - Compares kernels with reference kernels -------===//
 
 #include "runtime/cpu/KernelCheck.h"
 

@@ -1,4 +1,4 @@
-//===- FakeCudnn.cpp - cuDNN that computes graphs in this process ----------===//
+//===- FakeCudnn.cpp - cuDNN computed in this process ----------------------===//
 
 #include "tests/runtime/cuda/FakeCudnn.h"
 

@@ -1,4 +1,4 @@
-//===- FakeCudnn.h - cuDNN that computes graphs in this process ------------===//
+//===- FakeCudnn.h - cuDNN computed in this process ------------------------===//
 //
 // A table of functions for runtime/cuda on the streams of the FakeDriver. A graph is defined by its
 // descriptors alone. Each operation runs element by element with their dims, strides and

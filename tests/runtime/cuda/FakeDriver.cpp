@@ -1,4 +1,4 @@
-//===- FakeDriver.cpp - A CUDA driver whose devices are this process -------===//
+//===- FakeDriver.cpp - A fake CUDA driver in this process -----------------===//
 
 #include "tests/runtime/cuda/FakeCalls.h"
 

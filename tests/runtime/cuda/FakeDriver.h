@@ -1,4 +1,4 @@
-//===- FakeDriver.h - A CUDA driver whose devices are this process ---------===//
+//===- FakeDriver.h - A fake CUDA driver in this process -------------------===//
 //
 // A table of functions for runtime/cuda. It needs no GPU and is stricter than one:
 //
@@ -151,7 +151,7 @@ public:
   /// From now on the kernel never ends, also inside a graph. Later operations of its stream do not
   /// run either. `device` = -1 means all devices.
   void hangKernel(const std::string &name, int device = -1);
-  /// Stream wait `number`, counted from 0, is skipped.
+  /// Stream wait `number`, counted from 0, is skipped. Example: 0 skips the first wait.
   void ignoreWait(int number);
   /// Returns the number of stream waits for events so far.
   int numStreamWaits() const { return numWaits; }

@@ -1,4 +1,4 @@
-//===- HeaderChecks.h - Whether two declarations are alike -----------------===//
+//===- HeaderChecks.h - Compares two declarations --------------------------===//
 //
 // At compile time, of our declarations and those of NVIDIA's headers.
 //

@@ -1,4 +1,4 @@
-//===- OptionKernels.h - Kernels that options of a run need, for the fake driver ===//
+//===- OptionKernels.h - Kernels for options of a run, on the fake driver -------===//
 
 #ifndef TBC_TESTS_RUNTIME_CUDA_OPTIONKERNELS_H
 #define TBC_TESTS_RUNTIME_CUDA_OPTIONKERNELS_H

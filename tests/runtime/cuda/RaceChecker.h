@@ -21,6 +21,7 @@ public:
   int64_t of(int lane) const { return lane < int(numbers.size()) ? numbers[lane] : 0; }
   void tick(int lane);
   /// Includes everything that happens before `other`: the maximum per lane.
+  /// Example: (3, 0) joined with (1, 2) is (3, 2).
   void join(const Clock &other);
 
 private:

@@ -1,4 +1,4 @@
-//===- gradient_values_test.cpp - Which values of a stage are gradients ----===//
+//===- gradient_values_test.cpp - Gradients among the values of a stage ----===//
 
 #include "runtime/cuda/GradientValues.h"
 

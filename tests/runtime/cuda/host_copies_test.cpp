@@ -1,4 +1,4 @@
-//===- host_copies_test.cpp - Copies to the host and back beside kernels ---===//
+//===- host_copies_test.cpp - Host copies concurrent with kernels ----------===//
 
 #include "runtime/cuda/HostCopies.h"
 #include "tests/runtime/cuda/FakeDriver.h"

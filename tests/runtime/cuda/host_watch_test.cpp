@@ -1,4 +1,4 @@
-//===- host_watch_test.cpp - How a rank with a GPU fails ---------------------===//
+//===- host_watch_test.cpp - Failures of a rank with a GPU -------------------===//
 
 #include "runtime/comm/SharedStore.h"
 #include "runtime/cuda/HostWatch.h"

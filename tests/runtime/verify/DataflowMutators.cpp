@@ -270,7 +270,7 @@ bool ignoreCollective(Mutant &m, Random &random) {
 
 /// The only reader of a kernel's result reads another value of the same type.
 bool ignoreKernel(Mutant &m, Random &random) {
-  std::vector<std::pair<Site, ValueId>> places; // the reader, and what it could read
+  std::vector<std::pair<Site, ValueId>> places; // the reader and another operand
   std::vector<size_t> operandOf;
   std::vector<std::string> ids;
   for (const Site &site : sitesOf(m.program, [](const Instruction &it, const Site &) {

@@ -1,4 +1,4 @@
-//===- MutationSite.cpp - Places of a Program, for mutators -----------------===//
+//===- MutationSite.cpp - Sites of a Program, for mutators ------------------===//
 
 #include "tests/runtime/verify/MutationSite.h"
 

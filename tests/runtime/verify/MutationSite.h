@@ -1,4 +1,4 @@
-//===- MutationSite.h - Places of a Program, for mutators -------------------===//
+//===- MutationSite.h - Sites of a Program, for mutators --------------------===//
 
 #ifndef TBC_TESTS_RUNTIME_VERIFY_MUTATIONSITE_H
 #define TBC_TESTS_RUNTIME_VERIFY_MUTATIONSITE_H
