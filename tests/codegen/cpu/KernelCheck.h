@@ -49,7 +49,8 @@ std::set<std::string> checkAll(const std::vector<OpCase> &cases, const cpu::CpuT
 /// Checks compiled kernels; see checkAll.
 void checkCompiled(std::vector<Compiled> &compiled, const cpu::CpuTarget &target, int lanes);
 
-/// Returns the same op with another number of elements or element type.
+/// Returns the same op with another number of elements or element type. Example: `from` "xf32",
+/// `to` "xbf16".
 OpCase withType(OpCase opCase, const std::string &from, const std::string &to);
 
 std::vector<OpCase> allCases();

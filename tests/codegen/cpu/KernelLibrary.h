@@ -34,7 +34,8 @@ private:
 };
 
 /// How to run a kernel: its extent in pieces of `step` iterations, the last piece first if
-/// `backwards`. A pair of `inPlace` puts result `first` into the buffer of operand `second`.
+/// `backwards`. Example: extent 10 and step 4 run pieces of 4, 4 and 2. A pair of
+/// `inPlace` puts result `first` into the buffer of operand `second`.
 struct KernelRun {
   int64_t extent = 1;
   int64_t step = 1 << 30;

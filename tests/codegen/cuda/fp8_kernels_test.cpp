@@ -1,4 +1,4 @@
-//===- fp8_kernels_test.cpp - Kernels that make matrices of fp8, without a GPU ===//
+//===- fp8_kernels_test.cpp - Kernels that quantize to fp8, without a GPU -----===//
 //
 // Runs the threads one after the other on the CPU and compares with a table of all numbers of a
 // format. For devices the kernels are assembled.
