@@ -1,4 +1,4 @@
-//===- Access.cpp - Accesses of warps to memory, and what is wrong with them ===//
+//===- Access.cpp - Memory accesses of warps, and their checks --------------===//
 
 #include "tests/ptx/Warp.h"
 

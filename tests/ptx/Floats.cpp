@@ -51,7 +51,7 @@ struct Fused {
       return std::fma(a, b, c);
   }
 };
-/// Of a number and NaN the result is the number; -0 is below +0.
+/// Returns the number if the other operand is NaN; -0 is below +0.
 struct Minimum {
   template <typename T> T operator()(T a, T b) const {
     if (a != a || b != b)
