@@ -5,7 +5,7 @@ usage: programs.py BUILD_DIR MODEL [--ranks N --mesh MESH] [--plain | --refusal=
 
 --plain hides cuBLASLt and cuDNN, so that kernels of ours do everything; then every kernel of the Program has to
 have been executed. With --refusal both are installed and do not start, and the run has to say so of LIBRARIES.
-Whatever the emulator finds wrong is a failure. Exit code: 0 or 1.
+Any fault found by the emulator is a failure. Exit code: 0 or 1.
 """
 
 import argparse
