@@ -27,10 +27,9 @@ Tensor routes(DType dtype, const Shape &shape, int64_t top, unsigned seed) {
 ///
 /// - No path from an operand to a result has more than `roundings` roundings.
 /// - With positive operands relu is the identity, so a result is the sum of the magnitudes of its
-/// terms.
+///   terms.
 /// - Other activations a have |a(z)| <= |z| and |a'|, |a''| < 1.2. So an error of z, at most
-///   `largest`
-/// in magnitude, is also an error of a'.
+///   `largest` in magnitude, is also an error of a'.
 void check(const test::NativeCase &testCase, double roundings, double largest,
            const std::string &what) {
   std::vector<Tensor> native = test::runNative(testCase), exact = test::runExact(testCase);

@@ -4,16 +4,14 @@
 //
 // - Device memory is host memory at addresses that the host cannot dereference.
 // - Streams are lazy. An operation runs only when the host waits for it or for a later one. The
-//   next
-// operation is taken at random from those ready, so a missing event sooner or later gives a wrong
-// number.
+//   next operation is taken at random from those ready, so a missing event sooner or later gives a
+//   wrong number.
 // - Every operation declares the bytes it touches. Two unordered operations on the same bytes are a
-// race, even if they ran in the right order this time (RaceChecker).
+//   race, even if they ran in the right order this time (RaceChecker).
 // - Behaviour that a real driver leaves undefined or slow is a complaint: the default stream,
-//   copies
-// from pageable memory, addresses outside of an allocation, leaked memory.
+//   copies from pageable memory, addresses outside of an allocation, leaked memory.
 // - Streams are captured into graphs. Their operations run as lazily, on lanes of their own. Calls
-// forbidden during a capture fail, and so does a capture with unjoined streams at its end.
+//   forbidden during a capture fail, and so does a capture with unjoined streams at its end.
 // - Any function and any kernel can be told to fail. After a failed kernel every call fails.
 //
 // At most one exists in a process. Any number of threads may use it.

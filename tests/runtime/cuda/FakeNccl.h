@@ -3,14 +3,12 @@
 // A table of functions for runtime/cuda on the streams of the FakeDriver, as strict as NCCL 2.23:
 //
 // - It matches calls of a communicator by their order. It waits in the stream, not in the call.
-//   Calls
-// that do not match are complaints of the driver.
+//   Calls that do not match are complaints of the driver.
 // - A call answers InProgress and enters its stream when the caller polls. The first collective of
-//   a
-// communicator stays in progress until all ranks have called theirs. The first message of a pair
-// waits for both ends. Source: NCCL, src/group.cc, src/enqueue.cc.
+//   a communicator stays in progress until all ranks have called theirs. The first message of a
+//   pair waits for both ends. Source: NCCL, src/group.cc, src/enqueue.cc.
 // - ncclCommAbort waits until the user's streams with its kernels have ended and every graph with
-// the communicator is destroyed. Source: NCCL, src/init.cc, commDestroySync.
+//   the communicator is destroyed. Source: NCCL, src/init.cc, commDestroySync.
 //
 //===----------------------------------------------------------------------===//
 

@@ -122,7 +122,7 @@ void Maker::makeLayers() {
         layer.form = Layer::Form::Dense; // so there is a parameter
       if (layer.form == Layer::Form::Dense) {
         layer.first = tiedWeight(stage);
-        if (i == 0 && chunk == 0) // gives every backward block an input
+        if (i == 0 && chunk == 0) // every backward block passes a gradient on
           weights[0].isFrozen = false;
       } else if (layer.form != Layer::Form::Relu && layer.form != Layer::Form::Statistics) {
         layer.first = addWeight(Weight::Cut::Columns, stage);
