@@ -189,7 +189,7 @@ protected:
   }
 
   /// From the second step on the kernel never ends, on one device or with -1 on all. The second
-  /// step is the first with this time-out.
+  /// step is the first with a time-out.
   void hangAfterFirst(const program::Program &program, const program::MlpOptions &o, Gpus &gpus,
                       Setting &setting, const std::string &kernel, int device) {
     setting.timeout = std::chrono::seconds(3);

@@ -53,7 +53,7 @@ std::vector<kernels::Tensor> runKernel(program::CompiledKernel kernel, const Ker
 /// - 4 times the error of the reference kernels in their own precision
 /// - one ulp of the result's type at its largest magnitude
 /// - 2 ulps of f32 per step (the error of polynomial functions), at the largest magnitude of any
-/// value. A sum has as many steps as terms in a lane, plus lanes.
+///   value. A sum has as many steps as terms in a lane, plus lanes.
 struct ErrorBound {
   double referenceError = 0;
   double magnitude = 0; // of the result

@@ -185,7 +185,7 @@ protected:
     }
     return made;
   }
-  /// Compares the largest difference with the largest number.
+  /// Expects the largest difference to be at most `tolerance` times the largest number.
   static void expectNear(const Tensor &found, const Tensor &expected, double tolerance) {
     std::vector<double> a = found.toDoubles(), b = expected.toDoubles();
     double difference = 0, largest = 0;
