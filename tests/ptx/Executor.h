@@ -9,9 +9,8 @@
 // - an access outside of every allocation, or not aligned to its width
 // - a read of unwritten bytes
 // - a race: two warps access the same bytes of shared memory between two barriers, or two blocks
-//   the
-// same bytes of global memory, and one of them writes. It is no race if both are atomic, or if one
-// has released (a fence and an atomic operation) and the other has acquired.
+//   the same bytes of global memory, and one of them writes. It is no race if both are atomic, or
+//   if one has released (a fence and an atomic operation) and the other has acquired.
 // - two lanes that store different values to one address by one instruction
 // - a shuffle, vote or barrier with missing lanes, and a shuffle from a lane that takes no part
 // - a warp that does not end
