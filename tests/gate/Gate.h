@@ -4,14 +4,14 @@
 // four criteria to run at the speed of memory:
 //
 // - parallelism: one of three must hold. The grid fills the device (Processor::blocksOfWave); the
-// loads in flight are at least latency * bandwidth bytes; or all loads of the kernel are in flight
-// at once. Example, h100-sxm: 242 ns * 2.85 TB/s = 689 kB. A column sum of 1 block of 96 threads
-// with 16 bytes per thread in flight has 1.5 kB, 450 times too little.
+//   loads in flight are at least latency * bandwidth bytes; or all loads of the kernel are in
+//   flight at once. Example, h100-sxm: 242 ns * 2.85 TB/s = 689 kB. A column sum of 1 block of 96
+//   threads with 16 bytes per thread in flight has 1.5 kB, 450 times too little.
 // - instructions: warp instructions per byte are at most issue rate / bandwidth. Example, h100-sxm:
-// 1.05e12 / 2.85e12 = 0.37, or twelve instructions of a thread per byte.
+//   1.05e12 / 2.85e12 = 0.37, or twelve instructions of a thread per byte.
 // - coalescing: a request touches at most twice the sectors that could hold its bytes. The L2 cache
-// delivers about twice the bandwidth of memory, so up to this ratio memory is the limit (A100, 40
-// GB: "2.3x the L2 bandwidth of V100", NVIDIA A100 white paper, against 1.7x of HBM).
+//   delivers about twice the bandwidth of memory, so up to this ratio memory is the limit (A100, 40
+//   GB: "2.3x the L2 bandwidth of V100", NVIDIA A100 white paper, against 1.7x of HBM).
 // - local memory: not used. A thread with spills reads and writes memory beside its operands.
 //
 // The bandwidth is the peak times the efficiency of elementwise kernels in the cluster file. Counts
