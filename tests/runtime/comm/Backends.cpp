@@ -286,7 +286,7 @@ static std::vector<Result<Tensor>> runOnGpus(int64_t numRanks, const RankFn &fun
     complaints.push_back("not given back: " + leak);
   for (const Result<Tensor> &result : results)
     if (!result)
-      return results; // the connection is undefined after an error
+      return results; // after an error the shutdown may not be clean
   if (!complaints.empty())
     results[0] = Error{ErrorCode::Other, complaints[0]};
   return results;

@@ -117,7 +117,7 @@ void check(const Sizes &n, const Masks &masks, DType dtype, const std::string &w
   backward.results = {{dtype, q}, {dtype, k}, {dtype, v}};
   native = test::runNative(backward), exact = test::runExact(backward);
   ASSERT_EQ(native.size(), 3u) << what;
-  // dp|, |D| <= e. The error of p is 2 dz; it counts twice because m and l come from the forward.
+  // |dp|, |D| <= e. The error of p is 2 dz. It counts twice: m and l come from the forward.
   double ds = 2 * e * kept * (2 * relative + (e + 8) * u);
   double queries = double(n.queries * n.heads / n.keyHeads);
   test::expectClose(native[0], exact[0], one, scale * ds, what + " dq");

@@ -34,8 +34,8 @@ test::NativeCase einsum(const std::string &lhs, const std::string &rhs, const st
   return testCase;
 }
 
-/// Sums k products in f32, in any order. Each term has at most k roundings: a relative error of (1
-/// + u)^k - 1. Source: Higham, Accuracy and Stability of Numerical Algorithms, section 3.1.
+/// Sums k products in f32, in any order. Each term has at most k roundings, so its relative error
+/// is (1 + u)^k - 1. Source: Higham, Accuracy and Stability of Numerical Algorithms, section 3.1.
 /// Example: k = 100 gives 6.0e-6.
 void check(const test::NativeCase &testCase, int64_t terms, const std::string &what) {
   std::vector<kernels::Tensor> native = test::runNative(testCase);
