@@ -12,8 +12,8 @@ using namespace tbc;
 
 namespace {
 
-/// rows x reduced x vector of the function's nest, with a * where the vector is reduced; "" if
-/// there is none.
+/// Returns "rows x reduced x vector" of the function's loop nest, with a * if the vector is
+/// reduced, or "" without a nest.
 std::string nestOf(const std::string &text) {
   ParsedModule module(text);
   EXPECT_TRUE(module) << module.messages;

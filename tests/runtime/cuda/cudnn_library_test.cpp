@@ -1,9 +1,9 @@
-//===- cudnn_library_test.cpp - What the real cuDNN says of our graphs -----===//
+//===- cudnn_library_test.cpp - The real cuDNN accepts our graphs ----------===//
 //
-// Where cuDNN is installed, without a GPU: its heuristics and its engines take a description of a
-// device in place of one, and prepare plans for it (ahead-of-time compilation, cuDNN 9.11), with a
-// stub where the driver would be. Nothing is executed. So this shows that the library knows our
-// graphs for what they are, and compiles kernels for them; what those compute only a GPU shows.
+// Runs if cuDNN is installed, without a GPU. The heuristics and engines take a description of a
+// device and prepare plans for it (ahead-of-time compilation, cuDNN 9.11). A stub replaces the
+// driver. Plans are not executed, so the test shows that the library recognizes our graphs and
+// compiles kernels for them. Only a GPU shows whether those kernels compute the right values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,8 +14,7 @@
 
 #include <dlfcn.h>
 
-// What the libraries keep to their end, where a leak sanitizer looks on; the name is the
-// sanitizer's.
+// Suppresses leaks of objects that the libraries keep until exit. The name is the sanitizer's.
 // NOLINTBEGIN(readability-identifier-naming,bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
 extern "C" const char *__lsan_default_suppressions();
 extern "C" const char *__lsan_default_suppressions() { return "leak:libcublasLt\nleak:libcudnn\n"; }
@@ -36,13 +35,13 @@ using kernels::DType;
 using kernels::TensorType;
 using Ints = std::vector<int64_t>;
 
-// Of cudnn_graph.h; only this test uses them.
+// Enumerators of cudnn_graph.h used by this test only.
 constexpr auto heuristicDevice = CudnnAttribute(204), planDevice = CudnnAttribute(407);
 constexpr auto deviceKind = CudnnKind(38);
 constexpr auto deviceText = CudnnAttribute(2702);
 constexpr auto charType = CudnnAttributeType(24);
 
-/// What cuDNN asks a device for, of an H100 or A100 of SXM boards.
+/// Returns the device properties that cuDNN reads, for an H100 or A100 SXM board.
 std::string describe(int capability) {
   bool isHopper = capability == 90;
   auto number = [](int value) { return std::to_string(value); };
@@ -65,7 +64,7 @@ std::string describe(int capability) {
 Cudnn real;
 CudnnDescriptor theDevice = nullptr;
 
-/// The library, with the description where a handle of a device would be.
+/// Returns the library with a device description in place of a device handle.
 Cudnn withoutDevice() {
   Cudnn table = real;
   table.create = [](cuda::CudnnHandle *handle) {
@@ -78,7 +77,8 @@ Cudnn withoutDevice() {
     if (attribute == CudnnAttribute::GraphHandle)
       return CudnnCode::Success;
     CudnnCode code = real.setAttribute(descriptor, attribute, type, count, elements);
-    // The last that is said of each before its end.
+    // The mode and the config are the last attributes set on these descriptors, so the device is
+    // added here.
     if (code == CudnnCode::Success && attribute == CudnnAttribute::HeuristicMode)
       code = real.setAttribute(descriptor, heuristicDevice, CudnnAttributeType::Descriptor, 1,
                                static_cast<const void *>(&theDevice));
@@ -93,7 +93,7 @@ Cudnn withoutDevice() {
 class CudnnLibraryTest : public testing::TestWithParam<int> {
 protected:
   void SetUp() override {
-    // By its soname it is what cuDNN finds when it looks for the driver.
+    // cuDNN finds the stub by its soname when it looks for the driver.
     ASSERT_NE(dlopen(TBC_DRIVER_STUB, RTLD_NOW), nullptr) << dlerror();
     auto found = cuda::loadCudnn();
     if (!found)
@@ -119,7 +119,7 @@ protected:
     theDevice = nullptr;
   }
 
-  /// Asks for every graph of a request; the sum of the reasons why not.
+  /// Requests every graph of a request. Returns the refusals, joined.
   std::string refusal(CudnnRequest request) {
     request.version = real.getVersion();
     request.capability = GetParam();
