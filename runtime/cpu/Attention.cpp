@@ -37,7 +37,7 @@ struct Sizes {
 void multiply(MatmulShape shape, DType dtype, const void *a, const void *b, float *c) {
   shape.input = dtype;
   std::shared_ptr<const Matmul> product = Matmul::find(shape);
-  kernels::require(product != nullptr, "this CPU has no such matrix product");
+  kernels::require(product != nullptr, "this CPU has no matmul of this shape");
   product->run(a, b, c);
 }
 

@@ -35,7 +35,8 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
     if (options.multipliesInFp8 && !options.cublas)
       return Error{ErrorCode::Usage, "cuBLASLt multiplies in fp8, and it is not there"};
     if (options.isBenchmark && options.isDeterministic)
-      return Error{ErrorCode::Usage, "what is chosen by its time may differ from run to run"};
+      return Error{ErrorCode::Usage, "--benchmark picks kernels by measured time, which is not "
+                                     "reproducible: it cannot be combined with --deterministic"};
     if (Status status = options.device->makeCurrent(); !status)
       return status.error();
     auto streams = Streams::create(options.device, options.timeout, options.watch);

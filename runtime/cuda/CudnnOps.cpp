@@ -291,7 +291,7 @@ Result<CudnnWork> attentionGrad(const CudnnRequest &r) {
   if (std::string why = a.whyNot(); !why.empty())
     return none(why);
   if (std::find(r.isRead.begin(), r.isRead.end(), false) != r.isRead.end())
-    return none("a gradient of attention of which nobody reads a part");
+    return none("a gradient of attention with an unused part");
   // NVIDIA's frontend refuses these versions, or pads sequences for them.
   if (r.version == 91000 || r.version == 91001)
     return none("the gradient of attention, which is wrong in cuDNN 9.10.0 and 9.10.1");

@@ -60,7 +60,7 @@ public:
     for (int i = region.first; i < region.first + region.count; ++i)
       if (const Instruction &instruction = block.instructions[size_t(i)]; !step(instruction)) {
         if (last > 0 && reason.empty())
-          reason = "what a kernel with " + instruction.op + " does";
+          reason = "an epilogue with " + instruction.op;
         why = reason;
         return false;
       }

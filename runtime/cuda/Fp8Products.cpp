@@ -133,10 +133,10 @@ Result<Fp8Products::Enqueue> Fp8Products::find(const Request &request) {
   int64_t batchA = given.batchA ? given.batch : 1, batchB = given.batchB ? given.batch : 1;
   if (batchA * given.m * given.k != request.elementsA ||
       batchB * given.n * given.k != request.elementsB)
-    return none("operands of which a part is read");
+    return none("operands that are read in part");
   // cuBLASLt derives the type of a bias from the result, except for f32.
   if (given.epilogue != CublasEpilogue::Default && given.result == kernels::DType::F32)
-    return none("what comes with a product in f32");
+    return none("an epilogue with a result in f32");
 
   ProductShape shape = given;
   shape.formatA = request.isGradientA ? Format::E5M2 : Format::E4M3;

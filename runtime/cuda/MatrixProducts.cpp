@@ -109,7 +109,7 @@ Status MatrixProduct::place(const ProductAddresses &at) const {
   auto set = [&](MatmulAttribute attribute, DeviceAddress address) {
     const void *pointer = pointerTo(address);
     return checkCublas(library, library.matmulSet(matmul, attribute, &pointer, sizeof pointer),
-                       "describing what comes with a product");
+                       "describing an epilogue");
   };
   Status status = Status::ok();
   if (hasBias(epilogue))

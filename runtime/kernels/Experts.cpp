@@ -199,7 +199,7 @@ Tensors routedExpertsGrad(const KernelContext &context, const Attrs &attrs, cons
 struct Deal {
   /// The shapes are tokens[g, t, h], slots[g, e, c, h] and weights[g, t, e].
   Deal(const Shape &tokens, const Shape &slots, const Shape &weights) {
-    require(weights.size() == 3 && slots.size() == 4, "tokens are dealt out by weights of rank 3");
+    require(weights.size() == 3 && slots.size() == 4, "tokens are dispatched by weights of rank 3");
     g = weights[0], t = weights[1], e = weights[2], c = slots[2], h = slots[3];
     requireShape("the slots", slots, {g, e, c, h});
     requireShape("the tokens", tokens, {g, t, h});

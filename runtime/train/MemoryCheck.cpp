@@ -55,7 +55,7 @@ static std::string difference(int64_t value, int64_t expected) {
 
 std::string memoryTable(const std::vector<RankMemoryUse> &ranks) {
   if (ranks.empty() || ranks[0].predicted.total == 0)
-    return "memory: this program does not say what was predicted; compile it again\n";
+    return "memory: this program has no prediction of memory; compile it again\n";
   bool isOfDevice = ranks[0].isOfDevice;
   std::string text = "memory        of the program                          in all\n"
                      "rank stage      predicted        planned                 predicted           "

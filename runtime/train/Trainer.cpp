@@ -188,8 +188,8 @@ Status Run::resumeResiduals(checkpoint::Checkpoint &checkpoint, const std::strin
     return what.empty() ? "gradients that are not compressed" : what;
   };
   warn(path + " is of " + told(was) + ", this run of " + told(now) +
-       (was.empty() ? ": what it keeps back begins at 0"
-                    : ": what gradients had kept back in the checkpoint is dropped"));
+       (was.empty() ? ": the residuals of compression begin at 0"
+                    : ": the checkpoint's residuals of compression are dropped"));
   return Status::ok();
 }
 
@@ -254,10 +254,8 @@ Status Run::start(bool isLocalFirst) {
   if (Status counted = countSteps(); !counted)
     return counted;
   if (options.gradientShare > 0 && executor.gradientResiduals().empty())
-    warn(
-        "--compress-gradients: with so large a share no gradient takes fewer bytes compressed; all "
-        "of rank " +
-        std::to_string(executor.rank()) + " travel whole");
+    warn("--compress-gradients: at this share no gradient of rank " +
+         std::to_string(executor.rank()) + " is smaller compressed than whole; all are sent whole");
   if (Status observed = observe(); !observed)
     return observed;
   return callbacks.begin(numDone, lastStep);

@@ -63,7 +63,7 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
       ->transform(oneOf({"ring", "all-gather", "all-to-all"}));
   command
       .add_option("--sequence-order", options.pins.sequenceOrder,
-                  "Pin how tokens are dealt out over axis cp")
+                  "Pin how tokens are distributed over axis cp")
       ->transform(oneOf({"contiguous", "zigzag"}));
   command
       .add_option("--placement", options.pins.placement,

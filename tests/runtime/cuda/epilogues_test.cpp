@@ -321,7 +321,7 @@ TEST(Epilogues, OtherFunctionsStayApartAndAreNamed) {
                           return std::vector<ValueId>{e.add("exp", {sum}, {m, n})};
                         }).find();
   EXPECT_THAT(exp.list, IsEmpty());
-  EXPECT_THAT(exp.apart, UnorderedElementsAre(Pair("what a kernel with exp does", 1)));
+  EXPECT_THAT(exp.apart, UnorderedElementsAre(Pair("an epilogue with exp", 1)));
   cuda::Epilogues erf = biased([](Example &e, ValueId sum) {
                           return std::vector<ValueId>{e.gelu(sum, {m, n}, "none")};
                         }).find();
