@@ -1,6 +1,7 @@
 //===- StridedCopy.cpp - Copies of boxes between strided layouts ----------===//
 
 #include "runtime/cpu/StridedCopy.h"
+#include "runtime/cpu/Floats.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,9 +9,6 @@
 namespace tbc::cpu {
 
 namespace {
-
-/// Bytes of a piece of work for one thread: enough to hide the handover, few enough to share.
-constexpr int64_t pieceBytes = 1 << 18;
 
 struct Plane {
   int64_t rows, columns;

@@ -93,7 +93,7 @@ public:
   /// Returns the number of a new piece.
   size_t add(int64_t bytes) {
     begins.push_back(total);
-    total += (bytes + 255) / 256 * 256;
+    total += aligned(bytes);
     return begins.size() - 1;
   }
   void take(const ScratchFn &scratch) { base = total ? scratch(total) : 0; }

@@ -9,8 +9,6 @@ namespace tbc::cuda {
 
 namespace sparse = program::sparse;
 
-static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 //===----------------------------------------------------------------------===//
 // Preparation
 //===----------------------------------------------------------------------===//

@@ -9,8 +9,6 @@ namespace tbc::cuda {
 namespace fp8 = program::fp8;
 using fp8::Format;
 
-static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 // The workspace in front of the matrices.
 static constexpr int64_t scalesAt = fp8::numWarps * 4, scaleBytes = 256,
                          matricesAt = scalesAt + 2 * scaleBytes;

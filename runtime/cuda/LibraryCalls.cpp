@@ -175,9 +175,6 @@ Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
 // Attention and convolution
 //===----------------------------------------------------------------------===//
 
-/// Tensors and workspaces begin at multiples of 256 bytes.
-static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 Status LibraryCalls::prepareCudnn(BlockId id, const Region &region) {
   const Instruction &instruction = instructionAt(id, region.first);
   Result<CudnnWork> work = cudnnWorkOf(

@@ -13,9 +13,6 @@ namespace tbc::cuda {
 static constexpr int64_t stageBytes = int64_t(4) << 20;
 static constexpr int numStages = 3;
 
-// The number of kernels per event that shows progress of the device.
-static constexpr int64_t kernelsPerMark = 32;
-
 /// Moves the value of `result` to `to`.
 template <typename T> static Status take(Result<T> result, T &to) {
   if (!result)

@@ -128,9 +128,7 @@ private:
     size_t numGiven = 0; // inputs given so far for the next launch
     int64_t inputBytes() const { return inputPlaces.empty() ? 0 : endOf(inputPlaces.back()); }
     int64_t keptBytes() const { return keptPlaces.empty() ? 0 : endOf(keptPlaces.back()); }
-    static int64_t endOf(const Stretch &last) {
-      return (last.begin + last.bytes + 255) / 256 * 256;
-    }
+    static int64_t endOf(const Stretch &last) { return aligned(last.begin + last.bytes); }
   };
   Status recordUpload(DeviceAddress to, const unsigned char *from, int64_t bytes);
   Status replayUpload(DeviceAddress to, const unsigned char *from, int64_t bytes);
@@ -159,8 +157,9 @@ private:
   size_t numStaged = 0;
   const std::string *oldest = nullptr, *newest = nullptr; // noted since the last wait
   int64_t numUnderWay = 0;
-  Mark open;              // not closed yet
-  std::deque<Mark> marks; // closed and running, oldest first
+  static constexpr int64_t kernelsPerMark = 32; // one event shows their progress
+  Mark open;                                    // not closed yet
+  std::deque<Mark> marks;                       // closed and running, oldest first
   std::vector<Event> spareEvents;
   int64_t numMarksPassed = 0;
   bool isCommunicating = false; // the communication stream was used

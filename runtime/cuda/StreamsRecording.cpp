@@ -6,9 +6,6 @@
 
 namespace tbc::cuda {
 
-// As between events (Streams.cpp).
-static constexpr int64_t kernelsPerMark = 32;
-
 static Error unrecorded(const std::string &why) { return Error{ErrorCode::Usage, why}; }
 
 //===----------------------------------------------------------------------===//

@@ -1,6 +1,7 @@
 //===- ExecutorSteps.cpp - Steps that a machine executes as a whole ----------===//
 
 #include "runtime/exec/Executor.h"
+#include "runtime/exec/Failed.h"
 
 #include <algorithm>
 
@@ -9,12 +10,6 @@ namespace tbc::runtime {
 using program::Role;
 using program::Slot;
 using schedule::Action;
-
-/// Uses the code of a failed device if the machine reported one.
-static Error failedStep(const std::string &what, const kernels::KernelError &error) {
-  auto *ofMachine = dynamic_cast<const MachineError *>(&error);
-  return Error{ofMachine ? ofMachine->code() : ErrorCode::RankFailed, what + ": " + error.what()};
-}
 
 Status Executor::runStep(comm::Communicator &communicator, const StepInputs &inputs) {
   try {
@@ -30,7 +25,7 @@ Status Executor::runStep(comm::Communicator &communicator, const StepInputs &inp
       return replayStep(inputs);
     }
   } catch (const kernels::KernelError &error) {
-    return failedStep("a step as a whole", error);
+    return failed("a step as a whole", error);
   }
   return Status::ok();
 }
@@ -41,7 +36,7 @@ Status Executor::runGatedStep(comm::Communicator &communicator, const StepInputs
     machine->beginStep(/*mayBeWhole=*/false);
     return walkStep(communicator, inputs, &gate);
   } catch (const kernels::KernelError &error) {
-    return failedStep("a step with a gate", error);
+    return failed("a step with a gate", error);
   }
 }
 
@@ -53,7 +48,7 @@ Status Executor::recordStep(comm::Communicator &communicator, const StepInputs &
   try {
     walked = walkStep(communicator, inputs);
   } catch (const kernels::KernelError &error) {
-    walked = failedStep("recording a step", error); // the recording still has to be ended
+    walked = failed("recording a step", error); // the recording still has to be ended
   }
   isRecording = false;
   Result<bool> isRecorded = machine->endRecording(communicator, walked);
