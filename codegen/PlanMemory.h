@@ -16,13 +16,14 @@ namespace tbc {
 ///
 /// The arena of a stage, from its beginning:
 ///   1. Slots that outlive a micro-batch, one after the other.
-///   2. Frames. A frame holds the slots written and read by the same blocks. Generated schedules keep
-///      a frame live for consecutive micro-batches, so its instances form a ring. Example: with 3
-///      micro-batches in flight, micro-batch i uses instance i % 3. If frames peak at different times,
-///      they share bytes instead if that takes less.
+///   2. Frames. A frame holds the slots written and read by the same blocks. Generated schedules
+///      keep a frame live for consecutive micro-batches, so its instances form a ring. Example:
+///      with 3 micro-batches in flight, micro-batch i uses instance i % 3. If frames peak at
+///      different times, they share bytes instead if that takes less.
 ///   3. Values of the blocks. All blocks share these bytes; each block is packed by liveness
 ///      (memory::assignOffsets). A value lives from its instruction until no stream still uses it
-///      (memory::StreamOrder::settled). Values of update begin at 2, as no micro-batch is then live.
+///      (memory::StreamOrder::settled). Values of update begin at 2, as no micro-batch is in flight
+///      then.
 ///
 /// A result that goes to a slot is computed in the slot in two cases: the old content has no more
 /// readers, or its only reader is the instruction itself and may overwrite it. Deterministic.

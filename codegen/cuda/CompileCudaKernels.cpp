@@ -1,4 +1,4 @@
-//===- CompileCudaKernels.cpp - From the sources of kernels to images -------===//
+//===- CompileCudaKernels.cpp - Compile kernel sources to GPU images --------===//
 
 #include "codegen/cuda/CompileCudaKernels.h"
 

@@ -1,4 +1,4 @@
-//===- CudaTarget.cpp - What kernels for GPUs are compiled for --------------===//
+//===- CudaTarget.cpp - Target GPUs of compiled kernels ---------------------===//
 
 #include "codegen/cuda/CudaTarget.h"
 
@@ -8,7 +8,7 @@
 namespace tbc::cuda {
 
 Result<CudaTarget> parseCudaTarget(const std::string &architectures) {
-  // Those that LLVM 19 has and PTX 8.0, of CUDA 12.0, knows.
+  // The architectures known to both LLVM 19 and PTX 8.0 (CUDA 12.0).
   static const std::vector<int> known = {80, 86, 87, 89, 90};
   CudaTarget target;
   std::istringstream stream(architectures);

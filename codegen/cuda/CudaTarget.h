@@ -1,4 +1,4 @@
-//===- CudaTarget.h - What kernels for GPUs are compiled for ----------------===//
+//===- CudaTarget.h - Target GPUs of compiled kernels -----------------------===//
 
 #ifndef TBC_CODEGEN_CUDA_CUDATARGET_H
 #define TBC_CODEGEN_CUDA_CUDATARGET_H
@@ -13,22 +13,23 @@ namespace tbc::cuda {
 inline constexpr const char *defaultArchitectures = "sm_80,sm_90";
 
 enum class Form {
-  /// A kernel as of runtime/abi/CudaKernels.h; its extent is the number of blocks.
+  /// A GPU kernel, see runtime/abi/CudaKernels.h. Its extent is the number of blocks.
   Device,
-  /// The same threads one after the other on a CPU, in warps of one: a kernel as of
-  /// runtime/abi/CompiledKernel.h, whose extent is the number of threads. For tests.
+  /// The same threads in sequence on a CPU, with one lane per warp; see
+  /// runtime/abi/CompiledKernel.h. Its extent is the number of threads. For tests.
   Host,
 };
 
 struct CudaTarget {
   std::vector<int> architectures; // ascending: 80 for sm_80
-  /// Whether ops that no kernel is known for are left to the host, which executes their reference
-  /// kernels and copies operands and results; else they are an error.
+  /// If true, ops without a GPU kernel run on the host: its reference kernels execute them, and
+  /// operands and results are copied. If false, such ops are an error.
   bool allowsHostOps = false;
   Form form = Form::Device;
 };
 
-/// Of "sm_80,sm_90": architectures from sm_80 on that this compiler has. Errors: Usage.
+/// Parses a list such as "sm_80,sm_90": architectures from sm_80 on, supported by this compiler.
+/// Errors: Usage.
 Result<CudaTarget> parseCudaTarget(const std::string &architectures);
 
 } // namespace tbc::cuda

@@ -1,4 +1,4 @@
-//===- EmitCudaKernel.cpp - From a function of tbc ops to threads of a GPU --===//
+//===- EmitCudaKernel.cpp - Lower a function of tbc ops to GPU threads ------===//
 
 #include "codegen/cuda/EmitCudaKernel.h"
 
@@ -27,15 +27,15 @@ using cpu::MemoryAccess;
 
 namespace {
 
-constexpr int accessBytes = 16; // the widest that a thread loads or stores at once
+constexpr int accessBytes = 16; // widest load or store of a thread
 constexpr int64_t maxBlocks = std::numeric_limits<int32_t>::max();
 
-int64_t bytesOf(Value value) { // of an element in memory
+int64_t bytesOf(Value value) { // of one element in memory
   return std::max(8U, tensorType(value).getElementTypeBitWidth()) / 8;
 }
 
-/// Whether it has functions that are neither instructions nor become polynomials: CUDA has them in
-/// libdevice.
+/// Whether it calls functions of CUDA's libdevice: those with neither an instruction nor a
+/// polynomial.
 bool needsLibrary(ModuleOp module) {
   bool found = false;
   module.walk([&](Operation *op) {
@@ -91,7 +91,8 @@ private:
   int numBuffers() { return int(function.getNumArguments() + returned().size()); }
   Value integer(int64_t value) { return builder.create<arith::ConstantIntOp>(loc, value, 64); }
 
-  /// As many elements as one access moves of the widest type, if rows are whole multiples of that.
+  /// Chooses as many elements as one access of the widest type moves, if the row length is a
+  /// multiple.
   void chooseWidth() {
     int64_t widest = 1;
     auto consider = [&](Value value) {
@@ -110,7 +111,7 @@ private:
     Value row = e.make<arith::DivUIOp>(thread, integer(perRow));
     Value part = e.make<arith::RemUIOp>(thread, integer(perRow));
     splitIndex(domain.rows, row);
-    position = e.mul(part, integer(width)); // of a lane: its first
+    position = e.mul(part, integer(width)); // first position of the lane
     lane = part;
     for (pass = 0; pass <= domain.numPasses; ++pass)
       if (Domain::Pass work = domain.passOf(function, pass); !work.isEmpty())
@@ -118,7 +119,7 @@ private:
     storeOnce();
   }
 
-  /// The indices of `loops` out of `index`, which counts them all, the last one fastest.
+  /// Splits the linear `index` into the indices of `loops`; the last loop is the fastest.
   void splitIndex(ArrayRef<int> loops, Value index) {
     for (int i = int(loops.size()) - 1; i >= 0; --i) {
       Value size = integer(domain.sizes[loops[i]]);
@@ -132,7 +133,7 @@ private:
   // Values: computed anew wherever they are needed; LLVM finds what is common
   //===--------------------------------------------------------------------===//
 
-  /// An element, or a vector of them, of `value` at the current indices.
+  /// Returns an element of `value`, or a vector of them, at the current indices.
   Value evaluate(Value value) {
     if (Value sum = sums.lookup(value))
       return sum;
@@ -170,7 +171,7 @@ private:
     return e.make<vector::SplatOp>(VectorType::get({width}, element.getType()), element);
   }
 
-  /// Where the element of `value` at the current indices lies, in elements from its begin.
+  /// Returns the offset, in elements, of `value` at the current indices.
   Value offsetOf(Value value) {
     Value offset = integer(0);
     for (auto [loop, stride] : llvm::zip_equal(domain.loops.lookup(value), domain.strides(value)))
@@ -188,8 +189,8 @@ private:
                         unsigned(elements * bytesOf(value)));
   }
 
-  /// Writes these of the results at the current indices. All are computed before the first is
-  /// stored: one of them may lie over an operand that another one reads (mayOverwrite).
+  /// Stores these results at the current indices. All are computed before the first store, because
+  /// a result may lie over another one's operand (`mayOverwrite`).
   void store(ArrayRef<int> results) {
     SmallVector<Value> elements;
     for (int result : results) {
@@ -204,7 +205,8 @@ private:
     }
   }
 
-  /// What the reduced loops do not write. One lane is enough where a warp has the same.
+  /// Stores the results without reduced loops. One lane stores if all lanes of the warp have the
+  /// same value.
   void storeOnce() {
     OpBuilder::InsertionGuard guard(builder);
     SmallVector<int> results = domain.resultsBehindPasses(function);
@@ -298,7 +300,7 @@ private:
     return next;
   }
 
-  /// Of the elements of one lane.
+  /// Combines the elements of one lane's vector.
   Value overLanes(Operation *reduction, Value sum) {
     if (!isa<VectorType>(sum.getType()))
       return sum;
@@ -307,8 +309,9 @@ private:
         arith::FastMathFlags::reassoc);
   }
 
-  /// A result may lie over an operand of which every thread reads what it writes itself, and in no
-  /// pass after that: within a pass, `store` reads all before it writes anything.
+  /// Returns for each (result, operand) whether the result may lie over the operand. It may if
+  /// every thread reads only the elements that it writes, and in no later pass than the write.
+  /// Within a pass, `store` reads before it writes.
   std::vector<std::vector<bool>> mayOverwrite() {
     std::vector<std::vector<bool>> answer;
     for (auto [i, value] : llvm::enumerate(returned())) {
@@ -329,8 +332,8 @@ private:
   Location loc;
   Elements e;
 
-  int warp;      // lanes that do a row together
-  int width = 1; // elements that a thread does at once
+  int warp;      // lanes per row
+  int width = 1; // elements per thread at a time
   int64_t vectorSize = 1, reducedSize = 1, numThreads = 1;
 
   SmallVector<Value> buffers;
@@ -357,7 +360,7 @@ FailureOr<cpu::Kernel> emitCudaKernel(func::FuncOp function, const Domain &domai
 // Accumulators
 //===----------------------------------------------------------------------===//
 
-/// The element type of floats that kernels have; null for others.
+/// Returns the type of floats in kernels; null for other types.
 static Type floatType(MLIRContext &context, kernels::DType dtype) {
   switch (dtype) {
   case kernels::DType::F32:

@@ -1,4 +1,4 @@
-//===- EmitFp8Kernels.cpp - The kernels that make matrices of fp8 -----------===//
+//===- EmitFp8Kernels.cpp - GPU kernels that quantise matrices to fp8 -------===//
 
 #include "codegen/cuda/EmitFp8Kernels.h"
 
@@ -18,15 +18,15 @@ namespace {
 constexpr int64_t floatBias = 127, floatMantissa = 23;
 constexpr int64_t infinityBits = 0x7f800000, nanBits = 0x7fc00000;
 
-/// Of a format: codes are sign, exponent, mantissa.
+/// The bit layout of a format; codes are sign, exponent, mantissa.
 struct Layout {
   int64_t mantissa; // bits
   int64_t bias;
-  int64_t top;     // exponent of its largest number, which is 1.75 times that power of two
-  int64_t largest; // the code of that
+  int64_t top;     // exponent of the largest number, 1.75 * 2^top
+  int64_t largest; // code of the largest number
 };
 constexpr int64_t nanCode = 0x7f;
-constexpr int64_t codesOfWord = 4; // the first in the lowest bits, as GPUs and hosts have bytes
+constexpr int64_t codesOfWord = 4; // lowest bits first, in the byte order of GPUs and hosts
 
 Layout layoutOf(Format format) {
   return format == Format::E4M3 ? Layout{3, 7, 8, 0x7e} : Layout{2, 15, 15, 0x7b};
@@ -36,7 +36,7 @@ int64_t numThreadsOf(Form form) {
   return form == Form::Device ? fp8::numThreads : fp8ThreadsOnHost;
 }
 
-/// The kernel reads these and writes that.
+/// Returns a call that reads operands of types `read` and writes type `written`.
 OpCall callOf(const std::vector<DType> &read, DType written) {
   OpCall call;
   for (DType dtype : read) {
@@ -59,7 +59,7 @@ Value larger(const ThreadKernel &k, Value x, Value y) { return k.e.make<arith::M
 Value narrowed(const ThreadKernel &k, Value x) {
   return k.e.make<arith::TruncIOp>(k.e.builder.getI32Type(), x);
 }
-/// The f32 of these bits.
+/// Returns the f32 with these bits.
 Value floatOf(const ThreadKernel &k, Value bits) {
   return k.e.make<arith::BitcastOp>(k.e.builder.getF32Type(), narrowed(k, bits));
 }
@@ -73,7 +73,7 @@ FailureOr<cpu::Kernel> emitAmax(MLIRContext &context, DType type, Form form) {
         return SmallVector<Value>{larger(k, before[0], k.magnitudeBits(k.load(0, i)))};
       },
       numThreadsOf(form))[0];
-  most = k.overWarp(narrowed(k, most), /*isSum=*/false); // what is shuffled has 32 bits
+  most = k.overWarp(narrowed(k, most), /*isSum=*/false); // shuffles move 32 bits
   k.ifThen(k.equal(k.remainder(k.thread, k.lanes()), k.integer(0)), [&] {
     k.store(0, k.divide(k.thread, k.lanes()),
             k.e.make<arith::ExtUIOp>(k.builder.getI64Type(), most));
@@ -92,7 +92,7 @@ FailureOr<cpu::Kernel> emitScale(MLIRContext &context, Format format, Form form)
       k.lanes())[0];
   bits = k.e.make<arith::ExtUIOp>(k.builder.getI64Type(),
                                   k.overWarp(narrowed(k, bits), /*isSum=*/false));
-  // A denormal number is below the smallest normal one, which stands for it.
+  // A denormal number counts as the smallest normal one.
   Value exponent = larger(k, shiftRight(k, bits, floatMantissa), k.integer(1));
   Value isDenormal = k.e.less(bits, k.integer(int64_t(1) << floatMantissa));
   Value mantissa = k.e.make<arith::AndIOp>(bits, k.integer((int64_t(1) << floatMantissa) - 1));
@@ -102,7 +102,7 @@ FailureOr<cpu::Kernel> emitScale(MLIRContext &context, Format format, Form form)
   Value power = k.e.sub(k.e.add(k.integer(layoutOf(format).top + floatBias),
                                 k.e.select(isLess, k.integer(0), k.integer(-1))),
                         exponent);
-  constexpr int64_t mostPower = 126; // of both it and its inverse
+  constexpr int64_t mostPower = 126; // keeps both the scale and its inverse finite
   power = smaller(k, larger(k, power, k.integer(-mostPower)), k.integer(mostPower));
   power = k.e.select(k.equal(bits, k.integer(0)), k.integer(0), power);
   Value scale = shiftLeft(k, k.e.add(k.integer(floatBias), power), floatMantissa);
@@ -116,19 +116,18 @@ FailureOr<cpu::Kernel> emitScale(MLIRContext &context, Format format, Form form)
   return k.finish();
 }
 
-/// The code of x.
+/// Returns the fp8 code of `x`.
 Value codeOf(const ThreadKernel &k, Value x, Format format) {
   Layout f = layoutOf(format);
   Value key = k.magnitudeBits(x);
-  // Of a normal number, the bits to the last one kept; half of that is added, so that what is in
-  // the middle becomes even.
+  // Normal numbers: drops the low bits after adding half of the last kept one, ties to even.
   int64_t dropped = floatMantissa - f.mantissa;
   Value last = k.e.make<arith::AndIOp>(shiftRight(k, key, dropped), k.integer(1));
   Value half = k.e.add(last, k.integer((int64_t(1) << (dropped - 1)) - 1));
   Value normal = k.e.sub(shiftRight(k, k.e.add(key, half), dropped),
                          k.integer((floatBias - f.bias) << f.mantissa));
-  // Of a number below those, its multiple of the smallest one: the last bits of its sum with a
-  // number whose last bit that is.
+  // Denormal numbers: adds a power of two whose last bit is the format's smallest number. The low
+  // bits of the sum are the multiple of that smallest number.
   int64_t grid = floatMantissa - (f.bias - 1 + f.mantissa);
   int64_t gridBits = (floatBias + grid) << floatMantissa;
   Value sum = k.e.add(floatOf(k, key), floatOf(k, k.integer(gridBits)));
@@ -150,7 +149,7 @@ FailureOr<cpu::Kernel> emitQuantise(MLIRContext &context, Format format, DType t
   Value batchStride = size(4), rowStride = size(5), depthStride = size(6);
   Value isByRow = k.negate(k.equal(size(7), k.integer(0)));
   Value scale = k.load(2, k.integer(1));
-  Value pieces = k.divide(depth, fp8::step); // of a row
+  Value pieces = k.divide(depth, fp8::step); // per row
   Value each = k.e.mul(rows, pieces);
   auto divide = [&](Value x, Value by) { return Value(k.e.make<arith::DivUIOp>(x, by)); };
   auto remainder = [&](Value x, Value by) { return Value(k.e.make<arith::RemUIOp>(x, by)); };
@@ -165,7 +164,7 @@ FailureOr<cpu::Kernel> emitQuantise(MLIRContext &context, Format format, DType t
         Value from = k.e.add(k.e.add(k.e.mul(index, batchStride), k.e.mul(row, rowStride)),
                              k.e.mul(first, depthStride));
         Value to = k.e.add(k.e.mul(k.e.add(k.e.mul(index, rows), row), depth), first);
-        SmallVector<Value> values; // all are on their way before the first is looked at
+        SmallVector<Value> values; // issues all loads before the first use
         for (int64_t d = 0; d < fp8::step; ++d)
           values.push_back(k.load(0, k.e.add(from, k.e.mul(k.integer(d), depthStride))));
         SmallVector<Value> words;
@@ -190,7 +189,7 @@ std::vector<std::pair<std::string, cpu::Kernel>>
 emitFp8Kernels(MLIRContext &context, const std::set<DType> &types, Form form) {
   std::vector<std::pair<std::string, cpu::Kernel>> list;
   auto add = [&](const std::string &symbol, FailureOr<cpu::Kernel> kernel) {
-    cpu::functionOf(*kernel->module).setName(symbol); // few threads: it is always there
+    cpu::functionOf(*kernel->module).setName(symbol); // few threads, so it always exists
     list.emplace_back(symbol, std::move(*kernel));
   };
   if (types.empty())

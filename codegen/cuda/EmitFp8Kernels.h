@@ -1,4 +1,4 @@
-//===- EmitFp8Kernels.h - The kernels that make matrices of fp8 -------------===//
+//===- EmitFp8Kernels.h - GPU kernels that quantise matrices to fp8 ---------===//
 
 #ifndef TBC_CODEGEN_CUDA_EMITFP8KERNELS_H
 #define TBC_CODEGEN_CUDA_EMITFP8KERNELS_H
@@ -12,10 +12,10 @@
 
 namespace tbc::cuda {
 
-/// Of the form for hosts, in warps of one.
+/// Number of threads in the host form, with one lane per warp.
 inline constexpr int64_t fp8ThreadsOnHost = 48;
 
-/// Those of runtime/abi/Fp8Kernels.h for matrices of these types, by their symbols.
+/// Returns the kernels of runtime/abi/Fp8Kernels.h for matrices of these types, by symbol.
 std::vector<std::pair<std::string, cpu::Kernel>>
 emitFp8Kernels(mlir::MLIRContext &context, const std::set<kernels::DType> &types, Form form);
 

@@ -1,4 +1,4 @@
-//===- EmitSparseKernels.cpp - The kernels of compressed sums ---------------===//
+//===- EmitSparseKernels.cpp - GPU kernels of compressed all-reduce ---------===//
 
 #include "codegen/cuda/EmitSparseKernels.h"
 
@@ -15,7 +15,8 @@ namespace sparse = program::sparse;
 
 namespace {
 
-/// A kernel whose parameters are `read`, then `written`; those of `both` are among `read` as well.
+/// Returns a call whose parameters are `read`, then `written`. Indices in `both` are operands that
+/// are written too.
 OpCall callOf(const std::vector<DType> &read, const std::vector<DType> &written,
               const std::vector<int> &both = {}) {
   OpCall call;
@@ -41,7 +42,7 @@ int64_t numThreadsOf(Form form) {
 Value shiftRight(const ThreadKernel &k, Value x, Value by) {
   return k.e.make<arith::ShRUIOp>(x, by);
 }
-/// 1 where it holds, else 0, of an i64.
+/// Converts a condition to 1 or 0, as i64.
 Value asNumber(const ThreadKernel &k, Value condition) {
   return k.e.make<arith::ExtUIOp>(k.e.builder.getI64Type(), condition);
 }
@@ -65,7 +66,7 @@ FailureOr<cpu::Kernel> emitCount(MLIRContext &context, Form form) {
   ThreadKernel k(context, call, numThreadsOf(form), form);
   Value prefix = k.load(1, k.integer(0)), shift = k.load(1, k.integer(2));
   Value above = k.e.add(shift, k.integer(sparse::digitBits));
-  Type i32 = k.builder.getI32Type(); // what is shuffled
+  Type i32 = k.builder.getI32Type(); // the type of shuffles
   SmallVector<Value> counts(size_t(sparse::numDigits), k.e.constant(i32, 0));
   counts = k.loop(
       k.thread, k.load(2, k.integer(0)), counts,
@@ -112,7 +113,7 @@ FailureOr<cpu::Kernel> emitChoose(MLIRContext &context, Form form) {
   for (Value &count : counts)
     count = k.overWarp(count, /*isSum=*/true);
   k.ifThen(k.equal(k.thread, k.integer(0)), [&] {
-    // From the largest digit down to the one within which the last of them is.
+    // Searches from the largest digit down to the one that contains the last wanted element.
     Value left = k.load(1, k.integer(1)), digit = k.integer(0);
     Value isFound = k.e.make<arith::ConstantIntOp>(0, 1);
     for (int64_t d = sparse::numDigits - 1; d >= 0; --d) {
@@ -131,7 +132,7 @@ FailureOr<cpu::Kernel> emitChoose(MLIRContext &context, Form form) {
   return k.finish();
 }
 
-/// The elements of this thread, where all threads take stretches of equal length.
+/// Returns the range of elements of this thread; all threads have ranges of equal length.
 std::pair<Value, Value> stretchOf(const ThreadKernel &k, Value count, Form form) {
   int64_t numThreads = numThreadsOf(form);
   Value length = k.divide(k.e.add(count, k.integer(numThreads - 1)), numThreads);
@@ -170,7 +171,7 @@ FailureOr<cpu::Kernel> emitTake(MLIRContext &context, Form form) {
                        {DType::I32, DType::F32}, {4});
   ThreadKernel k(context, call, numThreadsOf(form), form);
   Value threshold = k.load(2, k.integer(0)), numEqual = k.load(2, k.integer(1));
-  // What the threads before this one have: whole warps, then those of its own.
+  // Adds up the counts of earlier threads: first whole warps, then lanes of the same warp.
   auto addUp = [&](int tallies, Value begin, Value end, ArrayRef<Value> before) {
     return k.loop(begin, end, before, [&](Value place, ArrayRef<Value> sums) {
       Value first = k.e.mul(place, k.integer(2));
@@ -208,14 +209,14 @@ FailureOr<cpu::Kernel> emitSum(MLIRContext &context, Form form) {
   Type f64 = k.builder.getF64Type();
   auto firstOf = [&](Value rank) { return k.e.add(k.e.mul(rank, words), first); };
   auto wide = [&](Value x) { return Value(k.e.make<arith::ExtFOp>(f64, x)); };
-  // Whether a rank has sent a value for this index, and where.
+  // Returns whether a rank has sent a value for this index, and its position.
   auto search = [&](Value rank, Value index) {
     Value begin = firstOf(rank), last = k.e.sub(numEntries, k.integer(1));
     Value lower = k.loop(
         k.integer(0), numSteps, {k.integer(0), numEntries}, [&](Value, ArrayRef<Value> range) {
           Value middle = shiftRight(k, k.e.add(range[0], range[1]), k.integer(1));
           Value word = k.load(0, k.e.add(begin, smaller(k, middle, last)));
-          // What stands for none comes last.
+          // Unused entries are negative and come last.
           Value isBefore = k.both(k.negate(k.e.less(word, k.integer(0))), k.e.less(word, index));
           Value isOpen = k.e.less(range[0], range[1]);
           Value next = k.e.add(middle, k.integer(1));
@@ -233,7 +234,7 @@ FailureOr<cpu::Kernel> emitSum(MLIRContext &context, Form form) {
         Value entry = k.e.make<arith::RemUIOp>(i, numEntries);
         Value at = k.e.add(firstOf(rank), entry), index = k.load(0, at);
         k.ifThen(k.negate(k.e.less(index, k.integer(0))), [&] {
-          // The first rank that has sent an index adds up what all have.
+          // The first rank that has sent an index adds up the values of all ranks.
           Value isLater =
               k.loop(k.integer(0), rank, {k.integer(0)}, [&](Value other, ArrayRef<Value> found) {
                 return SmallVector<Value>{
@@ -270,7 +271,7 @@ std::vector<std::pair<const char *, cpu::Kernel>> emitSparseKernels(MLIRContext 
                               {sparse::take, emitTake},
                               {sparse::sum, emitSum}}) {
     FailureOr<cpu::Kernel> kernel = emit(context, form);
-    cpu::functionOf(*kernel->module).setName(symbol); // few threads: it is always there
+    cpu::functionOf(*kernel->module).setName(symbol); // few threads, so it always exists
     list.emplace_back(symbol, std::move(*kernel));
   }
   return list;

@@ -1,4 +1,4 @@
-//===- EmitSparseKernels.h - The kernels of compressed sums -----------------===//
+//===- EmitSparseKernels.h - GPU kernels of compressed all-reduce -----------===//
 
 #ifndef TBC_CODEGEN_CUDA_EMITSPARSEKERNELS_H
 #define TBC_CODEGEN_CUDA_EMITSPARSEKERNELS_H
@@ -10,10 +10,10 @@
 
 namespace tbc::cuda {
 
-/// Of the form for hosts, in warps of one.
+/// Number of threads in the host form, with one lane per warp.
 inline constexpr int64_t sparseThreadsOnHost = 48;
 
-/// Those of runtime/abi/SparseKernels.h, by their symbols.
+/// Returns the kernels of runtime/abi/SparseKernels.h, by symbol.
 std::vector<std::pair<const char *, cpu::Kernel>> emitSparseKernels(mlir::MLIRContext &context,
                                                                     Form form);
 

@@ -1,4 +1,4 @@
-//===- ExpandMath.cpp - Functions that GPUs have no instruction for ---------===//
+//===- ExpandMath.cpp - Polynomials for functions without a GPU instruction -===//
 
 #include "codegen/cuda/ExpandMath.h"
 
@@ -40,7 +40,7 @@ struct Wide {
     Value above = e.make<arith::MaxNumFOp>(x, number(x, low));
     return e.make<arith::MinNumFOp>(above, number(x, high));
   }
-  /// coefficients[0] + coefficients[1] x + ...
+  /// Evaluates coefficients[0] + coefficients[1] x + ...
   Value polynomial(Value x, ArrayRef<double> coefficients) const {
     Value sum = number(x, coefficients.back());
     for (double coefficient : llvm::reverse(coefficients.drop_back()))
@@ -55,14 +55,14 @@ struct Wide {
   }
 };
 
-/// x - n (high + low), where that cancels.
+/// Returns x - n (high + low), without losing bits to cancellation.
 Value reduced(const Wide &w, Value x, Value n, double high, double low) {
   Value minus = w.e.neg(n);
   Value rest = w.e.make<math::FmaOp>(minus, w.number(n, high), x);
   return w.e.make<math::FmaOp>(minus, w.number(n, low), rest);
 }
 
-/// 2^n e^r of x = n ln 2 + r, |r| <= ln 2 / 2.
+/// Returns exp(x) = 2^n e^r for x = n ln 2 + r, |r| <= ln 2 / 2.
 Value expOf(const Wide &w, Value x) {
   constexpr double log2e = 1.4426950408889634, ln2High = 0.6931471805599453,
                    ln2Low = 2.3190468138462996e-17;
@@ -82,7 +82,8 @@ Value expOf(const Wide &w, Value x) {
   return w.e.select(w.isNan(x), x, result);
 }
 
-/// e ln 2 + 2 artanh((m - 1) / (m + 1)) of x = m 2^e > 0, 1 / sqrt 2 < m <= sqrt 2.
+/// Returns log(x) = e ln 2 + 2 artanh((m - 1) / (m + 1)) for x = m 2^e > 0, 1 / sqrt 2 < m <= sqrt
+/// 2.
 Value logOf(const Wide &w, Value x) {
   constexpr double ln2 = 0.6931471805599453, root2 = 1.4142135623730951;
   Value bits = w.bitsOf(x);
@@ -104,7 +105,7 @@ Value logOf(const Wide &w, Value x) {
   return w.e.add(w.e.mul(exponent, w.number(exponent, ln2)), fraction2);
 }
 
-/// sin of x + quarters * pi / 2.
+/// Returns sin(x + quarters * pi / 2).
 Value sinOf(const Wide &w, Value x, int quarters) {
   constexpr double twoOverPi = 0.6366197723675814, halfPiHigh = 1.5707963267948966,
                    halfPiLow = 6.123233995736766e-17;
@@ -134,7 +135,7 @@ Value powOf(const Wide &w, Value x, Value y) {
   log = w.select(w.isEqual(size, 0), -infinity, log);
   log = w.select(w.isEqual(size, infinity), infinity, log);
   Value result = expOf(w, e.mul(y, log));
-  // Of -1, an infinite power; its log is 0.
+  // pow(-1, +-infinity) is 1; log(1) * infinity would give NaN.
   Value isInfinite = w.isEqual(e.make<math::AbsFOp>(y), infinity);
   result = w.select(w.both(w.isEqual(size, 1), isInfinite), 1, result);
   Value floor = e.make<math::FloorOp>(y);
@@ -143,7 +144,7 @@ Value powOf(const Wide &w, Value x, Value y) {
   Value isEven =
       e.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, Value(e.make<math::FloorOp>(half)), half);
   Value isOdd = w.both(isWhole, e.make<arith::XOrIOp>(isEven, e.number(isEven, 1)));
-  // Zeros have signs too.
+  // A negative base with an odd exponent gives a negative result, also for -0.
   Value isMinus =
       e.make<arith::CmpIOp>(arith::CmpIPredicate::slt, w.bitsOf(x), e.number(w.bitsOf(x), 0));
   result = e.select(w.both(isMinus, isOdd), e.neg(result), result);
@@ -156,7 +157,7 @@ Value powOf(const Wide &w, Value x, Value y) {
   return w.select(w.anyOf(w.isEqual(x, 1), w.isEqual(y, 0)), 1, result);
 }
 
-/// An op of f32 as one of f64.
+/// Computes an op of f32 in f64.
 struct Widened {
   explicit Widened(Operation *op)
       : builder(op), w{{builder, op->getLoc()}}, type(op->getResult(0).getType()) {

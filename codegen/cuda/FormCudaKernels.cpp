@@ -1,4 +1,4 @@
-//===- FormCudaKernels.cpp - The kernels that a Program has on GPUs ---------===//
+//===- FormCudaKernels.cpp - Choose the GPU kernels of a Program ------------===//
 
 #include "codegen/cuda/FormCudaKernels.h"
 
@@ -24,7 +24,7 @@ using program::InstructionKind;
 
 namespace {
 
-/// What has no kernel, by its op or what it adds.
+/// Collects instructions without a kernel, by op or accumulated type.
 class Missing {
 public:
   void add(const std::string &what, const std::string &place) {
@@ -45,7 +45,7 @@ public:
   }
 
 private:
-  std::map<std::string, std::pair<int, std::string>> counts; // how many, the first one's place
+  std::map<std::string, std::pair<int, std::string>> counts; // count, location of the first
 };
 
 std::vector<bool> isInRegion(const program::Block &block) {
@@ -85,7 +85,7 @@ public:
   }
 
 private:
-  /// Whether ranks sum f32, of which a run may send a part alone.
+  /// Whether ranks sum f32 tensors: a run may compress these to sparse values.
   bool sumsFloats() const {
     for (const program::Stage &stage : program.stages)
       for (program::BlockId id : stage.blocks())
@@ -100,7 +100,7 @@ private:
     return false;
   }
 
-  /// The types of matrices that a run may multiply in fp8.
+  /// Returns the operand types of matmuls, for runs that multiply in fp8.
   std::set<DType> multipliedTypes() const {
     std::set<DType> types;
     for (const program::Stage &stage : program.stages)
@@ -113,7 +113,7 @@ private:
     return types;
   }
 
-  /// One that no instruction asks for: options of a run do.
+  /// Adds a kernel used by options of a run, not by an instruction.
   void addRunKernel(const std::string &symbol, cpu::Kernel &kernel) {
     result.sources.push_back({symbol, textOf(*kernel.module)});
     result.list.kernels.push_back({symbol, kernel.extent, threadsPerBlock, 0});
@@ -138,7 +138,7 @@ private:
                        stage.values[size_t(write.value)].dtype, describe(program, s, id));
   }
 
-  /// A region of one instruction; false if it has no kernel.
+  /// Makes a region of one instruction; false if it has no kernel.
   bool addOpKernel(const program::Stage &stage, program::Block &block, int index, Operation *op) {
     program::Region region{index, 1, "", 1};
     program::RegionValues values = regionValues(block, region);
@@ -191,7 +191,7 @@ private:
     return call;
   }
 
-  /// Of an op that is kept out of other regions because its result is looked at.
+  /// Emits a single op as a nest of loops, if the region search left it out.
   FailureOr<cpu::Kernel> nestKernel(const program::Instruction &instruction,
                                     const program::RegionValues &values, Operation *op) {
     if (!cpu::mayBeCompiled(op))
@@ -216,7 +216,7 @@ private:
     module.print(stream);
     return text;
   }
-  /// Equal functions have equal names; names the function so.
+  /// Renames the function by its content, so equal functions have equal names.
   static std::string symbolOf(ModuleOp module) {
     constexpr size_t hashDigits = 24;
     std::string symbol = "tbc_" + sha256Hex(textOf(module)).substr(0, hashDigits);

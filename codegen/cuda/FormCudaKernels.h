@@ -1,4 +1,4 @@
-//===- FormCudaKernels.h - The kernels that a Program has on GPUs -----------===//
+//===- FormCudaKernels.h - Choose the GPU kernels of a Program --------------===//
 
 #ifndef TBC_CODEGEN_CUDA_FORMCUDAKERNELS_H
 #define TBC_CODEGEN_CUDA_FORMCUDAKERNELS_H
@@ -9,21 +9,20 @@
 
 namespace tbc::cuda {
 
-/// What a Program needs of kernels, before they are lowered.
+/// The kernels of a Program before lowering.
 struct CudaSources {
-  /// Of regions and, in the form for devices, of accumulators, each once.
+  /// Sources of regions and, in the form for devices, of accumulators, each once.
   std::vector<cpu::KernelSource> sources;
-  /// How they are launched; without images and the Program's hash.
+  /// Launch parameters; images and the Program's hash are missing.
   program::CudaKernels list;
 };
 
-/// Gives every block of `program` its regions: those of cpu::formRegions, and one for each other op
-/// that has a kernel (emitOpKernel). The context of `origins` must be prepared
-/// (cuda::prepareContext).
+/// Gives every block of `program` its regions: those of `cpu::formRegions`, and one for each other
+/// op with a kernel (`emitOpKernel`). The context of `origins` must be prepared
+/// (`cuda::prepareContext`).
 ///
-/// Errors: Usage, unless the target allows host ops: kernels that no region does and values added
-/// to a slot without a kernel for that, by op, each with how many there are and the place of the
-/// first.
+/// Errors: Usage, unless the target allows host ops. Lists ops outside of all regions, and slots
+/// without an accumulator kernel, each with the count and the location of the first.
 Result<CudaSources> formCudaKernels(program::Program &program, const EmittedOps &origins,
                                     mlir::MLIRContext &context, const CudaTarget &target);
 

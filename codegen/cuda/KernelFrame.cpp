@@ -1,4 +1,4 @@
-//===- KernelFrame.cpp - The function around the threads of a kernel --------===//
+//===- KernelFrame.cpp - Function frame around the threads of a kernel ------===//
 
 #include "codegen/cuda/KernelFrame.h"
 
@@ -58,7 +58,8 @@ static KernelFrame openHostKernel(OpBuilder &builder, Location loc, int numBuffe
                                            ArrayRef<LLVM::GEPArg>{i}, true);
     frame.buffers.push_back(builder.create<LLVM::LoadOp>(loc, pointer, at));
   }
-  // As on a device, kernels of other numbers of threads are other functions.
+  // Clamps to `numThreads`, as on a device: a kernel with another number of threads is another
+  // function.
   Value end =
       builder.create<arith::MinSIOp>(loc, entry->getArgument(2), integer(builder, loc, numThreads));
   auto loop = builder.create<scf::ForOp>(loc, entry->getArgument(1), end, integer(builder, loc, 1));

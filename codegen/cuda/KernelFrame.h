@@ -1,4 +1,4 @@
-//===- KernelFrame.h - The function around the threads of a kernel ----------===//
+//===- KernelFrame.h - Function frame around the threads of a kernel --------===//
 
 #ifndef TBC_CODEGEN_CUDA_KERNELFRAME_H
 #define TBC_CODEGEN_CUDA_KERNELFRAME_H
@@ -9,7 +9,7 @@ namespace tbc::cuda {
 
 inline constexpr int warpThreads = 32;
 
-/// The number of this thread in the launch, i64.
+/// Returns the global index of this thread in the launch, i64.
 mlir::Value globalThread(mlir::OpBuilder &builder, mlir::Location loc);
 
 struct KernelFrame {
@@ -17,13 +17,14 @@ struct KernelFrame {
   llvm::SmallVector<mlir::Value> buffers;
 };
 
-/// Begins a function of the form with `numBuffers` buffers where `builder` is; sets the builder to
-/// where the work of one thread goes, of those below `numThreads`.
+/// Begins a function of the given form with `numBuffers` buffers at `builder`. Moves the builder to
+/// the body of one thread, for thread indices below `numThreads`.
 KernelFrame openKernel(mlir::OpBuilder &builder, mlir::Location loc, int numBuffers,
                        int64_t numThreads, Form form);
 
-/// x of all lanes of a warp, added up or the largest, the same in each: in each step with the lane
-/// whose number differs in one bit. In the form for hosts a warp has one lane.
+/// Returns the sum or maximum of `x` over the lanes of a warp, identical in every lane. A
+/// butterfly: each step combines lanes whose indices differ in one bit. The host form has one lane
+/// per warp. Example: 5 steps for 32 lanes.
 mlir::Value combineOverWarp(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x, bool isSum,
                             Form form);
 

@@ -1,4 +1,4 @@
-//===- LowerPtx.cpp - From the text of kernels to PTX -----------------------===//
+//===- LowerPtx.cpp - Compile the text of kernels to PTX --------------------===//
 
 #include "codegen/cuda/LowerPtx.h"
 
@@ -41,7 +41,7 @@ void initializeTargets() {
   });
 }
 
-/// Whether the target has instructions for it.
+/// Whether the target has an instruction for the function.
 bool isInstruction(llvm::StringRef function) {
   static constexpr const char *prefixes[] = {
       "llvm.nvvm.",       "llvm.fma.",       "llvm.fmuladd.",  "llvm.sqrt.",
@@ -71,7 +71,7 @@ struct Lowering {
     return {ErrorCode::Other, "a kernel for GPUs could not be compiled: " + what + diagnostics};
   }
 
-  /// All functions of all texts, in their order.
+  /// Joins the functions of all texts, in order, in one module.
   Result<OwningOpRef<ModuleOp>> join(const std::vector<std::string> &texts) {
     OwningOpRef<ModuleOp> all = ModuleOp::create(UnknownLoc::get(&context));
     for (const std::string &text : texts) {
@@ -86,7 +86,7 @@ struct Lowering {
     return all;
   }
 
-  /// Kernels, with what is known of their launch.
+  /// Marks kernels with their launch bounds.
   static void markKernels(llvm::Module &module) {
     llvm::LLVMContext &context = module.getContext();
     llvm::NamedMDNode *annotations = module.getOrInsertNamedMetadata("nvvm.annotations");

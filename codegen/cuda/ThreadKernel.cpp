@@ -1,4 +1,4 @@
-//===- ThreadKernel.cpp - A kernel whose threads are written out ------------===//
+//===- ThreadKernel.cpp - Kernels written thread by thread ------------------===//
 
 #include "codegen/cuda/ThreadKernel.h"
 
@@ -47,7 +47,7 @@ static Type typeOf(MLIRContext &context, DType dtype) {
   llvm_unreachable("kernels have no f64 in memory");
 }
 
-/// Whether kernels have all types of the instruction.
+/// Whether kernels support all types of the instruction.
 static bool hasKernelTypes(const OpCall &call) {
   auto isKnown = [](const kernels::TensorType &type) { return type.dtype != DType::F64; };
   return llvm::all_of(call.operands, isKnown) && llvm::all_of(call.results, isKnown);
@@ -69,7 +69,7 @@ FailureOr<cpu::Kernel> ThreadKernel::finish() {
     return failure();
   expandMath(*kernel.module);
   kernel.extent = form == Form::Device ? blocks : numThreads;
-  // Of the buffers; more than there are of either kind.
+  // Indexed by buffer; at least as large as the numbers of operands and results.
   kernel.mayOverwrite.assign(size_t(call.numBuffers),
                              std::vector<bool>(size_t(call.numBuffers), false));
   return std::move(kernel);

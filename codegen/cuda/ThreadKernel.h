@@ -1,8 +1,8 @@
-//===- ThreadKernel.h - A kernel whose threads are written out --------------===//
+//===- ThreadKernel.h - Kernels written thread by thread --------------------===//
 //
-// For ops that are no nest of loops over all their values. A thread is what its author says, most
-// often an element of the result; it is built once, as code, and executed for every number below
-// the number of threads.
+// For ops that are not one nest of loops over all their values. The author writes the code of one
+// thread, most often for one element of the result. It is emitted once and runs for every thread
+// index below the number of threads.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,12 +17,12 @@
 
 namespace tbc::cuda {
 
-/// An instruction as its kernel sees it.
+/// An instruction from the view of its kernel.
 struct OpCall {
   std::string op;
   kernels::Attrs attrs;
   std::vector<kernels::TensorType> operands, results;
-  /// The number of the kernel's parameter that holds each; -1 for a result that nobody reads.
+  /// The parameter index of each operand and result; -1 for an unused result.
   std::vector<int> operandBuffers, resultBuffers;
   int numBuffers = 0;
 };
@@ -32,9 +32,9 @@ public:
   using Value = mlir::Value;
   using Body = llvm::function_ref<llvm::SmallVector<Value>(Value index, llvm::ArrayRef<Value>)>;
 
-  /// Begins a kernel; what is built next is what `thread` does.
+  /// Begins a kernel; code built next is the body of `thread`.
   ThreadKernel(mlir::MLIRContext &context, const OpCall &call, int64_t numThreads, Form form);
-  /// Ends it. Failure where it takes more blocks than a launch may have.
+  /// Ends the kernel. Fails if it needs more blocks than a launch allows.
   mlir::FailureOr<cpu::Kernel> finish();
 
   const OpCall &call;
@@ -45,19 +45,20 @@ public:
 
   Value integer(int64_t value) const;
   Value number(double value) const; // f32
-  /// `index` as indices of these dims, the last one fastest.
+  /// Splits a linear `index` into indices of these dims; the last is the fastest. Example: 7 in [2,
+  /// 4] is (1, 3).
   llvm::SmallVector<Value> split(Value index, llvm::ArrayRef<int64_t> sizes) const;
-  /// The inverse.
+  /// The inverse of `split`. Example: (1, 3) in [2, 4] is 7.
   Value join(llvm::ArrayRef<Value> indices, llvm::ArrayRef<int64_t> sizes) const;
   Value divide(Value x, int64_t by) const;
   Value remainder(Value x, int64_t by) const;
 
-  /// Element `offset` of an operand, as kernels compute with it: f32, i64 or i1.
+  /// Loads element `offset` of an operand, in the form of kernels: f32, i64 or i1.
   Value load(int operand, Value offset) const;
   Value loadResult(int result, Value offset) const;
   void store(int result, Value offset, Value value) const;
-  /// So many elements from `offset` on, by one instruction; their bytes are a power of two to whose
-  /// multiples their address is aligned.
+  /// Stores these elements from `offset` on in one instruction. Their total bytes are a power of
+  /// two, and the address is a multiple of it.
   void storeTogether(int result, Value offset, llvm::ArrayRef<Value> values) const;
 
   /// for i = begin; i < end; i += step: carried = body(i, carried).
@@ -65,18 +66,18 @@ public:
                                 int64_t step = 1) const;
   void ifThen(Value condition, llvm::function_ref<void()> body) const;
   using Values = llvm::SmallVector<Value>;
-  /// The ones or the others; only those that are chosen are executed.
+  /// Returns the values of one branch; only the chosen branch is executed.
   Values choose(Value condition, llvm::function_ref<Values()> yes,
                 llvm::function_ref<Values()> no) const;
 
-  /// The bits of |x|, of an f32, as i64: in the order of magnitudes, what is no number last.
+  /// Returns the bits of |x| of an f32, as i64. They are ordered by magnitude, with NaN last.
   Value magnitudeBits(Value x) const;
 
   Value equal(Value a, Value b) const;
   Value both(Value a, Value b) const;
   Value negate(Value condition) const;
 
-  /// Lanes that do something together, of a kernel whose threads come in whole warps.
+  /// Lanes per warp; the kernel's threads come in whole warps.
   int lanes() const { return form == Form::Device ? warpThreads : 1; }
   Value overWarp(Value x, bool isSum) const {
     return combineOverWarp(e.builder, loc, x, isSum, form);
@@ -89,16 +90,16 @@ private:
   llvm::SmallVector<Value> buffers;
 };
 
-/// As many threads as warps take.
+/// Returns the number of threads of `warps` warps.
 inline int64_t threadsOfWarps(int64_t warps, Form form) {
   return warps * (form == Form::Device ? warpThreads : 1);
 }
 
-/// Makes the kernel of an instruction; failure (without a diagnostic) if it cannot.
+/// Makes the kernel of an instruction; fails without a diagnostic if it cannot.
 using OpKernelFn = mlir::FailureOr<cpu::Kernel> (*)(mlir::MLIRContext &, const OpCall &, Form);
 
-/// The kernel of an instruction that is no nest of loops; failure (without a diagnostic) if there
-/// is none for it. No result may lie over an operand.
+/// Returns the kernel of an instruction that is not a nest of loops; fails without a diagnostic if
+/// there is no such kernel. A result must not lie over an operand.
 mlir::FailureOr<cpu::Kernel> emitOpKernel(mlir::MLIRContext &context, const OpCall &call,
                                           Form form = Form::Device);
 

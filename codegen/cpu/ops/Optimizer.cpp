@@ -44,8 +44,8 @@ struct SgdMomentumModel : KernelOpInterface::ExternalModel<SgdMomentumModel, Sgd
   }
 };
 
-/// Returns 1 - beta^step in the type of `step`. In f32 the subtraction would cancel. Example: 1 -
-/// 0.999^1 = 0.001 keeps only 4 digits in f32.
+/// Returns 1 - beta^step as f32, a scalar or vector like `step`. Computed in f64, because the
+/// subtraction would cancel in f32. Example: beta = 0.999 and step = 1 give 0.001.
 Value biasCorrection(const Elements &e, double beta, Value step, bool takeRoot) {
   Type wide = Elements::typeLike(step, e.builder.getF64Type());
   Value exponent = e.make<arith::SIToFPOp>(wide, step);

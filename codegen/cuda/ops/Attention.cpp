@@ -1,12 +1,12 @@
 //===- Attention.cpp - Attention on GPUs, a warp per row --------------------===//
 //
-// A plain kernel for any shape. The lanes of a warp share the columns of a row: the score of a key
-// is a product over them, which all lanes then have, and each lane adds up its own columns of the
-// result. Keys come one after the other, softmax is done as they come (Milakov and Gimelshein,
-// Online normalizer calculation for softmax, 2018): nothing is stored over queries and keys.
+// A plain kernel for any shape. The lanes of a warp share the columns of a row. The score of a key
+// is a dot product over the columns, summed over the lanes; then each lane adds up its own columns
+// of the result. Softmax is computed online, key by key (Milakov and Gimelshein, Online normalizer
+// calculation for softmax, 2018), so no tensor over queries and keys is stored.
 //
-// Queries that may attend to no key read nothing here; where `hidden_rows` says otherwise and masks
-// may hide all keys of a query, there is no kernel.
+// Fully masked rows read nothing here. If `hidden_rows` asks for another result and masks may hide
+// all keys of a query, there is no kernel.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ namespace {
 
 using Values = SmallVector<Value>;
 
-/// Shapes and masks of an attention or its gradient. `first`: the operand number of q.
+/// Shapes and masks of an attention or its gradient. `first`: the operand index of q.
 class Attention {
 public:
   Attention(const OpCall &call, int first, int masks)
@@ -53,25 +53,25 @@ public:
   }
 
   const OpCall &call;
-  int first, mask; // operands: q; where masks begin, then where the next one is
+  int first, mask; // operands: q; the first mask, then the next one
   const kernels::Shape &q, &kShape, &vShape;
   int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
-  int keyMask, segments, ordered, placed, dropout; // operands, -1 without
+  int keyMask, segments, ordered, placed, dropout; // operands, -1 if absent
   bool isCausal;
   int64_t left, right;
 };
 
-/// Builds what forward and backward have in common.
+/// Builds the common parts of forward and backward.
 class Rows {
 public:
   Rows(const Attention &a, const ThreadKernel &k)
       : a(a), k(k), lane(k.remainder(k.thread, k.lanes())), warp(k.divide(k.thread, k.lanes())),
         scale(k.number(a.call.attrs.getDouble("scale"))) {}
 
-  /// How many columns of `columns` a lane has at most.
+  /// Returns the largest number of columns of a lane, out of `columns`.
   int64_t each(int64_t columns) const { return (columns + k.lanes() - 1) / k.lanes(); }
 
-  /// The lane's columns of the row of `operand` that begins at `offset`; 0 beyond the last.
+  /// Loads the lane's columns of the row of `operand` at `offset`; 0 beyond the last column.
   Values columnsOf(int operand, Value offset, int64_t columns) const {
     Values list;
     for (int64_t i = 0; i < each(columns); ++i)
@@ -89,7 +89,7 @@ public:
         k.ifThen(k.e.less(column, k.integer(columns)), store);
     }
   }
-  /// The product of two rows of which lanes hold columns; all lanes have it.
+  /// Returns the dot product of two rows distributed over lanes; all lanes get it.
   Value product(ArrayRef<Value> x, ArrayRef<Value> y) const {
     Value sum = k.number(0);
     for (auto [a, b] : llvm::zip_equal(x, y))
@@ -104,7 +104,7 @@ public:
   }
   Values zeros(int64_t columns) const { return Values(size_t(each(columns)), k.number(0)); }
 
-  /// Whether query i of the sample reads key j.
+  /// Whether query i of the sample attends to key j.
   Value reads(Value sample, Value i, Value j) const {
     Value yes = k.e.make<arith::ConstantIntOp>(1, 1);
     auto unless = [&](Value no) { yes = k.both(yes, k.negate(no)); };
@@ -127,7 +127,7 @@ public:
     return yes;
   }
 
-  /// What a weight is multiplied by where attention drops some: 0, or what makes up for them.
+  /// Returns the dropout factor of a weight: 0, or 1 / (1 - ratio).
   Value kept(Value sample, Value head, Value i, Value j) const {
     if (a.dropout < 0)
       return k.number(1);
@@ -136,7 +136,7 @@ public:
     for (int d = 0; d < 4; ++d)
       number = k.e.add(number, k.load(a.dropout + 1 + d, indices[d]));
     double ratio = a.call.attrs.getDouble("dropout");
-    // Of step 0, which is evaluation, nothing is dropped.
+    // Step 0 is evaluation, without dropout.
     Value isEvaluation = k.equal(k.load(a.dropout, k.integer(0)), k.integer(0));
     Value keeps = cpu::keepsElement(k.e, number, k.load(a.dropout, k.integer(0)),
                                     a.call.attrs.getInt("dropout_key"),
@@ -145,13 +145,14 @@ public:
     return k.e.select(isEvaluation, k.number(1), factor);
   }
 
-  /// Keys from 0 on that query i may read, of a window without places; else all.
+  /// Returns the end of the keys read by query i, for a window without position ids; else the
+  /// number of keys.
   Value endOfKeys(Value i) const {
     if (!a.isCausal || a.placed >= 0)
       return k.integer(a.keys);
     return k.e.add(i, k.integer(a.keys - a.queries + 1));
   }
-  /// Queries from this on may read key j.
+  /// Returns the first query that may read key j.
   Value beginOfQueries(Value j) const {
     if (!a.isCausal || a.placed >= 0)
       return k.integer(0);
@@ -190,7 +191,7 @@ FailureOr<cpu::Kernel> attention(MLIRContext &context, const OpCall &call, Form 
   Value keyHead = rows.at2(sample, a.keyHeads, k.divide(head, a.heads / a.keyHeads));
   Values query = rows.columnsOf(0, k.e.mul(rows.warp, k.integer(a.width)), a.width);
 
-  // m, l, then the lane's columns of l o.
+  // Row max m, row sum l, then the lane's columns of l o.
   Values state = {k.number(double(std::numeric_limits<float>::lowest())), k.number(0)};
   llvm::append_range(state, rows.zeros(a.valueWidth));
   state = k.loop(k.integer(0), rows.endOfKeys(i), state, [&](Value j, ArrayRef<Value> old) {
@@ -228,7 +229,7 @@ FailureOr<cpu::Kernel> attention(MLIRContext &context, const OpCall &call, Form 
 // The gradient
 //===----------------------------------------------------------------------===//
 
-/// The weights of one pair of query and key, and the gradient of its score.
+/// The weight of one pair of query and key, and the gradient of its score.
 class PairGradient {
 public:
   static constexpr int cotangent = 0, query = 1, key = 2, value = 3, result = 4, maximum = 5,
@@ -237,10 +238,10 @@ public:
   PairGradient(const Rows &rows) : rows(rows), k(rows.k), a(rows.a) {}
 
   struct Query {
-    Value row; // of [b, h, s]
+    Value row; // index in [b, h, s]
     Value sample, head, i;
     Values q, dout;
-    Value m, l, sum; // of do * o
+    Value m, l, sum; // row max, row sum, sum of do * o
   };
   Query loadQuery(Value sample, Value head, Value i) const {
     Query x;
@@ -264,7 +265,7 @@ public:
             rows.columnsOf(value, k.e.mul(row, k.integer(a.valueWidth)), a.valueWidth)};
   }
 
-  /// The weight that v had, and the gradient of q . k.
+  /// Returns the weight of v, and the gradient of q . k.
   std::pair<Value, Value> of(const Query &x, const Key &y) const {
     Value z = k.e.mul(rows.product(x.q, y.k), rows.scale);
     Value p = k.e.div(k.e.exp(k.e.sub(z, x.m)), x.l);
@@ -280,7 +281,7 @@ private:
   const Attention &a;
 };
 
-/// The warp's row of dq.
+/// Computes the warp's row of dq.
 void buildQueryGradient(const Rows &rows, Value row) {
   const ThreadKernel &k = rows.k;
   const Attention &a = rows.a;
@@ -301,7 +302,8 @@ void buildQueryGradient(const Rows &rows, Value row) {
   rows.storeColumns(0, k.e.mul(row, k.integer(a.width)), a.width, dq);
 }
 
-/// The warp's row of dk and dv: from all queries of all heads that share the key's.
+/// Computes the warp's row of dk and dv from all queries of all heads that share the key's head
+/// (GQA).
 void buildKeyGradient(const Rows &rows, Value row) {
   const ThreadKernel &k = rows.k;
   const Attention &a = rows.a;
@@ -347,7 +349,7 @@ FailureOr<cpu::Kernel> attentionGrad(MLIRContext &context, const OpCall &call, F
   return k.finish();
 }
 
-/// A thread does an element of o; the first of a row does m and l.
+/// A thread does an element of o; the first thread of a row also does m and l.
 FailureOr<cpu::Kernel> attentionMerge(MLIRContext &context, const OpCall &call, Form form) {
   int64_t width = call.operands[0].shape.back();
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);

@@ -1,4 +1,4 @@
-//===- Contraction.cpp - Products summed over labels, thread by thread ------===//
+//===- Contraction.cpp - Einsum, thread by thread ---------------------------===//
 
 #include "codegen/cuda/ThreadKernel.h"
 
@@ -13,7 +13,7 @@ namespace {
 using Labels = std::vector<int64_t>;
 using LabelSizes = std::map<int64_t, int64_t>;
 
-/// A thread does an element, in the order of the contracted labels, in f32.
+/// A thread computes one element in f32, in the order of the contracted labels.
 FailureOr<cpu::Kernel> einsum(MLIRContext &context, const OpCall &call, Form form) {
   for (const auto *list : {&call.operands, &call.results})
     for (const kernels::TensorType &type : *list)

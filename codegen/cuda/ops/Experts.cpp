@@ -1,9 +1,9 @@
 //===- Experts.cpp - Mixture of experts on GPUs ----------------------------===//
 //
-// Plain kernels for any shape; the formulas stand in ir/Experts.td. Who has which slot is counted
-// again by every warp that asks. routed_experts multiplies row by row, and computes the first layer
-// once for every few columns of what it makes: with a capacity the same model is products of
-// matrices between dispatch and combine, which a library does.
+// Plain kernels for any shape; the formulas are in ir/Experts.td. Every warp derives the
+// token-to-slot assignment again when it needs it. `routed_experts` multiplies row by row, and
+// recomputes the first layer for every few columns of its result. With a capacity the same model
+// uses library matmuls between dispatch and combine.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@ namespace {
 
 using Values = SmallVector<Value>;
 
-/// Columns of a row that a lane does.
+/// Columns of a row per lane.
 constexpr int64_t columnsOfLane = 8;
 
 int64_t tilesOf(int64_t columns, Form form) {
@@ -26,7 +26,7 @@ int64_t tilesOf(int64_t columns, Form form) {
   return int64_t(llvm::divideCeil(uint64_t(columns), uint64_t(columnsOfLane * lanes)));
 }
 
-/// A warp and its lane.
+/// A warp index and a lane.
 struct Warp {
   explicit Warp(const ThreadKernel &k)
       : k(k), lane(k.remainder(k.thread, k.lanes())), number(k.divide(k.thread, k.lanes())) {}
@@ -34,7 +34,7 @@ struct Warp {
   Value at(Value outer, int64_t size, Value inner) const {
     return k.e.add(k.e.mul(outer, k.integer(size)), inner);
   }
-  /// The sum of term(i) for i < count, each lane some of them; all lanes have it.
+  /// Returns the sum of term(i) for i < count, distributed over the lanes; all lanes get it.
   Value sum(int64_t count, llvm::function_ref<Value(Value)> term) const {
     Value own = k.loop(
         lane, k.integer(count), {k.number(0)},
@@ -50,7 +50,7 @@ struct Warp {
   Value lane, number;
 };
 
-/// Columns of a row of `size` that a warp does, the tile with this number.
+/// The columns of a row of `size` done by one warp: tile number `number`.
 struct Tile {
   Tile(const Warp &warp, Value number, int64_t size) : warp(warp), size(size) {
     const ThreadKernel &k = warp.k;
@@ -60,7 +60,8 @@ struct Tile {
     }
   }
   Values zeros() const { return Values(size_t(columnsOfLane), warp.k.number(0)); }
-  /// sums + factor * element(column); beyond the last column that of the last, which is not stored.
+  /// Returns sums + factor * element(column). Lanes beyond the last column repeat it; their value
+  /// is not stored.
   Values addScaled(ArrayRef<Value> sums, Value factor,
                    llvm::function_ref<Value(Value)> element) const {
     const ThreadKernel &k = warp.k;
@@ -125,7 +126,7 @@ private:
 
   Value half(Value x) const { return e.mul(k.number(0.5), x); }
   Value sigmoid(Value x) const { return e.div(k.number(1), e.add(k.number(1), e.exp(e.neg(x)))); }
-  /// Of gelu: erf or tanh.
+  /// The inner function of gelu: erf or tanh.
   Value bend(Value x) const {
     if (name == "gelu")
       return e.make<math::ErfOp>(e.mul(x, k.number(root)));
@@ -138,7 +139,7 @@ private:
   std::string name;
 };
 
-/// Sizes of a layer of experts; `first`: the operand number of x.
+/// Sizes of a layer of experts; `first`: the operand index of x.
 struct Layer {
   Layer(const OpCall &call, int first)
       : x(first), weights(first + 1), in(first + 2), out(first + 3),
@@ -146,18 +147,18 @@ struct Layer {
         h(call.operands[size_t(x)].shape[1]), e(call.operands[size_t(out)].shape[0]),
         o(call.operands[size_t(out)].shape[1]), f(call.operands[size_t(out)].shape[2]) {}
 
-  int x, weights, in, out; // operands
+  int x, weights, in, out; // operand indices
   bool isGated;
   int64_t t, h, e, o, f;
 };
 
-/// What a warp computes of an expert.
+/// The computations of one warp for an expert.
 class ExpertWarp {
 public:
   ExpertWarp(const Layer &layer, const ThreadKernel &k)
       : layer(layer), k(k), warp(k), activation(k, k.call.attrs.getString("activation")) {}
 
-  /// Unit `j` of expert `e` at token `t`.
+  /// Hidden unit `j` of expert `e` at token `t`.
   struct Unit {
     Value gate, up; // up: null without a gate
     Value activated;
@@ -182,26 +183,26 @@ public:
     return warp.at(warp.at(e, layer.isGated ? 2 * layer.f : layer.f, row), layer.h, column);
   }
 
-  // Of the gradient, whose operand 0 is dy.
-  /// The cotangent of `inner`, not yet weighted.
+  // The gradient; its operand 0 is dy.
+  /// Returns the cotangent of `inner`, before the router's weight.
   Value innerCotangent(Value e, Value j, Value t) const {
     return warp.sum(layer.o, [&](Value column) {
       return k.e.mul(k.load(layer.out, outOffset(e, column, j)),
                      k.load(0, warp.at(t, layer.o, column)));
     });
   }
-  /// Of gate and up.
+  /// Returns the cotangents of gate and up.
   std::pair<Value, Value> firstCotangents(const Unit &u, Value dInner) const {
     Value dGate = layer.isGated ? k.e.mul(dInner, u.up) : dInner;
     dGate = k.e.mul(dGate, activation.derivative(u.gate));
     return {dGate, layer.isGated ? k.e.mul(dInner, u.activated) : Value()};
   }
 
-  /// carried = body(i, carried) of every i < count.
+  /// carried = body(i, carried) for every i < count.
   Values overAll(int64_t count, ArrayRef<Value> carried, ThreadKernel::Body body) const {
     return k.loop(k.integer(0), k.integer(count), carried, body);
   }
-  /// The same of experts or tokens where the weight is not 0.
+  /// The same over the experts or tokens with a nonzero weight.
   Values overRouted(int64_t count, ArrayRef<Value> carried,
                     llvm::function_ref<Value(Value)> weightOf,
                     llvm::function_ref<Values(Value, Value, ArrayRef<Value>)> body) const {
@@ -218,7 +219,7 @@ public:
   Activation activation;
 
 private:
-  /// Row `row` of the first layer at the token.
+  /// Returns row `row` of the first layer's matmul at the token.
   Value first(Value e, Value row, Value t) const {
     return warp.sum(layer.h, [&](Value column) {
       return k.e.mul(k.load(layer.in, inOffset(e, row, column)),
@@ -272,7 +273,7 @@ void buildTokenGradient(const ExpertWarp &x, Value number, int64_t tiles) {
   tile.store(0, sums, [&](Value column) { return x.warp.at(at[0], layer.h, column); });
 }
 
-/// The gradient of a token's weight for an expert.
+/// The gradient of a token's router weight for an expert.
 void buildWeightGradient(const ExpertWarp &x, Value number) {
   const ThreadKernel &k = x.k;
   Values at = k.split(number, {x.layer.t, x.layer.e});
@@ -288,7 +289,7 @@ void buildWeightGradient(const ExpertWarp &x, Value number) {
   k.ifThen(k.equal(x.warp.lane, k.integer(0)), [&] { k.store(1, number, sum); });
 }
 
-/// Some columns of the first layer's rows that make a unit.
+/// Some columns of the rows of the first layer that make one hidden unit.
 void buildFirstGradient(const ExpertWarp &x, Value number, int64_t tiles) {
   const ThreadKernel &k = x.k;
   const Layer &layer = x.layer;
@@ -318,7 +319,7 @@ void buildFirstGradient(const ExpertWarp &x, Value number, int64_t tiles) {
     });
 }
 
-/// Some rows of the second layer's column that reads a unit.
+/// Some rows of the second layer's column that reads one hidden unit.
 void buildSecondGradient(const ExpertWarp &x, Value number, int64_t tiles) {
   const ThreadKernel &k = x.k;
   const Layer &layer = x.layer;
@@ -368,7 +369,7 @@ FailureOr<cpu::Kernel> routedExpertsGrad(MLIRContext &context, const OpCall &cal
 // Experts with a capacity
 //===----------------------------------------------------------------------===//
 
-/// Which token has which slot. `weights`: the operand [g, t, e].
+/// The assignment of tokens to slots. `weights`: operand index of [g, t, e].
 class Deal {
 public:
   Deal(const Warp &warp, int weights)
@@ -378,8 +379,9 @@ public:
   Value weight(Value group, Value token, Value expert) const {
     return k.load(weights, warp.at(warp.at(group, t, token), e, expert));
   }
-  /// The slot that a token whose weight is not 0 takes, whether there is one or not: how many
-  /// tokens before it go to the expert.
+  /// Returns the slot of a token with a nonzero weight: the number of earlier tokens for the
+  /// expert. The result may exceed the capacity. Example: if tokens 1, 4 and 6 go to the expert,
+  /// token 6 has slot 2.
   Value slotOf(Value group, Value token, Value expert) const {
     Value count = k.loop(
         warp.lane, token, {number(0)},
@@ -389,7 +391,7 @@ public:
         k.lanes())[0];
     return k.e.make<arith::ExtUIOp>(k.e.builder.getI64Type(), k.overWarp(count, /*isSum=*/true));
   }
-  /// The token that has a slot; `t` if none has.
+  /// Returns the token of a slot; `t` for an empty slot.
   Value tokenOf(Value group, Value expert, Value slot) const {
     Value wanted = k.e.make<arith::TruncIOp>(k.e.builder.getI32Type(), slot);
     auto oneAt = [&](Value token) {
@@ -398,7 +400,7 @@ public:
           isToken, [&] { return Values{one(weight(group, token, expert))}; },
           [&] { return Values{number(0)}; })[0];
     };
-    // As many tokens at once as there are lanes: those among which it is, and how many go before.
+    // Scans one token per lane at a time, to find the chunk of the token and the count before it.
     int64_t chunks = int64_t(llvm::divideCeil(uint64_t(t), uint64_t(k.lanes())));
     Values found =
         k.loop(k.integer(0), k.integer(chunks), {k.integer(chunks), number(0), number(0)},
@@ -425,7 +427,7 @@ public:
   int64_t t, e;
 
 private:
-  // Tokens are counted in i32, which lanes hand to each other.
+  // Token counts are i32, the type of shuffles.
   Value number(int64_t value) const {
     return k.e.constant(k.e.builder.getI32Type(), double(value));
   }
@@ -500,7 +502,7 @@ FailureOr<cpu::Kernel> combine(MLIRContext &context, const OpCall &call, Form fo
   return k.finish();
 }
 
-/// A warp does the weight of a token for an expert.
+/// A warp computes the gradient of one token's weight for one expert.
 FailureOr<cpu::Kernel> combineWeightsGrad(MLIRContext &context, const OpCall &call, Form form) {
   const kernels::Shape &weights = call.results[0].shape; // [g, t, e]
   int64_t slots = call.operands[1].shape[2], width = call.operands[1].shape[3];

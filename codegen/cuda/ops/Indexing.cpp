@@ -1,7 +1,7 @@
-//===- Indexing.cpp - Elements chosen one by one, and the largest ----------===//
+//===- Indexing.cpp - Gather, scatter and top-k along one dim --------------===//
 //
-// A thread does an element. What the reference refuses, an index that is out of range, gives NaN
-// or the lowest number here: there is nobody to tell of an error.
+// A thread does an element. GPUs cannot report errors: an index out of range gives NaN, or the
+// lowest integer, and the reference refuses it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,12 +26,12 @@ std::vector<int64_t> splitAt(const OpCall &call, const kernels::Shape &shape) {
   return sizes;
 }
 
-/// The index with a negative one counted from the end.
+/// Converts a negative index, counted from the end, to a position.
 Value placeOf(const ThreadKernel &k, Value index, int64_t size) {
   return k.e.select(k.e.less(index, k.integer(0)), k.e.add(index, k.integer(size)), index);
 }
 
-/// What stands for no element, of types that have such a number; null for others.
+/// Returns the marker of a missing element, for types that have one; null for others.
 Value noNumber(const ThreadKernel &k, kernels::DType dtype) {
   if (kernels::isFloat(dtype))
     return k.number(std::numeric_limits<double>::quiet_NaN());
@@ -57,7 +57,7 @@ FailureOr<cpu::Kernel> gatherElements(MLIRContext &context, const OpCall &call, 
   return k.finish();
 }
 
-/// In the order of the indices, so that sums are the same on every run.
+/// Adds in the order of the indices, so sums are the same on every run.
 FailureOr<cpu::Kernel> scatterElementsAdd(MLIRContext &context, const OpCall &call, Form form) {
   if (!kernels::isFloat(call.results[0].dtype))
     return failure();
@@ -77,8 +77,8 @@ FailureOr<cpu::Kernel> scatterElementsAdd(MLIRContext &context, const OpCall &ca
   return k.finish();
 }
 
-/// An element counts those that go before it: its place, if that is among the first. Numbers are in
-/// a total order, what is not a number above all others, so every place is taken once.
+/// Each element counts its predecessors in the order: the count is its position, stored if below k.
+/// The order is total, with NaN above all numbers, so each position is taken once.
 FailureOr<cpu::Kernel> topk(MLIRContext &context, const OpCall &call, Form form) {
   kernels::DType dtype = call.operands[0].dtype;
   if (dtype == kernels::DType::Bool)

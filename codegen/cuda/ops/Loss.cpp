@@ -1,6 +1,6 @@
 //===- Loss.cpp - Cross entropy on GPUs -------------------------------------===//
 //
-// A label that is no class gives NaN: there is nobody to tell of an error.
+// GPUs cannot report errors: a label out of range gives NaN.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,4 +1,4 @@
-//===- Movement.cpp - Elements that only change their place -----------------===//
+//===- Movement.cpp - Ops that move elements --------------------------------===//
 //
 // A thread does an element of the result.
 //
@@ -54,7 +54,7 @@ FailureOr<cpu::Kernel> pad(MLIRContext &context, const OpCall &call, Form form) 
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
   SmallVector<Value> at = k.split(k.thread, to.sizes());
   at[1] = k.e.sub(at[1], k.integer(call.attrs.getInt("low")));
-  // Below the begin is a large unsigned number.
+  // Unsigned comparison: positions before the begin wrap to large numbers.
   Value isInside = k.e.make<arith::CmpIOp>(arith::CmpIPredicate::ult, at[1], k.integer(from.size));
   Value value = k.choose(
       isInside, [&] { return SmallVector<Value>{k.load(0, k.join(at, from.sizes()))}; },
@@ -98,7 +98,7 @@ FailureOr<cpu::Kernel> transpose(MLIRContext &context, const OpCall &call, Form 
   return k.finish();
 }
 
-/// Of a few numbers, which become part of the code.
+/// Small constants become part of the code.
 FailureOr<cpu::Kernel> constant(MLIRContext &context, const OpCall &call, Form form) {
   constexpr int64_t mostNumbers = 1024;
   int64_t count = kernels::numElements(call.results[0].shape);
@@ -151,13 +151,13 @@ FailureOr<cpu::Kernel> rotary(MLIRContext &context, const OpCall &call, Form for
   return k.finish();
 }
 
-/// The index with a negative one counted from the end, and whether there is such a row.
+/// Converts a negative index, counted from the end, and returns whether the row exists.
 std::pair<Value, Value> placeOf(const ThreadKernel &k, Value index, int64_t size) {
   Value place = k.e.select(k.e.less(index, k.integer(0)), k.e.add(index, k.integer(size)), index);
   return {place, k.e.make<arith::CmpIOp>(arith::CmpIPredicate::ult, place, k.integer(size))};
 }
 
-/// An index of no row gives no number: there is nobody to tell of an error.
+/// GPUs cannot report errors: an index out of range gives NaN.
 FailureOr<cpu::Kernel> gather(MLIRContext &context, const OpCall &call, Form form) {
   if (!kernels::isFloat(call.results[0].dtype))
     return failure();
@@ -174,7 +174,7 @@ FailureOr<cpu::Kernel> gather(MLIRContext &context, const OpCall &call, Form for
   return k.finish();
 }
 
-/// In the order of the indices.
+/// Adds in the order of the indices.
 FailureOr<cpu::Kernel> scatterAdd(MLIRContext &context, const OpCall &call, Form form) {
   if (!kernels::isFloat(call.results[0].dtype))
     return failure();

@@ -1,4 +1,4 @@
-//===- Optimizer.cpp - What a step does to all gradients together -----------===//
+//===- Optimizer.cpp - Reductions over all gradients of a step --------------===//
 
 #include "codegen/cuda/ThreadKernel.h"
 
@@ -9,8 +9,8 @@ using namespace mlir;
 namespace tbc::cuda {
 namespace {
 
-/// One warp adds up `term` of all elements of all operands: a lane has several loads under way and
-/// adds them in an order that depends on shapes alone.
+/// One warp adds up `term` of all elements of all operands. A lane keeps several loads in flight;
+/// the order of its sum depends on shapes alone.
 FailureOr<cpu::Kernel> sumOfAll(MLIRContext &context, const OpCall &call, Form form,
                                 Value (*term)(const ThreadKernel &, Value)) {
   constexpr int64_t atOnce = 16;

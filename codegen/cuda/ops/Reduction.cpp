@@ -1,6 +1,6 @@
-//===- Reduction.cpp - Reductions that are no nest with others --------------===//
+//===- Reduction.cpp - Reductions outside of loop nests ---------------------===//
 //
-// Of integers, too: a thread does an element of the result.
+// A thread does an element of the result, also for integers.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,7 +1,7 @@
-//===- Vocabulary.cpp - Numbered rows and classes on GPUs -------------------===//
+//===- Vocabulary.cpp - Vocabulary-parallel rows and classes on GPUs --------===//
 //
-// What the reference refuses (an index that no row has, a label that is no class) gives NaN here:
-// there is nobody to tell of an error.
+// GPUs cannot report errors: an index without a row, or a label without a class, gives NaN. The
+// reference refuses both.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,17 +18,18 @@ namespace {
 
 constexpr double notANumber = std::numeric_limits<double>::quiet_NaN();
 
-/// Of a part of a vocabulary: its numbers ascend, with negative padding at the end.
+/// This rank's part of a vocabulary. Its numbers ascend, with negative padding at the end. Example:
+/// [4, 5, 6, -1].
 struct Vocabulary {
   const ThreadKernel &k;
-  int numbers; // operand
+  int numbers; // operand index
   int64_t size;
 
   Value numberAt(Value place) const { return k.load(numbers, place); }
   Value isNumber(Value number) const {
     return k.e.make<arith::CmpIOp>(arith::CmpIPredicate::sge, number, k.integer(0));
   }
-  /// The place of `number` by bisection, and whether it is here.
+  /// Returns the position of `number` by bisection, and whether this rank has it.
   std::pair<Value, Value> find(Value number) const {
     Value zero = k.integer(0), last = k.integer(size - 1);
     auto clamped = [&](Value x) { return k.e.select(k.e.less(last, x), last, x); };
@@ -49,7 +50,7 @@ struct Vocabulary {
   }
 };
 
-/// An index, counted from the end where it is negative, and whether some rank has it.
+/// Converts a negative index, counted from the end, and returns whether any rank has the row.
 std::pair<Value, Value> rowNumber(const ThreadKernel &k, Value index, Value last) {
   Value fromEnd = k.e.add(k.e.add(index, last), k.integer(1));
   Value number = k.e.select(k.e.less(index, k.integer(0)), fromEnd, index);
@@ -77,8 +78,8 @@ FailureOr<cpu::Kernel> embedding(MLIRContext &context, const OpCall &call, Form 
   return k.finish();
 }
 
-/// A thread does some neighbouring elements of a row; it looks at all indices in their order, so
-/// that sums are the same on every run.
+/// A thread does some neighbouring elements of a row. It scans all indices in order, so sums are
+/// the same on every run.
 FailureOr<cpu::Kernel> embeddingGrad(MLIRContext &context, const OpCall &call, Form form) {
   int64_t width = rowElements(call.results[0].shape);
   int64_t each = 8;
@@ -113,13 +114,13 @@ FailureOr<cpu::Kernel> embeddingGrad(MLIRContext &context, const OpCall &call, F
 // Classes: a warp does a row of logits
 //===----------------------------------------------------------------------===//
 
-/// The rows of logits [.., v], of which this warp does one.
+/// The rows of logits [.., v]; this warp does one.
 struct ClassRow {
   ClassRow(const ThreadKernel &k, const kernels::Shape &logits, int numbers)
       : k(k), size(logits.back()), vocabulary{k, numbers, size}, row(k.divide(k.thread, k.lanes())),
         lane(k.remainder(k.thread, k.lanes())), begin(k.e.mul(row, k.integer(size))) {}
 
-  /// carried of all classes of this lane that are no padding.
+  /// Folds `body` over the classes of this lane, without padding.
   SmallVector<Value>
   overClasses(ArrayRef<Value> carried,
               llvm::function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) const {
@@ -158,7 +159,8 @@ FailureOr<cpu::Kernel> classMax(MLIRContext &context, const OpCall &call, Form f
   return k.finish();
 }
 
-/// A label's class by its place, whether it is here, and whether it is neither ignored nor a class.
+/// The position of a label's class, whether this rank has it, and whether the label is invalid
+/// (neither ignored nor a class).
 struct LabelClass {
   LabelClass(const ThreadKernel &k, const Vocabulary &vocabulary, Value label, Value last) {
     Value ignored = k.integer(k.call.attrs.getInt("ignore_index"));

@@ -1,7 +1,7 @@
 //===- Windows.cpp - Convolution and pooling, thread by thread --------------===//
 //
-// A thread does an element of the result and looks at every term of it in turn; the formulas stand
-// in runtime/kernels/Convolution.h and Pooling.h. Sums are of f32.
+// A thread does an element of the result and adds its terms in turn, in f32. The formulas are in
+// runtime/kernels/Convolution.h and Pooling.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,12 +19,13 @@ using Sizes = kernels::Shape;
 
 Sizes spatial(const Sizes &shape) { return {shape.begin() + 2, shape.end()}; }
 
-/// A place that may be there, as an offset in row-major order.
+/// A row-major offset, and whether the position exists.
 struct Place {
   Value offset, exists;
 };
 
 /// The windows of an op: index = position * stride + tap * dilation - low along each spatial dim.
+/// Example: position 2, stride 2, tap 1, dilation 1, low 1 reads index 4.
 class Windows {
 public:
   Windows(const ThreadKernel &k, Sizes kernel, Sizes input, Sizes output)
@@ -35,7 +36,7 @@ public:
       dilations = k.call.attrs.getInts("dilations");
   }
 
-  /// What the tap of the window at the position reads.
+  /// Returns the input position read by a tap of the window at `position`.
   Place inputAt(ArrayRef<Value> position, ArrayRef<Value> tap) const {
     Place place{k.integer(0), k.e.make<arith::ConstantIntOp>(1, 1)};
     for (size_t d = 0; d < input.size(); ++d) {
@@ -46,14 +47,14 @@ public:
     }
     return place;
   }
-  /// The position of the window that reads the index with this tap.
+  /// Returns the window that reads `index` with this tap.
   Place outputAt(ArrayRef<Value> index, ArrayRef<Value> tap) const {
     Place place{k.integer(0), k.e.make<arith::ConstantIntOp>(1, 1)};
     for (size_t d = 0; d < input.size(); ++d) {
       Value begin =
           k.e.sub(k.e.add(index[d], k.integer(lows[d])), k.e.mul(tap[d], k.integer(dilations[d])));
-      // Before the first window: a large unsigned number, as its quotient is not, so both are
-      // asked.
+      // Tests the sign before the division: a negative `begin` may have a quotient of 0, which
+      // looks valid.
       Value isPositive = k.negate(k.e.less(begin, k.integer(0)));
       Value isWhole = k.equal(k.remainder(begin, strides[d]), k.integer(0));
       place.exists = k.both(place.exists, k.both(isPositive, isWhole));
@@ -83,13 +84,13 @@ Values overAll(const ThreadKernel &k, int64_t count, ArrayRef<Value> carried,
   return k.loop(k.integer(0), k.integer(count), carried, body);
 }
 
-/// sum + term() where the condition holds.
+/// Returns sum + term() if the condition holds, else sum.
 Values addIf(const ThreadKernel &k, Value condition, Value sum, llvm::function_ref<Value()> term) {
   return k.choose(
       condition, [&] { return Values{k.e.add(sum, term())}; }, [&] { return Values{sum}; });
 }
 
-/// Element `inner` of row `row`, of rows of these dims.
+/// Returns element `inner` of row `row`, for rows of these dims.
 Value inRow(const ThreadKernel &k, Value row, const Sizes &dims, Value inner) {
   return k.e.add(k.e.mul(row, k.integer(kernels::numElements(dims))), inner);
 }
@@ -99,11 +100,11 @@ struct Convolution {
   Convolution(const OpCall &call, const Sizes &x, const Sizes &w, const Sizes &y)
       : x(x), w(w), y(y), channels(w[1]), outputs(w[0] / call.attrs.getInt("groups")) {}
   const Sizes &x, &w, &y;
-  int64_t channels, outputs; // of a group
+  int64_t channels, outputs; // per group
 };
 
-/// Over `count` channels and all taps: the sum of operand 0, in a plane of these dims at the place
-/// of the tap, times operand 1 at the tap. `rowsOf`: of a channel the rows of both.
+/// Sums over `count` channels and all taps: operand 0, in a plane of these dims at the tap's
+/// position, times operand 1 at the tap. `rowsOf` maps a channel to the rows of both operands.
 Value sumOverTaps(const ThreadKernel &k, const Windows &windows, int64_t count, const Sizes &plane,
                   llvm::function_ref<std::pair<Value, Value>(Value)> rowsOf,
                   llvm::function_ref<Place(ArrayRef<Value>)> placeOf) {
@@ -187,8 +188,8 @@ FailureOr<cpu::Kernel> convGradWeight(MLIRContext &context, const OpCall &call, 
 // Pooling
 //===----------------------------------------------------------------------===//
 
-/// The largest element that a window reads, and its offset in the plane that begins at `begin`: the
-/// first of equals.
+/// Returns the largest element of a window and its offset in the plane at `begin`; the first of
+/// equal elements.
 std::pair<Value, Value> largestOf(const ThreadKernel &k, const Windows &windows, Value begin,
                                   ArrayRef<Value> position) {
   Values best = {k.number(-std::numeric_limits<double>::infinity()), k.integer(-1)};
@@ -242,7 +243,7 @@ FailureOr<cpu::Kernel> maxPoolGrad(MLIRContext &context, const OpCall &call, For
   return k.finish();
 }
 
-/// What a sum over a window is divided by, f32.
+/// Returns the divisor of an average over a window, f32.
 Value divisorOf(const ThreadKernel &k, const Windows &windows, ArrayRef<Value> position) {
   if (k.call.attrs.getBool("count_include_pad", false))
     return k.number(double(windows.taps()));
