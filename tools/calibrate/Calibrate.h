@@ -1,7 +1,7 @@
-//===- Calibrate.h - What this machine reaches -------------------------------===//
+//===- Calibrate.h - Measure the speed of this machine -----------------------===//
 //
-// Plain C++. Measured as a run would use it: by all ranks at once, kernels by the machine that
-// executes Programs, collectives by the communicator.
+// Plain C++. Measures under the conditions of a run: all ranks work at once; kernels run on the
+// backend that executes Programs, collectives on the communicator.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,63 +18,67 @@ namespace tbc::calibrate {
 
 struct Options {
   int64_t ranks = 2;
-  /// Small sizes only, to try it out: numbers that are not worth much, in seconds.
+  /// Small sizes only, for a trial in seconds; the numbers are inaccurate.
   bool isQuick = false;
-  int threads = 1; // of a rank
-  /// Of a core, where ranks of one thread take turns on the cores; else 1.
+  int threads = 1; // per rank
+  /// The share of a core per rank, if ranks of one thread share cores; else 1. Example: 0.5 for 8
+  /// ranks on 4 cores.
   double coreShare = 1;
-  runtime::MachineMaker machine = runtime::makeReferenceMachine; // each rank makes its own
+  runtime::MachineMaker machine = runtime::makeReferenceMachine; // makes the backend of each rank
 };
 
-/// One kernel at one size, the mean over the ranks.
+/// One kernel at one size; the mean over the ranks.
 struct KernelPoint {
   std::string dtype; // "f32", "bf16"
-  int64_t size = 0;  // of a square matmul its rows, else elements
+  int64_t size = 0;  // rows of a square matmul, else elements
   double flops = 0, bytes = 0, seconds = 0;
 };
 
 struct CollectivePoint {
   std::string kind; // "all_reduce", "all_gather"
   int64_t ranks = 0;
-  double bytes = 0; // of the whole tensor
+  double bytes = 0; // of the whole tensor, bytes
   double seconds = 0;
 };
 
 struct Measurements {
   int64_t ranks = 0;
-  std::string device;                           // the model of the GPUs; empty: CPUs
-  double memoryBytes = 0;                       // of the machine; of one GPU
-  double processBytes = 0;                      // of a rank that has connected to the others
-  double bytesPerSecond = 0;                    // of one rank's plain loop, while all do the same
-  double hostBytesPerSecond = 0;                // of a copy from the host to a GPU
-  double kernelFloor = 0;                       // seconds of a kernel on one element
-  std::vector<KernelPoint> matmuls, rows, adds; // rows: one row times a matrix; adds: GPUs copy
+  std::string device;            // model of the GPUs; empty: CPUs
+  double memoryBytes = 0;        // of the machine, or of one GPU
+  double processBytes = 0;       // of a rank after connecting to the others
+  double bytesPerSecond = 0;     // of one rank's loop, while all ranks run it
+  double hostBytesPerSecond = 0; // of a copy from host to GPU
+  double kernelFloor = 0;        // seconds of a kernel on one element
+  // rows: one row times a matrix; adds: copies on GPUs
+  std::vector<KernelPoint> matmuls, rows, adds;
   std::vector<CollectivePoint> collectives;
 };
 
-/// Starts the ranks and measures. Errors: a rank failed; what they say of it is on stderr.
+/// Starts the ranks and measures. Errors: a rank failed; its message is on stderr.
 Result<Measurements> measure(const Options &options);
 
-/// Of `measure`, in each rank; fills all but `ranks`, alike on all of them.
+/// Runs `measure` in one rank. Fills all fields but `ranks`, with the same values on all ranks.
 Status measureKernels(const Options &options, comm::Communicator &communicator,
                       Measurements &measurements);
 Status measureCollectives(const Options &options, comm::Communicator &communicator,
                           Measurements &measurements);
 
-/// The mean of what the ranks say.
+/// Returns the mean of `mine` over the ranks.
 Result<double> meanOf(comm::Communicator &communicator, double mine);
 
-/// The coefficients c >= 0 for which rows * c comes closest to `seconds` in relative error: least
-/// squares of (row . c - t) / t, the most negative coefficient left out until there is none (exact
-/// for the two or three that are used). Rows of equal length, at least as many as that.
+/// Returns the coefficients c >= 0 with the smallest relative error of rows * c against `seconds`:
+/// least squares of (row . c - t) / t. The most negative coefficient is dropped until there are no
+/// negative ones, which is exact for the two or three coefficients in use. Rows have equal lengths;
+/// there are at least as many rows as coefficients. Example: rows {1, 10}, {1, 20} and 3, 5 seconds
+/// give {1, 0.2}.
 std::vector<double> fit(const std::vector<std::vector<double>> &rows,
                         const std::vector<double> &seconds);
 
-/// The mean of |row . c - t| / t.
+/// Returns the mean of |row . c - t| / t.
 double relativeError(const std::vector<std::vector<double>> &rows,
                      const std::vector<double> &seconds, const std::vector<double> &coefficients);
 
-/// A cluster file, with what was measured as comments. `name`: of the cluster.
+/// Returns a cluster file, with the measurements as comments. `name`: the cluster's name.
 std::string clusterText(const Measurements &measurements, const std::string &name);
 
 } // namespace tbc::calibrate

@@ -21,12 +21,12 @@ static std::string format(const char *text, ...) {
 
 namespace {
 
-/// A matmul takes ramp + flops / peak.
+/// Time of a matmul: ramp + flops / peak.
 struct MatmulLine {
   double ramp = 0, peak = 0, error = 0;
 };
 
-/// A collective takes start + steps * latency + bytes on the wire / bandwidth.
+/// Time of a collective: start + steps * latency + bytes on the wire / bandwidth.
 struct NetworkLine {
   double start = 0, latency = 0, bytesPerSecond = 0, error = 0;
 };
@@ -53,7 +53,7 @@ static MatmulLine matmulLine(const std::vector<KernelPoint> &points, const std::
   return line;
 }
 
-/// The steps and bytes are those that the planner counts (planner/core/Cost.h).
+/// Uses the planner's counts of steps and bytes (planner/core/Cost.h).
 static NetworkLine networkLine(const std::vector<CollectivePoint> &points) {
   std::vector<std::vector<double>> rows;
   std::vector<double> seconds;
@@ -66,7 +66,7 @@ static NetworkLine networkLine(const std::vector<CollectivePoint> &points) {
   NetworkLine line;
   line.start = found[0];
   line.latency = found[1];
-  constexpr double unbounded = 1e12; // bytes cost nothing that can be seen
+  constexpr double unbounded = 1e12; // bytes per second; their cost is not measurable
   line.bytesPerSecond = found[2] > 0 ? 1 / found[2] : unbounded;
   line.error = relativeError(rows, seconds, found);
   return line;
@@ -98,7 +98,7 @@ static std::string comments(const Measurements &m) {
   return text;
 }
 
-/// What is measured of several GPUs alone, or assumed.
+/// Network lines of GPUs: measured with several GPUs, else assumed.
 static std::string gpuNetwork(const Measurements &m) {
   const char *section = "[network.intra_node]\n";
   if (m.collectives.empty())
@@ -166,7 +166,7 @@ std::string clusterText(const Measurements &m, const std::string &name) {
     return std::clamp(bytesPerSecond / m.bytesPerSecond, 0.001, 1.0);
   };
   double rowShare = share(best(m.rows, &KernelPoint::bytes));
-  // What does not fit into caches: the largest.
+  // The largest size does not fit into caches.
   double addShare = share(m.adds.back().bytes / m.adds.back().seconds);
   double uncertainty = std::clamp(std::max({f32.error, bf16.error, network.error}), 0.1, 0.9);
   std::string text = "# Measured by `tbc calibrate` with " + std::to_string(m.ranks) +

@@ -1,4 +1,4 @@
-//===- Collectives.cpp - Seconds of collectives ------------------------------===//
+//===- Collectives.cpp - Measure collectives ---------------------------------===//
 
 #include "tools/calibrate/Calibrate.h"
 
@@ -23,15 +23,15 @@ Result<double> meanOf(comm::Communicator &communicator, double mine) {
   return sum->toDoubles()[0];
 }
 
-/// The least time of one call, of some, in a group of the first `count` ranks. Ranks outside of it
-/// get 0.
+/// Returns the shortest of several times of one call, in the group of the first `count` ranks.
+/// Ranks outside of it get 0.
 static Result<double> secondsOf(comm::Communicator &communicator, bool isReduce, int64_t count,
                                 int64_t elements, bool isQuick) {
   if (communicator.rank() >= count)
     return 0.0;
   comm::Group group(static_cast<size_t>(count));
   std::iota(group.begin(), group.end(), int64_t(0));
-  // On memory, as a run does.
+  // Operates on segments of memory, as a run does.
   const comm::ElementType type{DType::F32, Arith::Native};
   std::vector<float> buffer(static_cast<size_t>(elements));
   auto runs = [&](int64_t first, int64_t number) {

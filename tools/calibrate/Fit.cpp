@@ -1,4 +1,4 @@
-//===- Fit.cpp - Lines through measurements ----------------------------------===//
+//===- Fit.cpp - Fit cost lines to measurements ------------------------------===//
 
 #include "tools/calibrate/Calibrate.h"
 
@@ -7,7 +7,7 @@
 
 namespace tbc::calibrate {
 
-/// Solves the square system by Gauss' method with pivots; what is singular gets 0.
+/// Solves the square system by Gaussian elimination with pivoting; singular columns get 0.
 static std::vector<double> solve(std::vector<std::vector<double>> a, std::vector<double> b) {
   size_t n = b.size();
   for (size_t column = 0; column < n; ++column) {
@@ -37,7 +37,7 @@ std::vector<double> fit(const std::vector<std::vector<double>> &rows,
   for (size_t c = 0; c < rows[0].size(); ++c)
     used.push_back(c);
   while (true) {
-    // Columns are scaled to about 1, for their units differ by many orders.
+    // Columns are scaled to about 1, because their units differ by orders of magnitude.
     std::vector<double> scale;
     for (size_t c : used) {
       double largest = 0;

@@ -1,4 +1,4 @@
-//===- Gpu.cpp - What GPUs reach -------------------------------------------===//
+//===- Gpu.cpp - Measure GPUs ----------------------------------------------===//
 
 #include "tools/calibrate/Gpu.h"
 
@@ -34,8 +34,8 @@ public:
   Status collectives();
 
 private:
-  /// The least seconds of one call, of some rounds of `count` that are enqueued at once; the mean
-  /// over the ranks.
+  /// Returns the seconds of one call: the shortest of several rounds, each with `count` calls
+  /// enqueued at once; the mean over the ranks.
   Result<double> time(int count, const std::function<Status(const cuda::Stream &)> &enqueue);
   Result<double> timeOfMine(int count, const std::function<Status(const cuda::Stream &)> &enqueue);
   Status addProduct(std::vector<KernelPoint> &points, int64_t rows, int64_t size, DType dtype);
@@ -46,7 +46,7 @@ private:
   bool isQuick;
   comm::Communicator &communicator;
   Measurements &m;
-  cuda::DeviceMemory arena; // what is copied and multiplied
+  cuda::DeviceMemory arena; // operands of copies and matmuls
 };
 
 } // namespace
@@ -81,7 +81,7 @@ Status Gpu::memory() {
           device->check(device->driver().memGetInfo(&freeBytes, &totalBytes), "its memory");
       !status)
     return status;
-  // What the context, NCCL and cuBLASLt take, and others.
+  // Includes the memory of the context, NCCL and cuBLASLt, and of other processes.
   m.memoryBytes = double(totalBytes);
   Result<double> taken = meanOf(communicator, double(totalBytes - freeBytes));
   if (!taken)
@@ -113,7 +113,7 @@ Status Gpu::copies() {
       return seconds.error();
     m.adds.push_back({"f32", size, double(size), 8 * double(size), *seconds});
   }
-  // A copy reads and writes.
+  // A copy reads and writes each byte.
   m.bytesPerSecond = m.adds.back().bytes / m.adds.back().seconds;
   std::vector<unsigned char> host(size_t(std::min<int64_t>(largest, int64_t(64) << 20)));
   Result<double> seconds = time(1, [&](const cuda::Stream &) {
@@ -125,7 +125,7 @@ Status Gpu::copies() {
   return Status::ok();
 }
 
-/// rows x size times size x size.
+/// Times a matmul [rows, size] x [size, size].
 Status Gpu::addProduct(std::vector<KernelPoint> &points, int64_t rows, int64_t size, DType dtype) {
   cuda::ProductShape shape;
   shape.m = rows, shape.n = shape.k = size;

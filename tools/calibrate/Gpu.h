@@ -1,4 +1,4 @@
-//===- Gpu.h - What GPUs reach ---------------------------------------------===//
+//===- Gpu.h - Measure GPUs ------------------------------------------------===//
 //
 // Plain C++.
 //
@@ -14,18 +14,18 @@
 namespace tbc::calibrate {
 
 struct GpuOptions {
-  int64_t ranks = 1; // a GPU each
+  int64_t ranks = 1; // one GPU each
   bool isQuick = false;
 };
 
-/// Starts a rank per GPU and measures: copies within the device and to and from the host, products
-/// by cuBLASLt, collectives over NCCL. Errors: Other, a library that is missing, saying what to
-/// install; Usage, fewer GPUs than ranks; a rank failed, which has said so on stderr.
+/// Starts a rank per GPU and measures: copies within the device and to and from the host, matmuls
+/// by cuBLASLt, collectives over NCCL. Errors: Other for a missing library, with the package to
+/// install; Usage for fewer GPUs than ranks; a failed rank, with its message on stderr.
 Result<Measurements> measureGpus(const GpuOptions &options);
 
-/// Of `measureGpus`, in each rank, on its device; fills all but `ranks`, alike on all of them. Of
-/// one rank there are no collectives; of several the communicator is a cuda::DeviceCommunicator
-/// too.
+/// Runs `measureGpus` in one rank, on its device. Fills all fields but `ranks`, with the same
+/// values on all ranks. One rank measures no collectives; with several, the communicator must be a
+/// `cuda::DeviceCommunicator`.
 Status measureGpu(const cuda::DevicePtr &device, const cuda::CublasLt &cublas, bool isQuick,
                   comm::Communicator &communicator, Measurements &measurements);
 

@@ -1,4 +1,4 @@
-//===- Kernels.cpp - Seconds of kernels --------------------------------------===//
+//===- Kernels.cpp - Measure kernels -----------------------------------------===//
 
 #include "tools/calibrate/Calibrate.h"
 
@@ -26,8 +26,8 @@ struct Case {
 
 } // namespace
 
-/// What a rank's work took: of several threads by the clock; of one by what it had of a core, which
-/// other work on the machine does not lengthen, and in the time in which a rank has so much of it.
+/// Measures a rank's work. With several threads: wall time. With one thread: CPU time, unaffected
+/// by other work on the machine, divided by the rank's share of a core.
 class Stopwatch {
 public:
   explicit Stopwatch(const Options &options) : options(options), begin(now()) {}
@@ -44,7 +44,7 @@ private:
   const double begin;
 };
 
-/// A Program of one rank whose update executes the kernel `count` times.
+/// Returns a Program of one rank; its update executes the kernel `count` times.
 static program::Program programOf(const Case &kernel, int count) {
   program::Program program;
   program.mesh.axes = {{"dp", 1}};
@@ -80,7 +80,7 @@ static program::Program programOf(const Case &kernel, int count) {
   return program;
 }
 
-/// The least time of a step in which the kernel runs `count` times, of some.
+/// Returns the shortest of several times of a step that runs the kernel `count` times.
 static Result<double> secondsOf(const Options &options, comm::Communicator &communicator,
                                 const Case &kernel, int count) {
   program::Program program = programOf(kernel, count);
@@ -108,7 +108,7 @@ static Result<double> secondsOf(const Options &options, comm::Communicator &comm
     total += seconds;
     best = std::min(best, seconds);
     if (total > 2)
-      break; // so long that it does not matter
+      break; // long enough: the overhead is negligible
   }
   return best / count;
 }
@@ -128,7 +128,7 @@ static Case addition(int64_t elements) {
   return {"add", {}, type, type, type};
 }
 
-/// STREAM's triad on three arrays that no cache holds. Source: McCalpin, "Memory bandwidth and
+/// STREAM's triad on three arrays too large for any cache. Source: McCalpin, "Memory bandwidth and
 /// machine balance", 1995.
 static double triadBytesPerSecond(const Options &options) {
   size_t count = size_t(1) << (options.isQuick ? 20 : 24);
@@ -139,7 +139,7 @@ static double triadBytesPerSecond(const Options &options) {
     for (size_t i = 0; i < count; ++i)
       a[i] = b[i] + 0.5f * c[i];
     best = std::min(best, watch.seconds());
-    std::swap(a, b); // so that every run is needed
+    std::swap(a, b); // keeps the compiler from dropping runs
   }
   volatile float sink = a[count / 2];
   (void)sink;

@@ -1,4 +1,4 @@
-//===- Measure.cpp - The ranks that measure ----------------------------------===//
+//===- Measure.cpp - Start the measuring ranks -------------------------------===//
 
 #include "tools/calibrate/Calibrate.h"
 
@@ -16,7 +16,7 @@
 
 namespace tbc::calibrate {
 
-/// Where rank 0 leaves its words for the process that started it.
+/// The file through which rank 0 sends its results to the parent process.
 class Mailbox {
 public:
   Mailbox()
@@ -37,7 +37,7 @@ private:
 
 namespace {
 
-/// All that is measured, one number after the other; the same on both sides.
+/// Serializes all measurements as a sequence of numbers, in the same order for writing and reading.
 class Numbers {
 public:
   Numbers(double *place, bool isWriting) : place(place), isWriting(isWriting) {}
@@ -109,7 +109,7 @@ static Status inRank(const Options &options, const launch::LocalRank &start,
   return measureCollectives(options, **communicator, measurements);
 }
 
-/// Over NCCL, of which one rank alone has no need.
+/// Connects over NCCL; one rank alone does not need it.
 static Status inGpuRank(const GpuOptions &options, const launch::LocalRank &start,
                         Measurements &measurements) {
   auto driver = cuda::loadDriver();
@@ -152,7 +152,7 @@ static Status inGpuRank(const GpuOptions &options, const launch::LocalRank &star
                       : Status(communicator.error());
 }
 
-/// What rank 0 measured when all ranks have done `measureHere`.
+/// Returns rank 0's measurements, after all ranks have run `measureHere`.
 static Result<Measurements> measureInRanks(
     int64_t numRanks,
     const std::function<Status(const launch::LocalRank &, Measurements &)> &measureHere) {
@@ -187,7 +187,7 @@ Result<Measurements> measure(const Options &options) {
 }
 
 Result<Measurements> measureGpus(const GpuOptions &options) {
-  // Before anything is started.
+  // Checked before any rank starts.
   if (Status status = cuda::findDriver(); !status)
     return status.error();
   return measureInRanks(options.ranks, [&](const launch::LocalRank &start, Measurements &m) {

@@ -1,4 +1,4 @@
-//===- Doctor.h - What this machine has, and what it lacks -------------------===//
+//===- Doctor.h - Examine this machine for training --------------------------===//
 //
 // Plain C++.
 //
@@ -18,42 +18,43 @@ namespace tbc::doctor {
 
 enum class State {
   Ok,
-  Missing, ///< something that only some uses need
-  Problem, ///< training will fail, or be slow
+  Missing, ///< missing, but only some uses need it
+  Problem, ///< training will fail or be slow
 };
 
-/// What was found of one thing; `advice` says how to mend it, where it is not Ok.
+/// The result of one check. Unless it is Ok, `advice` says how to fix it.
 struct Finding {
   std::string name;
   State state = State::Ok;
   std::string found, advice;
 };
 
-/// Cores, vector units, memory, limits, space for files.
+/// Examines cores, vector units, memory, limits, disk space.
 std::vector<Finding> examineMachine();
-/// The loopback interface, two ranks that meet and add up over it, this host's name.
+/// Examines the loopback interface, an all-reduce of two ranks over it, and this host's name.
 std::vector<Finding> examineNetwork();
-/// Launchers, a linker for compiled kernels.
+/// Examines launchers and the linker for compiled kernels.
 std::vector<Finding> examineSoftware();
 
-/// NVIDIA's libraries, or why they are not there.
+/// NVIDIA's libraries, or the reasons why they are missing.
 struct GpuLibraries {
-  /// Whether there is a driver that will do, started or not.
+  /// Whether a usable driver is installed, started or not.
   Status installed;
   Result<cuda::Driver> driver;
   Result<cuda::Nccl> nccl;
   Result<cuda::CublasLt> cublas;
   Result<cuda::Cudnn> cudnn;
 };
-/// Those of this machine.
+/// Returns the libraries of this machine.
 GpuLibraries gpuLibraries();
-/// The driver, every GPU with its memory, whether they are of one model and reach each other's
-/// memory, NCCL, cuBLASLt and cuDNN. Opens a context on each.
+/// Examines the driver, every GPU with its memory, NCCL, cuBLASLt and cuDNN. Also checks whether
+/// the GPUs are of one model and have peer access. Opens a context on each GPU.
 std::vector<Finding> examineGpus(const GpuLibraries &libraries);
 
-/// One line each, with the advice below it.
+/// Returns one line per finding, with the advice below it.
 std::string textOf(const std::vector<Finding> &findings);
-/// {"version":1,"ok":…,"findings":[{"name","state","found","advice"}]}; `ok`: there is no problem.
+/// Returns {"version":1,"ok":…,"findings":[{"name","state","found","advice"}]}. `ok`: there is no
+/// problem.
 std::string jsonOf(const std::vector<Finding> &findings);
 
 } // namespace tbc::doctor

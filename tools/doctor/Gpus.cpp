@@ -19,7 +19,7 @@ static std::string gibibytes(size_t bytes) {
 
 GpuLibraries gpuLibraries() {
   Result<cuda::Driver> driver = cuda::loadDriver();
-  int version = 0; // without a driver any cuBLASLt will do
+  int version = 0; // without a driver any cuBLASLt is accepted
   if (!driver || driver->driverGetVersion(&version) != cuda::DriverCode::Success)
     version = 0;
   return {cuda::findDriver(), driver, cuda::loadNccl(),
@@ -29,7 +29,7 @@ GpuLibraries gpuLibraries() {
 static Finding driverOf(const GpuLibraries &libraries) {
   if (libraries.driver)
     return {"CUDA driver", State::Ok, "for " + versionOf(*libraries.driver), ""};
-  // One that is there and does not start is no matter of taste.
+  // A driver that is installed but does not start is always a problem.
   if (libraries.installed)
     return {"CUDA driver", State::Problem, libraries.driver.error().message,
             "look at nvidia-smi; a driver that was updated needs a restart, a container needs its "
@@ -37,7 +37,7 @@ static Finding driverOf(const GpuLibraries &libraries) {
   return {"CUDA driver", State::Missing, libraries.driver.error().message, "only for GPUs"};
 }
 
-/// One GPU; `model` is its own, if it was opened.
+/// Examines one GPU. Sets `model` to its model if it could be opened.
 static Finding gpu(const cuda::Driver &driver, int ordinal, std::string &model) {
   Finding finding{"GPU " + std::to_string(ordinal), State::Ok, "", ""};
   auto device = cuda::Device::open(driver, ordinal);
@@ -50,8 +50,8 @@ static Finding gpu(const cuda::Driver &driver, int ordinal, std::string &model) 
   if (!status)
     return {finding.name, State::Problem, status.error().message, "nvidia-smi shows its state"};
   finding.found = model + ", " + gibibytes(totalBytes) + ", " + gibibytes(freeBytes) + " free";
-  constexpr int leastCapability = 80; // of the kernels that are compiled unless told otherwise
-  constexpr double mostTaken = 0.1;   // by drivers and contexts
+  constexpr int leastCapability = 80; // of the kernels compiled by default
+  constexpr double mostTaken = 0.1;   // share used by drivers and contexts
   if ((*device)->capability() < leastCapability) {
     finding.state = State::Problem;
     finding.advice = "kernels are compiled for sm_80 and later: tbc compile --arch sm_" +
@@ -92,8 +92,8 @@ static Finding peersOf(const cuda::Driver &driver, int count) {
           "the IOMMU or PCIe ACS where GPUs share a switch"};
 }
 
-/// A library that GPUs are of little use without: `isNeeded` here. `start` starts it on a GPU;
-/// empty where no GPU opens.
+/// Examines a library that GPU training needs; `isNeeded`: on this machine. `start` starts it on a
+/// GPU; empty if no GPU opens.
 template <typename T>
 static Finding libraryOf(const std::string &name, const Result<T> &library, bool isNeeded,
                          const std::string &use, const std::function<Status(const T &)> &start) {
@@ -125,7 +125,7 @@ std::vector<Finding> examineGpus(const GpuLibraries &libraries) {
     findings.push_back(modelsOf(models));
     findings.push_back(peersOf(*libraries.driver, count));
   }
-  // They start on the first GPU, if there is one.
+  // The libraries start on the first GPU, if there is one.
   auto device = count > 0 ? cuda::Device::open(*libraries.driver, 0)
                           : Result<cuda::DevicePtr>(Error{ErrorCode::Other, "no GPU"});
   std::function<Status(const cuda::Nccl &)> startNccl;

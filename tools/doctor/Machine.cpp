@@ -29,7 +29,8 @@ static std::string firstLine(const std::string &path) {
   return line;
 }
 
-/// The cores that a container's quota allows; 0 without one. Source: Linux, cgroup-v2.rst, cpu.max.
+/// Returns the cores allowed by a container's quota; 0 without a quota. Example: "150000 100000" in
+/// cpu.max means 1.5 cores. Source: Linux, cgroup-v2.rst, cpu.max.
 static double quotaCores() {
   std::istringstream text(firstLine("/sys/fs/cgroup/cpu.max"));
   std::string quota;
@@ -107,7 +108,7 @@ static Finding fileDescriptors() {
   getrlimit(RLIMIT_NOFILE, &limit);
   Finding finding{"file descriptors", State::Ok, std::to_string(limit.rlim_cur) + " per process",
                   ""};
-  // A rank has two for each other rank of its job while they meet, and its files.
+  // While ranks connect, each has two descriptors per other rank, beside its files.
   if (limit.rlim_cur < 1024) {
     finding.state = State::Problem;
     finding.advice = "jobs of more than some " + std::to_string(limit.rlim_cur / 2) +

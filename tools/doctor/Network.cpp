@@ -1,4 +1,4 @@
-//===- Network.cpp - Whether ranks can talk ----------------------------------===//
+//===- Network.cpp - Check that ranks can connect ----------------------------===//
 
 #include "tools/doctor/Doctor.h"
 
@@ -16,7 +16,7 @@ namespace tbc::doctor {
 
 using kernels::Tensor;
 
-/// One of two ranks: adds up 1 and 2. The seconds of a small all_reduce.
+/// Runs one of two ranks, which add 1 and 2. Returns the seconds of a small all-reduce.
 static Result<double> runRank(int64_t rank, int port, const std::string &token) {
   constexpr std::chrono::milliseconds timeout(5000);
   auto store = launch::connectStore("127.0.0.1", port, token, timeout);

@@ -12,7 +12,8 @@ static const char *nameOf(State state) {
   return state == State::Ok ? "ok" : state == State::Missing ? "missing" : "problem";
 }
 
-/// `words` from column `indent` on, in lines of at most 100 columns where its words allow it.
+/// Returns `words` from column `indent` on, in lines of at most 100 columns; longer words stay
+/// whole.
 static std::string wrapped(const std::string &words, size_t indent) {
   constexpr size_t lineWidth = 100;
   std::string text;
@@ -59,7 +60,7 @@ std::string jsonOf(const std::vector<Finding> &findings) {
                     {"found", finding.found},
                     {"advice", finding.advice}});
   }
-  // What the system says need not be UTF-8.
+  // Messages of the system may not be UTF-8.
   return Json{{"version", 1}, {"ok", ok}, {"findings", list}}.dump(1, ' ', false,
                                                                    Json::error_handler_t::replace) +
          "\n";

@@ -9,7 +9,7 @@
 
 namespace tbc::doctor {
 
-/// The path of a program that PATH finds; empty if there is none.
+/// Returns the path of `program` in PATH; empty if it is missing.
 static std::string pathOf(const std::string &program) {
   const char *path = std::getenv("PATH");
   std::istringstream folders(path ? path : "");
@@ -23,7 +23,7 @@ static std::string pathOf(const std::string &program) {
   return "";
 }
 
-/// The first of some programs that is there.
+/// Returns a finding for the first of `programs` that exists.
 static Finding oneOf(const std::string &name, const std::vector<std::string> &programs,
                      const std::string &advice) {
   for (const std::string &program : programs)

@@ -1,4 +1,4 @@
-//===- ApplyPlan.cpp - A plan's decisions on the IR of a step --------------===//
+//===- ApplyPlan.cpp - Annotate the IR of a step with a plan ---------------===//
 
 #include "tools/driver/ApplyPlan.h"
 
@@ -27,7 +27,7 @@ StepPlan toStepPlan(const planner::Plan &plan, const planner::PlannedStep &plann
   result.offloadsStates = assignment.offloadsStates;
   result.isZigzag = plan.zigzag;
   result.overlap = plan.overlap;
-  // Clones are no ops of the step: tbc-recompute makes them.
+  // Skips recompute clones: the step does not have them yet, tbc-recompute makes them.
   for (size_t op = 0; op < planned.graph.ops.size(); ++op) {
     if (planned.isRecomputed(int(op)))
       continue;
@@ -45,10 +45,10 @@ StepPlan toStepPlan(const planner::Plan &plan, const planner::PlannedStep &plann
 OwningOpRef<ModuleOp> annotatedModule(const TrainingStep &step, const planner::Plan &plan,
                                       const planner::PlannedStep &planned) {
   OwningOpRef<ModuleOp> module(cast<ModuleOp>(ModuleOp(*step.model.module)->clone()));
-  // The ops of the copy, in the order of the step's graph: that of the block.
+  // The ops of the copy, in block order, which is the order of the step's graph.
   StepGraph copy;
   copy.graph.parameters = step.step.graph.parameters;
-  if (Operation *model = module->lookupSymbol("model")) // what @train was made of
+  if (Operation *model = module->lookupSymbol("model")) // the source of @train
     model->erase();
   auto train = module->lookupSymbol<func::FuncOp>("train");
   for (Operation &op : train.getBody().front().without_terminator())

@@ -1,4 +1,4 @@
-//===- ApplyPlan.h - A plan's decisions on the IR of a step ----------------===//
+//===- ApplyPlan.h - Annotate the IR of a step with a plan -----------------===//
 
 #ifndef TBC_TOOLS_DRIVER_APPLYPLAN_H
 #define TBC_TOOLS_DRIVER_APPLYPLAN_H
@@ -15,11 +15,11 @@ namespace tbc::driver {
 #define GEN_PASS_REGISTRATION
 #include "tools/driver/Passes.h.inc"
 
-/// `plan` as the passes take it, on the graph of its step. `planned` is the plan applied to that
-/// graph.
+/// Converts `plan` to the form of the passes, on the graph of its step. `planned` is the plan
+/// applied to that graph.
 StepPlan toStepPlan(const planner::Plan &plan, const planner::PlannedStep &planned);
 
-/// A copy of the step's module with `plan` as attributes, after tbc-apply-plan.
+/// Returns a copy of the step's module with `plan` as attributes: the result of tbc-apply-plan.
 mlir::OwningOpRef<mlir::ModuleOp> annotatedModule(const TrainingStep &step,
                                                   const planner::Plan &plan,
                                                   const planner::PlannedStep &planned);

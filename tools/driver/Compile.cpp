@@ -49,7 +49,7 @@ static std::optional<CollectiveKind> collectiveKind(InstructionKind kind) {
 }
 
 std::vector<CollectiveCount> countInstructions(const program::Program &program) {
-  std::map<CollectiveCount, int64_t> counts; // with count 0
+  std::map<CollectiveCount, int64_t> counts; // counts set to 0
   for (int s = 0; s < program.numStages(); ++s) {
     const program::Stage &stage = program.stages[s];
     for (const schedule::Action &action : program::actionsOf(program, s)) {
@@ -133,7 +133,7 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
   options.pipelineAxis = assignment.pipelineAxis;
   options.numStages = assignment.numStages;
   options.microBatches = assignment.microBatches;
-  // Without a pipeline each micro-batch goes forward and back before the next one begins.
+  // Without a pipeline, each micro-batch runs forward and backward before the next one begins.
   options.schedule = plan.schedule == "none" ? "1f1b" : plan.schedule;
   options.chunkStage = plan.chunkStage;
   options.metadata = {{"model", plan.job.modelPath}, {"step_hash", step.hash}};
@@ -143,7 +143,7 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
     return diagnostics.error(ErrorCode::Other, "the per-rank functions could not be emitted");
   result.program = std::move(*program);
   assignStreams(result.program);
-  // What is planned by has to be sound; the plan itself is checked with the rest.
+  // The passes below rely on these checks; the memory plan itself is checked later with the rest.
   Status status = program::checkWellFormed(result.program);
   if (status)
     status = verify::checkDataflow(result.program);

@@ -1,4 +1,4 @@
-//===- Context.cpp - MLIR contexts with what tbc needs loaded -----------------===//
+//===- Context.cpp - MLIR contexts with the dialects of tbc -------------------===//
 
 #include "tools/driver/Context.h"
 
@@ -15,7 +15,7 @@ namespace tbc::driver {
 
 std::unique_ptr<mlir::MLIRContext> makeContext() {
   auto context = std::make_unique<mlir::MLIRContext>(mlir::MLIRContext::Threading::DISABLED);
-  // Diagnostics name the ONNX node; the op in text, types and all, would bury that.
+  // Diagnostics name the ONNX node; the op as text, with all types, would bury the name.
   context->printOpOnDiagnostic(false);
   context->loadDialect<mlir::func::FuncDialect, TbcDialect>();
   return context;

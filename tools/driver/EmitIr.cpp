@@ -17,8 +17,8 @@ namespace tbc::driver {
 
 static constexpr llvm::StringLiteral applyPlanName = "tbc-apply-plan";
 
-/// Per op of `graph`, the comment that stands in its place where it is folded: not empty for the
-/// first op of a run of folded ones. Ops that stay have no entry.
+/// Maps each folded op of `graph` to its replacement comment; the comment is empty except for the
+/// first op of a folded run. Unfolded ops have no entry.
 static std::map<int, std::string> foldedOps(const reshard::Graph &graph) {
   std::vector<int> anchors = planner::forwardAnchors(graph);
   std::map<int, std::string> folded;
@@ -35,8 +35,8 @@ static std::map<int, std::string> foldedOps(const reshard::Graph &graph) {
   return folded;
 }
 
-/// The text of a module, without the lines of the ops of @train that are folded and the body of
-/// @update. A line of a function's body is an op.
+/// Returns the text of a module without the lines of folded ops of @train and the body of @update.
+/// Each line of a function's body is one op.
 static std::string fold(StringRef text, const std::map<int, std::string> &folded) {
   std::string result;
   SmallVector<StringRef> lines;

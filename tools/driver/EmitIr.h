@@ -11,19 +11,18 @@
 
 namespace tbc::driver {
 
-/// The step with the plan as attributes, after tbc-apply-plan. tbc-opt reads the text, unless it is
-/// folded: then one of several equal graph blocks stands for all, a comment says how many there
-/// are, and long constants are cut.
-/// Errors: as of planner::applyPlan.
+/// Returns the step with the plan as attributes, after tbc-apply-plan. `isFolded` prints one of
+/// several equal graph blocks, with their count in a comment, and cuts long constants. tbc-opt
+/// reads only unfolded text. Errors: those of `planner::applyPlan`.
 Result<std::string> annotatedText(const TrainingStep &step, const planner::Plan &plan,
                                   bool isFolded);
 
-/// Runs the passes on the step with its plan and hands out the module after each, the first after
-/// tbc-apply-plan.
-/// Errors: as of planner::applyPlan; Other with the diagnostics of a pass.
+/// Runs the passes on the step with its plan. Calls `afterPass` with the module after each pass,
+/// first after tbc-apply-plan. Errors: those of `planner::applyPlan`; Other with the diagnostics of
+/// a pass.
 Status runPasses(const TrainingStep &step, const planner::Plan &plan, const AfterPass &afterPass);
 
-/// The passes that runPasses tells of, in order.
+/// Returns the names of the passes of `runPasses`, in order.
 std::vector<std::string> passNames();
 
 } // namespace tbc::driver

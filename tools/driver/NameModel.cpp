@@ -1,4 +1,4 @@
-//===- NameModel.cpp - The modules of a model's ops ---------------------------===//
+//===- NameModel.cpp - Module names of a model's ops --------------------------===//
 
 #include "tools/driver/NameModel.h"
 
@@ -6,8 +6,8 @@ using namespace mlir;
 
 namespace tbc::driver {
 
-/// The module path in an op's location, which the importer put behind the node's name; empty if
-/// there is none.
+/// Returns the module path from an op's location, where the importer put it after the node's name;
+/// empty if there is none.
 static std::string moduleOf(Location loc) {
   if (auto fused = dyn_cast<FusedLoc>(loc)) {
     for (Location part : fused.getLocations())

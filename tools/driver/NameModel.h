@@ -1,4 +1,4 @@
-//===- NameModel.h - The modules of a model's ops -----------------------------===//
+//===- NameModel.h - Module names of a model's ops ----------------------------===//
 
 #ifndef TBC_TOOLS_DRIVER_NAMEMODEL_H
 #define TBC_TOOLS_DRIVER_NAMEMODEL_H
@@ -10,9 +10,9 @@
 
 namespace tbc::driver {
 
-/// The modules that ops are in, from their locations, which the importer makes of what the exporter
-/// left; and the module paths of parameters. An op of no module belongs to that of the parameters
-/// that it uses: "h.0.fc" of "h.0.fc.weight".
+/// Returns the modules of ops and the module paths of parameters. Op modules come from their
+/// locations, which the importer fills from the exporter's metadata. An op without a module belongs
+/// to the module of its parameters. Example: an op that reads "h.0.fc.weight" is in "h.0.fc".
 std::shared_ptr<const planner::ModelNames> nameModel(const TrainingStep &step);
 
 } // namespace tbc::driver

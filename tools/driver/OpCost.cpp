@@ -1,4 +1,4 @@
-//===- OpCost.cpp - What an instruction of a Program computes ----------------===//
+//===- OpCost.cpp - Cost of a Program's instructions -------------------------===//
 
 #include "tools/driver/OpCost.h"
 
@@ -14,7 +14,7 @@ namespace tbc::driver {
 
 using kernels::DType;
 
-/// The inverse of toKernelDType.
+/// The inverse of `toKernelDType`.
 static Type elementTypeOf(DType dtype, Builder &builder) {
   switch (dtype) {
   case DType::F64:
@@ -41,7 +41,7 @@ static Type elementTypeOf(DType dtype, Builder &builder) {
   return {};
 }
 
-/// The inverse of toKernelAttrs, for all but dense values.
+/// The inverse of `toKernelAttrs`, except for dense values.
 static Attribute attributeOf(const kernels::AttrValue &value, Builder &builder) {
   struct Visitor {
     Builder &builder;
@@ -68,7 +68,7 @@ OpCosts::OpCosts() : context(makeContext()) {}
 Result<roofline::OpCost> OpCosts::of(const program::Stage &stage,
                                      const program::Instruction &instruction) const {
   if (instruction.op == "constant")
-    return roofline::OpCost{0, "none"}; // its value is a dense one
+    return roofline::OpCost{0, "none"}; // its value is dense
   auto refuse = [&](const std::string &why) {
     return Error{ErrorCode::Usage, instruction.op + " " + why};
   };

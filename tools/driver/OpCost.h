@@ -1,4 +1,4 @@
-//===- OpCost.h - What an instruction of a Program computes ------------------===//
+//===- OpCost.h - Cost of a Program's instructions ---------------------------===//
 
 #ifndef TBC_TOOLS_DRIVER_OPCOST_H
 #define TBC_TOOLS_DRIVER_OPCOST_H
@@ -11,13 +11,14 @@
 
 namespace tbc::driver {
 
-/// Makes the op of an instruction again and asks it, so that `tbc program show --roofline` counts
-/// what the planner counts (CostOpInterface).
+/// Rebuilds the op of an instruction and asks its CostOpInterface. So `tbc program show --roofline`
+/// and the planner count the same.
 class OpCosts {
 public:
   OpCosts();
 
-  /// Errors: Usage; there is no such op, it has no cost, or attributes that the op does not have.
+  /// Returns the cost of an instruction. Errors: Usage; there is no such op, it has no cost, or the
+  /// op lacks one of the attributes.
   Result<roofline::OpCost> of(const program::Stage &stage,
                               const program::Instruction &instruction) const;
 

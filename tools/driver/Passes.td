@@ -1,4 +1,4 @@
-//===- Passes.td - The pass that reads plans -------------------------------===//
+//===- Passes.td - The pass that applies a plan ----------------------------===//
 
 #ifndef TBC_DRIVER_PASSES
 #define TBC_DRIVER_PASSES
@@ -6,12 +6,16 @@
 include "mlir/Pass/PassBase.td"
 
 def ApplyPlanPass : Pass<"tbc-apply-plan", "mlir::ModuleOp"> {
-  let summary = "Writes the decisions of a plan.json on a training step, as attributes";
+  let summary = "Annotates a training step with the decisions of a plan.json";
   let description = [{
-    The mesh, micro-batches, schedule, buckets and prefetch stand on the module; how parameters are stored,
-    gathered and reduced on the arguments of @train; on ops the axes of their loops (`tbc.strategy`), where
-    chunks begin, and marks for recomputation and offload. It is here and not in passes/, because passes
-    know no plan files.
+    Attributes hold the decisions:
+
+    - on the module: mesh, micro-batches, schedule, buckets and prefetch;
+    - on the arguments of @train: how parameters are stored, gathered and reduced;
+    - on ops: the axes of their loops (`tbc.strategy`), the begins of chunks, and marks for recompute and
+      offload.
+
+    The pass is not in passes/, because passes/ does not depend on plan files.
 
     ```mlir
     // before

@@ -1,4 +1,4 @@
-//===- PlantOverflow.cpp - A gradient that is not finite, in residues -------===//
+//===- PlantOverflow.cpp - Plant a gradient overflow in a run in residues ---===//
 
 #include "tools/driver/Verify.h"
 
@@ -14,7 +14,8 @@ static bool endsWith(const std::string &text, const std::string &suffix) {
          text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
-/// The elements that are not 0: that is what padding is too, and much else.
+/// Returns the indices of nonzero elements. Zeros are skipped, because padding and many others
+/// share that value.
 static std::vector<int64_t> nonZero(const kernels::Tensor &tensor) {
   std::vector<int64_t> places;
   const std::vector<kernels::Residue> &values = tensor.data<kernels::Residue>();

@@ -59,7 +59,7 @@ std::optional<int64_t> ignoredLabel(Value input) {
   return std::nullopt;
 }
 
-/// Uniform doubles in [low, high) that an f32 holds exactly.
+/// Returns uniform doubles in [low, high) that are exact in f32.
 static std::vector<double> uniform(std::mt19937_64 &random, int64_t count, double low,
                                    double high) {
   std::vector<double> values(count);
@@ -84,7 +84,7 @@ static kernels::Tensor makeInput(Value arg, bool isLabel, const std::vector<int6
   std::optional<int64_t> ignored = isLabel ? ignoredLabel(arg) : std::nullopt;
   for (int64_t &value : values) {
     value = int64_t(random() % uint64_t(bound));
-    // Some labels do not count, so that the mean over the others is checked.
+    // Some labels are ignored, to test the mean over the others.
     if (ignored && random() % 4 == 0)
       value = *ignored;
   }
@@ -103,7 +103,7 @@ static std::vector<int64_t> countedFrom(int64_t first, int64_t count) {
   return numbers;
 }
 
-/// `value` with zeros behind it, up to `shape` (a padded vocabulary).
+/// Returns `value` padded with zeros to `shape` (a padded vocabulary).
 static kernels::Tensor padded(kernels::Tensor value, const kernels::Shape &shape,
                               kernels::Arith arith) {
   for (size_t dim = 0; dim < shape.size(); ++dim) {
@@ -118,7 +118,7 @@ static kernels::Tensor padded(kernels::Tensor value, const kernels::Shape &shape
   return value;
 }
 
-/// The initial value of a parameter or state: from the file, or seeded where the file has no
+/// Returns the initial value of a parameter or state: from the file, or seeded if the file has no
 /// weights.
 static Result<kernels::Tensor> makeInitial(const frontend::ParameterSource &source,
                                            kernels::Arith arith, uint64_t seed) {
@@ -160,7 +160,7 @@ Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int s
         if (value.producer >= 0 || value.role != reshard::ValueRole::Input)
           continue;
         kernels::Shape shape = value.layout.shape();
-        // Where in the training a micro-batch is, is no matter of chance.
+        // Step and sample indices are counted, not random.
         if (value.name == kStepName)
           inputs[value.name] = kernels::Tensor::fromInts({kernels::DType::I64, shape}, {s + 1});
         else if (value.name == kSampleName)

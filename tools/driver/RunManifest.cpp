@@ -1,4 +1,4 @@
-//===- RunManifest.cpp - What a run needs besides the Program ---------------===//
+//===- RunManifest.cpp - Describe the inputs and initial values of a run ----===//
 
 #include "tools/driver/RunManifest.h"
 
@@ -29,7 +29,7 @@ static bool isLabel(func::FuncOp train, unsigned index) {
   return role && role.getValue() == "label";
 }
 
-/// The dim of an input that changes with the number of samples; -1 if none does.
+/// Returns the dim of an input that depends on the number of samples; -1 if there is none.
 static int batchDimOf(const reshard::Graph &small, const reshard::Graph &large, size_t value) {
   std::vector<int64_t> a = small.values[value].layout.shape();
   std::vector<int64_t> b = large.values[value].layout.shape();
@@ -67,8 +67,8 @@ static std::vector<train::Input> describeInputs(TrainingStep &step, const planne
   return inputs;
 }
 
-/// What a parameter or state starts at where it is drawn: a norm's weight and a running variance
-/// are ones, other vectors (biases, running means) zeros, everything else random numbers.
+/// Returns the initializer of a parameter or state without data. Norm weights and running variances
+/// are ones; other vectors (biases, running means) are zeros; everything else is random.
 static train::Start startOf(Value argument, bool isState) {
   if (tensorType(argument).getRank() > 1)
     return train::Start::Normal;
@@ -89,7 +89,7 @@ static train::Start startOf(Value argument, bool isState) {
   return train::Start::Zeros;
 }
 
-/// The op that computes the norm of all gradients; empty if there is none.
+/// Returns the op that computes the norm of all gradients; empty if there is none.
 static std::string gradientNormOf(const program::Program &program) {
   static_assert(std::string_view(kGradientNormId.data()) == program::gradientNormId);
   for (const program::Instruction &instruction : program.stages[0].update.instructions)
@@ -98,15 +98,15 @@ static std::string gradientNormOf(const program::Program &program) {
   return "";
 }
 
-/// `file` as seen from `folder`.
+/// Returns the path of `file` relative to `folder`.
 static std::string pathFrom(const std::string &folder, const std::string &file) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::proximate(file, folder, error);
   return error ? file : path.string();
 }
 
-/// The seal of the file that holds a parameter, as the import opened it: that is what the Program
-/// was made of, and another file may stand at its path by now.
+/// Returns the seal of a parameter's file as the import opened it. The Program was made from that
+/// content; another file may be at the path now.
 static Result<program::FileSeal> sealOfData(const frontend::ParameterSource &source,
                                             const std::string &folder) {
   auto file = frontend::openDataOf(source);
@@ -162,7 +162,7 @@ Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan 
   manifest.gradientNorm = gradientNormOf(program);
   const planner::Prediction &predicted = plan.prediction;
   manifest.modelFlops = predicted.modelFlops;
-  // By the definition of MFU.
+  // By the definition of MFU, peak = flops / (mfu * seconds).
   if (predicted.mfu * predicted.stepSeconds > 0)
     manifest.peakFlopsPerSecond = predicted.modelFlops / (predicted.mfu * predicted.stepSeconds);
   for (const planner::StageMemory &stage : predicted.stages)
@@ -170,7 +170,7 @@ Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan 
   planner::StageDevices devices = planner::stageDevices(plan);
   for (int stage = 0; !devices.isUniform() && stage < program.numStages(); ++stage)
     manifest.stageDevices.push_back(plan.cluster.groups[devices.kindOf(stage).group].name);
-  // Nodes of several sizes, or stages on some of the cluster, may all have the same devices.
+  // Nodes of several sizes, or stages on some of the cluster's nodes, may all have the same device.
   if (std::set<std::string>(manifest.stageDevices.begin(), manifest.stageDevices.end()).size() < 2)
     manifest.stageDevices.clear();
   manifest.tokensPerSample = step.model.seq;

@@ -1,4 +1,4 @@
-//===- RunManifest.h - What a run needs besides the Program -----------------===//
+//===- RunManifest.h - Describe the inputs and initial values of a run ------===//
 
 #ifndef TBC_TOOLS_DRIVER_RUNMANIFEST_H
 #define TBC_TOOLS_DRIVER_RUNMANIFEST_H
@@ -10,22 +10,22 @@
 
 namespace tbc::driver {
 
-/// What integers of input `input` of @train stay below: the size of the tables it indexes, the
-/// number of classes it labels; 0 where nothing says.
+/// Returns the exclusive upper bound of the integers of an input of @train: the size of the indexed
+/// table, or the number of classes. 0 if unknown. Example: 50257 for GPT-2's input_ids.
 int64_t inputBound(mlir::Value input);
 
-/// The label that the loss ignores, where `input` is labels.
+/// Returns the label ignored by the loss, if `input` is labels.
 std::optional<int64_t> ignoredLabel(mlir::Value input);
 
-/// Describes inputs and initial values for a run of the Program, whose file is `programText`, in
-/// `folder`. Files of weights are read once, for their hashes.
-/// Errors: ModelRejected, where one cannot be read.
+/// Describes inputs and initial values for a run of the Program in `folder`. `programText`: the
+/// content of its file. Weight files are read once, for their hashes. Errors: ModelRejected if one
+/// cannot be read.
 Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan &plan,
                                         const program::Program &program,
                                         const std::string &programText, const std::string &folder);
 
-/// The seal of a Program's `folder`: its files of these names, which are there, and the files of
-/// which it was made: the model, and those of the manifest. Errors: one cannot be read.
+/// Returns the seal of a Program's `folder`. It covers the files `names` in the folder and the
+/// sources of the Program: the model, and the files of the manifest. Errors: one cannot be read.
 Result<program::Seal> makeSeal(const std::string &folder, const std::vector<std::string> &names,
                                const train::Manifest &manifest, const std::string &modelPath);
 

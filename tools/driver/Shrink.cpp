@@ -1,4 +1,4 @@
-//===- Shrink.cpp - A step and a plan small enough to run here -------------===//
+//===- Shrink.cpp - Shrink a step and a plan to run on this machine --------===//
 
 #include "tools/driver/Shrink.h"
 
@@ -15,8 +15,8 @@ namespace tbc::driver {
 
 namespace {
 
-/// Models of at most this many parameters are verified at their own sizes, if a step has no more
-/// than so many FLOPs: a second or two in the reference kernels.
+/// Models up to this many parameters are verified at full size if a step has at most this many
+/// FLOPs: a second or two in the reference kernels.
 constexpr int64_t kFullSizeParameters = int64_t(1) << 20;
 constexpr double kFullSizeFlops = 2e9;
 
@@ -26,7 +26,7 @@ std::string arrow(int64_t from, int64_t to) {
 
 class Shrinker {
 public:
-  /// `each`: as of shrinkTo; 0: as of shrink.
+  /// `each`: see `shrinkTo`; 0 stands for `shrink`.
   Shrinker(const TrainingStep &step, const planner::Plan &plan, int64_t ranks, int64_t each)
       : step(step), original(plan), ranks(ranks), each(each) {
     result.plan = plan;
@@ -42,7 +42,7 @@ private:
   Status checkSizes() const;
   void describeSizes();
 
-  /// The least number that the size of each factor must be a multiple of.
+  /// Returns for each factor the unit that its size must be a multiple of.
   Result<std::map<reshard::FactorId, int64_t>> unitsOfFactors() const;
 
   const TrainingStep &step;
@@ -74,7 +74,7 @@ Status Shrinker::shrinkMesh() {
   result.notes.push_back("mesh " + planner::toString(original.mesh) + " -> " +
                          planner::toString(mesh) +
                          (mesh.pp < original.mesh.pp ? ", stages merged" : ""));
-  // Fewer ranks would lie on other nodes, and merged stages on several types of devices.
+  // Fewer ranks would lie on other nodes, and merged stages on several device types.
   if (planner::Cluster &cluster = result.plan.cluster; cluster.isMixed()) {
     cluster = planner::Cluster(cluster.groups[0]);
     cluster.numNodes = 0;
@@ -83,15 +83,15 @@ Status Shrinker::shrinkMesh() {
   return Status::ok();
 }
 
-/// Chunks of as many stages as there are now: round and round, or there and back, as before, each
-/// new one of several old ones; placed in another way, all of them on the merged stages.
+/// Keeps the number of chunks per stage of looped and V-shaped pipelines; each new chunk joins
+/// several old ones. Other placements keep all chunks and map them to the merged stages.
 void Shrinker::shrinkStages() {
   int64_t pp = result.plan.mesh.pp, chunks = original.numChunks();
   if (int64_t(original.stages.size()) != chunks || pp == original.mesh.pp)
     return;
   std::vector<int> &chunkStage = result.plan.chunkStage;
   int64_t each = chunks / original.mesh.pp;
-  int64_t count = pp * each; // of new chunks
+  int64_t count = pp * each; // new chunks
   auto isLike = [&](auto make) {
     return original.chunkStage == make(int(original.mesh.pp), int(each)).chunkStage;
   };
@@ -117,8 +117,8 @@ void Shrinker::shrinkBatch() {
   planner::Plan &plan = result.plan;
   if (sizes.empty() && plan.mesh == original.mesh)
     return;
-  // One more micro-batch than stages: the schedule fills, runs steadily, and drains.
-  // Interleaved, their number is a multiple of that of the stages.
+  // One more micro-batch than stages: the schedule fills, runs steadily, and drains. An interleaved
+  // schedule needs a multiple of the stages.
   int64_t enough =
       plan.schedule == "interleaved" ? 2 * plan.mesh.pp : std::max<int64_t>(2, plan.mesh.pp + 1);
   plan.accumulation = std::min(plan.accumulation, enough);
@@ -146,7 +146,7 @@ Result<std::map<reshard::FactorId, int64_t>> Shrinker::unitsOfFactors() const {
           unit *= mesh.axes[index].size;
       reshard::FactorId factor = planned->graph.ops[op].loops[loop].factor;
       if (original.zigzag && factor == planned->graph.sequenceFactor)
-        unit *= 2; // every rank has two parts
+        unit *= 2; // zigzag: two parts per rank
       int64_t &known = units[factor];
       known = std::max(known, unit);
     }
@@ -157,7 +157,7 @@ Status Shrinker::chooseSizes() {
   int64_t parameters = 0;
   for (const frontend::ParameterSource &source : step.model.parameters)
     parameters += source.isState ? 0 : kernels::numElements(source.shape);
-  double flops = 0; // of a step; the graph is that of one micro-batch of another size
+  double flops = 0; // per step; the graph has another micro-batch size
   for (const reshard::GraphOp &op : step.step.graph.ops)
     flops += op.flops * double(original.job.globalBatch) / double(step.model.batch);
   if (each == 0 && parameters <= kFullSizeParameters && flops <= kFullSizeFlops)
@@ -171,7 +171,7 @@ Status Shrinker::chooseSizes() {
     int64_t unit = 1;
     if (auto it = units->find(factor); it != units->end())
       unit = std::max<int64_t>(1, it->second);
-    // Different sizes, so that a dim taken for another does not fit by chance.
+    // Sizes differ, so that mixed-up dims do not fit by chance.
     int64_t wanted = size % 2 ? 5 + 2 * (number % 2) : 4 + 2 * (number % 3);
     ++number;
     wanted = each > 0 ? each * unit : std::max(2 * unit, (wanted + unit - 1) / unit * unit);
@@ -181,9 +181,9 @@ Status Shrinker::chooseSizes() {
   return Status::ok();
 }
 
-/// Whether what is left of the parameters can be held here several times over.
+/// Checks that several copies of the shrunk parameters fit on this machine.
 Status Shrinker::checkSizes() const {
-  constexpr int64_t most = int64_t(1) << 26; // elements: 0.5 GiB of residues, some ten times
+  constexpr int64_t most = int64_t(1) << 26; // elements: 0.5 GiB of residues, about ten times
   int64_t total = 0, largest = 0;
   std::string name, shape;
   func::FuncOp train = step.train;
@@ -215,7 +215,7 @@ Status Shrinker::checkSizes() const {
                    "); --full verifies it as it is, with memory for many times that"};
 }
 
-/// For every pair of old and new size, one parameter dim that has it.
+/// Names one example parameter dim for every pair of old and new size.
 void Shrinker::describeSizes() {
   std::map<std::pair<int64_t, int64_t>, std::string> examples;
   func::FuncOp train = step.train;

@@ -1,4 +1,4 @@
-//===- StepSettings.cpp - The numbers of a training step ----------------------===//
+//===- StepSettings.cpp - Numeric settings of a training step -----------------===//
 
 #include "tools/driver/StepSettings.h"
 
@@ -119,7 +119,7 @@ const std::vector<SettingInfo> &settingInfos() {
   return infos;
 }
 
-/// The values that `info` takes, in words.
+/// Describes the valid values of `info`.
 static std::string rangeOf(const SettingInfo &info) {
   auto text = [](double value) {
     char digits[32];
@@ -132,7 +132,7 @@ static std::string rangeOf(const SettingInfo &info) {
   return low + (info.isOpen ? " and below " : " and at most ") + text(info.high);
 }
 
-/// Why `value` is none for `info`, or "".
+/// Returns why `value` is invalid for `info`, or "".
 static std::string whyInvalid(const SettingInfo &info, double value) {
   bool inside =
       info.isOpen ? value > info.low && value < info.high : value >= info.low && value <= info.high;
@@ -173,7 +173,7 @@ Status checkSettings(const StepOptions &options) {
   return Status::ok();
 }
 
-/// Sets `value` if the step is given `name`.
+/// Sets `value` if the options contain `name`.
 template <typename T> static void read(const StepOptions &options, const char *name, T &value) {
   auto found = options.settings.find(name);
   if (found != options.settings.end())

@@ -1,7 +1,7 @@
-//===- StepSettings.h - The numbers of a training step ----------------------===//
+//===- StepSettings.h - Numeric settings of a training step -----------------===//
 //
-// What the command line sets and plan.json records: of the optimizer, the loss, clipping, the loss
-// scale.
+// Settings of the optimizer, the loss, gradient clipping and the loss scale. The command line sets
+// them and plan.json records them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,28 +18,29 @@
 
 namespace tbc::driver {
 
-/// One number that a step may be given; what is not given has the default of PyTorch's optimizer or
-/// loss of that name.
+/// One numeric setting of a step. The default is that of PyTorch's optimizer or loss of the same
+/// name.
 struct SettingInfo {
-  /// As plan.json has it, and the flag.
+  /// The key in plan.json, and the flag.
   std::string name, flag;
   std::string help;
-  /// The least and the largest value; `isOpen`: neither of the two themselves.
+  /// The smallest and largest value. `isOpen`: both ends are excluded.
   double low, high;
   bool isInteger;
   bool isOpen;
-  /// The optimizers or losses that have it; none: all.
+  /// The optimizers or losses with this setting; empty: all.
   std::vector<std::string> of;
-  /// What the flag sets where it takes no value itself.
+  /// The value of the flag without an argument.
   std::optional<double> implied = std::nullopt;
 };
 
 const std::vector<SettingInfo> &settingInfos();
 
-/// Where a dynamic loss scale begins unless told: as torch.amp.GradScaler's.
+/// The default initial value of a dynamic loss scale, as in torch.amp.GradScaler.
 inline constexpr double defaultLossScale = 65536;
 
-/// Errors: Usage for a setting that is unknown, out of range or of another optimizer or loss.
+/// Checks the settings. Errors: Usage for a setting that is unknown, out of range or of another
+/// optimizer or loss.
 Status checkSettings(const StepOptions &options);
 
 struct DropoutOptions {
@@ -47,19 +48,20 @@ struct DropoutOptions {
   int64_t seed = 0;
 };
 
-/// Loss scale as the settings have it. A step that computes in f16 anywhere has a dynamic one
-/// unless its settings name another.
+/// Returns the loss scale of the settings. A step with any f16 computation has a dynamic one by
+/// default.
 LossScale lossScale(const StepOptions &options);
-/// Writes the loss scale out in `options.settings`, where a step in f16 (`isF16`) or its settings
-/// have one. Errors: Usage for settings of a loss scale that there is not.
+/// Writes the loss scale to `options.settings` if a step in f16 (`isF16`) or its settings have one.
+/// Errors: Usage for settings of a missing loss scale.
 Status resolveLossScale(StepOptions &options, bool isF16);
 
 LossOptions lossOptions(const StepOptions &options);
 OptimizerOptions optimizerOptions(const StepOptions &options);
 DropoutOptions dropoutOptions(const StepOptions &options);
-/// What is to divide a large vocabulary (padVocabularies).
+/// Returns the divisor for padding a large vocabulary (`padVocabularies`). Example: 128 pads 50257
+/// rows to 50304.
 int64_t vocabularyMultiple(const StepOptions &options);
-/// What experts may take (limitExperts); none: everything.
+/// Returns the capacity factor of experts (`limitExperts`); null: unlimited.
 std::optional<double> capacityFactor(const StepOptions &options);
 
 } // namespace tbc::driver

@@ -1,4 +1,4 @@
-//===- TrainedModel.cpp - A checkpoint's weights in the model ---------------===//
+//===- TrainedModel.cpp - Write a checkpoint's weights into the model -------===//
 
 #include "tools/driver/TrainedModel.h"
 
@@ -31,7 +31,8 @@ static Error refused(const std::string &name, const std::string &why) {
 // Weights
 //===----------------------------------------------------------------------===//
 
-/// The numbers, in a tensor of shape `outer`, of the elements of its corner of shape `inner`.
+/// Returns the linear indices, in a tensor of shape `outer`, of its corner of shape `inner`.
+/// Example: inner [2, 2] in outer [3, 4] gives 0, 1, 4, 5.
 static std::vector<int64_t> cornerOf(const Shape &inner, const Shape &outer) {
   std::vector<int64_t> indices(size_t(kernels::numElements(inner)));
   for (size_t i = 0; i < indices.size(); ++i) {
@@ -52,7 +53,8 @@ static const StoredTensor *find(const Checkpoint &checkpoint, const std::string 
   return nullptr;
 }
 
-/// A parameter or state as the model has it; without value for a state that the step does not keep.
+/// Returns a parameter or state in the model's shape and type; no value for a state absent from the
+/// step.
 static Result<Tensor> weightOf(Checkpoint &checkpoint, const ParameterSource &source) {
   const StoredTensor *stored = find(checkpoint, source.name + ".master");
   if (!stored)
@@ -85,7 +87,7 @@ static Tensor transposed(const Tensor &tensor, const Shape &shape) {
   return Tensor::fromDoubles({tensor.dtype(), shape}, Arith::Native, to);
 }
 
-/// What initializers hold from now on, by name.
+/// Returns the new contents of initializers, by name.
 static Result<std::map<std::string, Tensor>>
 weights(const Model &model, const frontend::Parameters &parameters, Checkpoint &checkpoint) {
   std::map<std::string, Tensor> weights;
@@ -158,8 +160,7 @@ static void forEachTensor(onnx::ModelProto &model, const Visit &visit) {
       forEachTensor(node, visit);
 }
 
-/// Puts back the data that the scan left in the file: a field of bytes on the wire, whatever its
-/// type.
+/// Restores the data skipped by the scan: a bytes field on the wire, for every type.
 static bool restore(TensorProto &tensor, const frontend::ScannedModel &scanned) {
   const frontend::Payload &payload = scanned.payloads.at(uint64_t(tensor.segment().begin()));
   tensor.clear_segment();
@@ -176,7 +177,7 @@ static bool restore(TensorProto &tensor, const frontend::ScannedModel &scanned) 
   return tensor.MergeFromString(wire);
 }
 
-/// Data of its own for a constant that lies in a file beside the model.
+/// Moves the data of a constant from an external file into the model.
 static Status embed(TensorProto &tensor, const std::string &modelPath,
                     const std::string &externalDataRoot) {
   std::vector<std::pair<std::string, std::string>> entries;
@@ -203,7 +204,7 @@ static Status embed(TensorProto &tensor, const std::string &modelPath,
   return Status::ok();
 }
 
-/// Replaces the data of `tensor`; with `where`, by a place in that file.
+/// Replaces the data of `tensor`. With `external`, stores it in that file and refers to it.
 static void setData(TensorProto &tensor, const std::vector<unsigned char> &bytes,
                     TrainedModel *external, const std::string &dataName) {
   tensor.clear_segment();

@@ -1,4 +1,4 @@
-//===- TrainedModel.h - A checkpoint's weights in the model -----------------===//
+//===- TrainedModel.h - Write a checkpoint's weights into the model ---------===//
 
 #ifndef TBC_TOOLS_DRIVER_TRAINEDMODEL_H
 #define TBC_TOOLS_DRIVER_TRAINEDMODEL_H
@@ -8,20 +8,20 @@
 
 namespace tbc::driver {
 
-/// Two files: an ONNX model, and the weights that are not in it.
+/// Two files: an ONNX model, and its external weights.
 struct TrainedModel {
   std::string model;
-  std::string data; // empty: all are in the model
+  std::string data; // empty: all weights are in the model
 };
 
-/// The model that was trained, as it was but for its weights, which are those of the checkpoint: in
-/// the types of the model, master weights where the step kept them, without the rows that pad a
-/// vocabulary. Initializers that are tied to another (`options.ties`, or the file says so) follow
-/// it. `dataName` is what the second file will be called beside the model; it is used where weights
-/// take more than `inlineBytes`, since an ONNX file cannot have 2 GiB.
+/// Returns the trained model: the original with the checkpoint's weights. Weights have the model's
+/// types and come from master weights if the step kept them; padding rows of a vocabulary are
+/// dropped. Tied initializers (`options.ties`, or tied in the file) get the same weights.
+/// `dataName` is the name of the second file, beside the model; it is used if weights take more
+/// than `inlineBytes`, since an ONNX file is limited to 2 GiB.
 ///
-/// Errors: ModelRejected, for the model; CheckpointUnreadable; Usage, naming the parameter, where
-/// the checkpoint is of another model, or was computed in residues.
+/// Errors: ModelRejected, for the model; CheckpointUnreadable; Usage, naming the parameter, if the
+/// checkpoint is of another model or was computed in residues.
 Result<TrainedModel> trainedModel(const std::string &modelPath,
                                   const frontend::ImportOptions &options,
                                   checkpoint::Checkpoint &checkpoint, const std::string &dataName,

@@ -1,4 +1,4 @@
-//===- TrainingStep.cpp - From a model file to the whole training step ------===//
+//===- TrainingStep.cpp - Build the training step from a model file ---------===//
 
 #include "tools/driver/TrainingStep.h"
 
@@ -27,11 +27,10 @@ using namespace mlir;
 
 namespace tbc::driver {
 
-/// The batch size at which a step is kept: a prime, so that no other dim is taken for a multiple of
-/// it.
+/// The batch size of a stored step: a prime, so that no other dim looks like a multiple of it.
 static constexpr int64_t canonicalBatch = 97;
 
-/// A location as people read it: the ONNX node's name, or file:line:column.
+/// Returns a readable location: the ONNX node's name, or file:line:column.
 static std::string describe(Location loc) {
   if (auto name = dyn_cast<NameLoc>(loc))
     return "node '" + name.getName().str() + "'";
@@ -59,7 +58,7 @@ Error DiagnosticCollector::error(ErrorCode code, const std::string &fallback) co
   return {code, text.empty() ? fallback : text};
 }
 
-/// Whether anything is computed or stored in f16.
+/// Whether any value is f16.
 static bool hasF16(func::FuncOp model) {
   auto isF16 = [](Value value) { return tensorType(value).getElementType().isF16(); };
   return llvm::any_of(model.getArguments(), isF16) ||
@@ -67,7 +66,7 @@ static bool hasF16(func::FuncOp model) {
                       [&](Operation &op) { return llvm::any_of(op.getResults(), isF16); });
 }
 
-/// Raises @model and gives it its precision.
+/// Raises @model and sets its precision.
 static LogicalResult prepareModel(TrainingStep &result) {
   ModuleOp module = *result.model.module;
   const StepOptions &options = result.options;
@@ -94,7 +93,7 @@ static LogicalResult prepareModel(TrainingStep &result) {
   return success();
 }
 
-/// Errors (Usage): a glob that is malformed or matches none of `names`.
+/// Errors (Usage): a glob that is malformed or matches no entry of `names`.
 static Status checkGlobs(const std::string &flag, const std::vector<std::string> &globs,
                          const std::vector<std::string> &names) {
   for (const std::string &text : globs) {
@@ -109,7 +108,7 @@ static Status checkGlobs(const std::string &flag, const std::vector<std::string>
   return Status::ok();
 }
 
-/// Names and module paths of the parameters.
+/// Returns the names and module paths of the parameters.
 static std::vector<std::string> parameterNames(const frontend::ImportedModel &model) {
   std::vector<std::string> names;
   for (const frontend::ParameterSource &source : model.parameters)
@@ -118,15 +117,15 @@ static std::vector<std::string> parameterNames(const frontend::ImportedModel &mo
   return names;
 }
 
-/// From @model to @train and @update.
+/// Builds @train and @update from @model.
 static LogicalResult buildStep(TrainingStep &result) {
   ModuleOp module = *result.model.module;
   const StepOptions &options = result.options;
   if (failed(attachLoss(module, lossOptions(options))))
     return failure();
   auto train = module.lookupSymbol<func::FuncOp>("train");
-  // Batch statistics run over the batch, which every plan shards; the sums of a cross entropy over
-  // the vocabulary, which a plan may.
+  // Decomposes ops with sums over shardable loops: batch statistics over the batch, which every
+  // plan shards, and cross entropy over the vocabulary.
   auto isSummed = [](Operation *op) { return isa<BatchNormTrainOp, CrossEntropyOp>(op); };
   if (failed(decomposeComposites(train, isSummed)))
     return failure();
@@ -172,7 +171,7 @@ Status checkNames(const frontend::ImportedModel &model, const StepOptions &optio
   std::vector<std::string> names = parameterNames(model);
   if (Status status = checkGlobs("--no-decay", options.noDecay, names); !status)
     return status;
-  // To freeze what is constant anyway is no mistake.
+  // Freezing a constant is allowed: it has no effect.
   for (const frontend::ConstantTensor &tensor : model.constants)
     names.insert(names.end(), {tensor.displayName, tensor.name});
   if (Status status = checkGlobs("--freeze", options.freeze, names); !status)
@@ -190,7 +189,8 @@ Status checkNames(const frontend::ImportedModel &model, const StepOptions &optio
                                      frontend::suggestion(options.loss, known)};
 }
 
-/// Whether a loss is to be made of what is one already. Error (Usage): says how to train on it.
+/// Refuses to attach a loss to an output that already is one. Error (Usage): says how to train on
+/// it.
 static Status checkLossOutput(const frontend::ImportedModel &model, const StepOptions &options) {
   auto kind = parseLossKind(options.loss);
   if (!kind || *kind == LossKind::Output || model.outputs.empty() ||
@@ -272,7 +272,7 @@ Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step,
       failed(verify(module)) || failed(analyse(*result)))
     return diagnostics.error(ErrorCode::Other, "the step could not be resized");
 
-  // What keeps its shape keeps its data, and its padding.
+  // Parameters of unchanged shape keep their data and padding.
   const std::map<std::string, kernels::Shape> oldShapes = parameterShapes(step);
   const std::map<std::string, kernels::Shape> shapes = parameterShapes(*result);
   for (frontend::ParameterSource &source : model.parameters)

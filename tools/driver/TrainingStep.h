@@ -1,4 +1,4 @@
-//===- TrainingStep.h - From a model file to the whole training step --------===//
+//===- TrainingStep.h - Build the training step from a model file -----------===//
 
 #ifndef TBC_TOOLS_DRIVER_TRAININGSTEP_H
 #define TBC_TOOLS_DRIVER_TRAININGSTEP_H
@@ -28,53 +28,51 @@ struct StepOptions {
   std::string optimizer = "adamw";  // adamw, adam, sgd, sgd-momentum
   std::string precision = "f32";    // f32, bf16, f16; empty: bf16, or f16 for a model in f16
   std::vector<std::string> freeze;  // globs of parameter names
-  std::vector<std::string> noDecay; // globs of parameters whose weights do not decay
+  std::vector<std::string> noDecay; // globs of parameters without weight decay
   std::map<std::string, double> settings; // by name; see StepSettings.h
 };
 
-/// The step of a model: @train and @update in `model.module`, and what planner and partitioner ask
-/// of them. Sizes are those of `model.batch` samples, whatever the plan; the graph is rebatched for
-/// a plan.
+/// The step of a model: @train and @update in `model.module`, with the analyses used by planner and
+/// partitioner. Its sizes are those of `model.batch` samples; the graph is rebatched for each plan.
 struct TrainingStep {
-  StepOptions options; // with precision and loss scale written out
+  StepOptions options; // with precision and loss scale resolved
   frontend::ImportedModel model;
   mlir::func::FuncOp train, update;
   std::unique_ptr<FactorAnalysis> analysis;
   StepGraph step;
-  /// SHA-256 of the two functions' text.
+  /// SHA-256 of the text of both functions.
   std::string hash;
   std::vector<PaddedVocabulary> paddedVocabularies;
-  /// With --capacity-factor.
+  /// Set by --capacity-factor.
   std::vector<ExpertCapacity> expertCapacities;
 };
 
-/// Imports, raises, attaches the loss, differentiates and builds the update.
-/// Errors: ModelRejected with the diagnostics of whatever refused; Usage for a wrong setting.
+/// Imports, raises, attaches the loss, differentiates and builds the update. Errors: ModelRejected
+/// with the diagnostics of the failed phase; Usage for a wrong setting.
 Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &context,
                                                         const StepOptions &options);
-/// The same for a model in memory; `options.modelPath` and `options.import` are not read.
+/// The same for a model in memory; ignores `options.modelPath` and `options.import`.
 Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &context,
                                                         frontend::ImportedModel model,
                                                         const StepOptions &options);
 
-/// Whether the model has what the options name: outputs for the loss, parameters to freeze and
-/// those whose weights do not decay. Errors: Usage, with a suggestion.
+/// Checks the names in the options against the model: the loss output, and the globs of frozen
+/// parameters and those without weight decay. Errors: Usage, with a suggestion.
 Status checkNames(const frontend::ImportedModel &model, const StepOptions &options);
 
-/// The same step with factors of other sizes (factors of `step.analysis`). Its parameters of
-/// another shape have no data.
-/// Errors: Other, with the op at which the sizes do not fit.
+/// Returns the same step with other factor sizes (factors of `step.analysis`). Parameters with a
+/// new shape have no data. Errors: Other, with the op that the sizes do not fit.
 Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step, const FactorSizes &sizes);
 
-/// The shapes of parameters, states and inputs by name: of a parameter whose vocabulary is padded,
-/// larger than that in the file, with zeros behind each dim.
+/// Returns the shapes of parameters, states and inputs by name. A parameter with a padded
+/// vocabulary is larger than in the file; the padding is zeros at the end of each dim.
 std::map<std::string, kernels::Shape> parameterShapes(const TrainingStep &step);
 
-/// Collects the diagnostics emitted while it lives.
+/// Collects the diagnostics emitted during its lifetime.
 class DiagnosticCollector {
 public:
   explicit DiagnosticCollector(mlir::MLIRContext &context);
-  /// An error of this code with everything that was emitted; `fallback` if nothing was.
+  /// Returns an error of this code with all collected diagnostics; `fallback` if there are none.
   Error error(ErrorCode code, const std::string &fallback) const;
 
 private:

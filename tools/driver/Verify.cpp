@@ -1,4 +1,4 @@
-//===- Verify.cpp - Parallel against serial -----------------------------------===//
+//===- Verify.cpp - Compare parallel with serial runs -------------------------===//
 
 #include "tools/driver/Verify.h"
 
@@ -67,7 +67,7 @@ std::vector<Comparison> compareExactly(const RunRecord &serial, const RunRecord 
 
 namespace {
 
-/// What a tensor is to the comparison of floats.
+/// How a tensor takes part in the comparison of floats.
 enum class Kind { Gradient, FirstMoment, SecondMoment, Other };
 
 bool endsWith(const std::string &name, const std::string &suffix) {
@@ -75,7 +75,7 @@ bool endsWith(const std::string &name, const std::string &suffix) {
          name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
-/// "P.m" and "P.v" are the moments of parameter P (buildUpdateFunction).
+/// "P.m" and "P.v" are the moments of parameter P (`buildUpdateFunction`).
 Kind kindOf(const program::Program &program, const std::string &name) {
   int index = program.tensorIndex(name);
   program::Role role = index < 0 ? program::Role::Loss : program.tensors[size_t(index)].role;
@@ -88,8 +88,9 @@ Kind kindOf(const program::Program &program, const std::string &name) {
   return Kind::Other;
 }
 
-/// What is compared of a tensor. A second moment is a weighted sum of squares: its root is a norm,
-/// which is off by no more than the gradients in it are, however small they are.
+/// Returns the compared values of a tensor. A second moment is compared by its root: the moment is
+/// a weighted sum of squares, so its root is a norm. The error of a norm is at most that of the
+/// gradients, however small they are.
 std::vector<double> comparedOf(Kind kind, const kernels::Tensor &tensor) {
   std::vector<double> values = tensor.toDoubles();
   if (kind == Kind::SecondMoment)
@@ -98,7 +99,7 @@ std::vector<double> comparedOf(Kind kind, const kernels::Tensor &tensor) {
   return values;
 }
 
-/// The largest |x - y|; infinite if they differ in size or one is not finite.
+/// Returns the largest |x - y|; infinite if the sizes differ or a value is not finite.
 double largestDifference(const std::vector<double> &x, const std::vector<double> &y) {
   if (x.size() != y.size())
     return INFINITY;
@@ -119,7 +120,7 @@ double largestMagnitude(const std::vector<double> &values) {
   return largest;
 }
 
-/// One unit in the last place of `magnitude`, as an f32 holds it.
+/// Returns one ulp of `magnitude` in f32.
 double ulpOf(double magnitude) {
   auto number = float(magnitude);
   return double(std::nextafter(number, INFINITY)) - double(number);
@@ -170,7 +171,7 @@ bool VerifyReport::passed() const {
          allEqual(native);
 }
 
-/// Serial and parallel run of one plan in one arithmetic on the same data.
+/// Runs one plan serially and in parallel, in one arithmetic on the same data.
 static Status runBoth(TrainingStep &step, const planner::Plan &plan,
                       const program::Program &program, const VerifyOptions &options,
                       VerifyReport &report) {
@@ -187,14 +188,14 @@ static Status runBoth(TrainingStep &step, const planner::Plan &plan,
   return Status::ok();
 }
 
-/// Whether the optimizer divides gradients by their own size. Where a true gradient is zero that
-/// scales rounding noise up to full steps, so that no error bound of the gradient bounds the
-/// parameter, nor what a second step computes from it. Residues compare them.
+/// Whether the optimizer divides gradients by their own magnitude. If a true gradient is zero,
+/// rounding noise then becomes a full step. No bound on the gradient's error bounds the parameter
+/// or the results of a second step, so these are compared in residues only.
 static bool scalesNoise(const TrainingStep &step) {
   return step.options.optimizer == "adam" || step.options.optimizer == "adamw";
 }
 
-/// Leaves out parameters, and their master copies, that such an optimizer has changed.
+/// Drops parameters changed by such an optimizer, and their master copies.
 static void keepComparable(RunRecord &record, const TrainingStep &step,
                            const program::Program &program) {
   if (!scalesNoise(step))
@@ -207,7 +208,7 @@ static void keepComparable(RunRecord &record, const TrainingStep &step,
   }
 }
 
-/// The same with an overflow in the first step, which all ranks must skip.
+/// The same with an overflow in the first step; all ranks must skip it.
 static Status runOverflow(TrainingStep &step, const planner::Plan &plan,
                           const program::Program &program, const VerifyOptions &options,
                           VerifyReport &report) {
@@ -234,7 +235,7 @@ static Status runOverflow(TrainingStep &step, const planner::Plan &plan,
 }
 
 namespace {
-/// The serial program in floats and in f64, on the inputs of each seed.
+/// Runs of the serial program in floats and in f64, on the inputs of each seed.
 struct SerialRuns {
   std::vector<RunRecord> native, exact;
 };
@@ -242,8 +243,8 @@ struct SerialRuns {
 
 static Result<SerialRuns> runSeeds(TrainingStep &step, const planner::Plan &plan, int numSteps,
                                    uint64_t firstSeed, std::optional<double> lossScale) {
-  // The bound is the serial program's own largest error over this many inputs
-  // (docs/design.md, 4.2).
+  // The bound is the serial program's own largest error over this many inputs (docs/design.md,
+  // 4.2).
   constexpr int numSeeds = 8;
   SerialRuns runs;
   for (int i = 0; i < numSeeds; ++i) {
@@ -267,8 +268,8 @@ static bool isFinite(const kernels::Tensor &tensor) {
   return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
 }
 
-/// The tensor by which a run in floats is none to compare with f64, or "": it is not finite, or it
-/// is the loss scale, and a step was skipped.
+/// Returns the tensor that makes a float run incomparable with f64, or "". It is not finite, or it
+/// is a loss scale changed by a skipped step.
 static std::string whatOverflows(const SerialRuns &runs) {
   for (size_t seed = 0; seed < runs.native.size(); ++seed)
     for (const auto &[name, value] : runs.native[seed]) {
@@ -280,8 +281,8 @@ static std::string whatOverflows(const SerialRuns &runs) {
   return "";
 }
 
-/// The serial runs at the first loss scale, halved from where the step starts, at which none
-/// overflows.
+/// Returns the serial runs at the first loss scale without overflow, halved from the step's initial
+/// scale. Example: 65536, 32768, 16384 ...
 static Result<SerialRuns> runWithoutOverflow(TrainingStep &step, const planner::Plan &plan,
                                              int numSteps, uint64_t seed,
                                              std::optional<double> &lossScale) {
@@ -302,9 +303,9 @@ static Result<SerialRuns> runWithoutOverflow(TrainingStep &step, const planner::
   }
 }
 
-/// How much larger the rounding errors of native kernels may be than those of the reference
-/// kernels, which round a sum once: 8 sqrt(n) roundings for a sum of n terms (KernelCheck.h), n at
-/// most the elements of a value.
+/// Returns how much larger the rounding errors of native kernels may be. Reference kernels round a
+/// sum once; native ones up to 8 sqrt(n) times for n terms (KernelCheck.h). n is at most the number
+/// of elements of a value. Example: n = 10000 gives 800.
 static double growthOf(const program::Program &program) {
   int64_t most = 1;
   for (const program::Stage &stage : program.stages)

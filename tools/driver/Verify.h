@@ -1,4 +1,4 @@
-//===- Verify.h - Parallel against serial ------------------------------------===//
+//===- Verify.h - Compare parallel with serial runs --------------------------===//
 
 #ifndef TBC_TOOLS_DRIVER_VERIFY_H
 #define TBC_TOOLS_DRIVER_VERIFY_H
@@ -14,63 +14,64 @@
 
 namespace tbc::driver {
 
-/// What a run computed, by name: "loss 1" (per step), gradients of the last step ("NAME.grad"), and
-/// parameters, states and optimizer states after the last step.
+/// The results of a run, by name: "loss 1" (per step), gradients of the last step ("NAME.grad"),
+/// and parameters, states and optimizer states after the last step.
 using RunRecord = std::map<std::string, kernels::Tensor>;
 
-/// What a run is fed: initial tensors by name, and per step and micro-batch the inputs by name,
-/// whole.
+/// The data of a run: initial tensors by name, and unsharded inputs by name per step and
+/// micro-batch.
 struct RunData {
   std::map<std::string, kernels::Tensor> initial;
   std::vector<std::vector<std::map<std::string, kernels::Tensor>>> steps;
   double learningRate = 1e-3;
-  /// Where a dynamic loss scale starts, if not where the step says.
+  /// The initial dynamic loss scale, if it differs from the step's.
   std::optional<double> lossScale;
 };
 
-/// Seeded inputs for `steps` steps of `plan`; weights from the model's file where it has them, else
-/// seeded too. Integer inputs stay within the tables they index, labels within the classes.
+/// Returns seeded inputs for `steps` steps of `plan`. Weights come from the model's file if it has
+/// them, else they are seeded too. Integer inputs are valid indices of their tables, labels valid
+/// classes.
 Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int steps,
                             kernels::Arith arith, uint64_t seed);
 
-/// Runs the unpartitioned step by the interpreter, with the plan's batch and accumulation.
+/// Runs the unpartitioned step in the interpreter, with the plan's batch and accumulation.
 Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const RunData &data,
                             const kernels::KernelContext &context);
 
-/// Runs all ranks of the Program in this process, on reference machines unless others are given.
+/// Runs all ranks of the Program in this process, by default on reference backends.
 Result<RunRecord> runParallel(const program::Program &program, const RunData &data,
                               const kernels::KernelContext &context,
                               const runtime::RankMachines &machineOf = {});
 
-/// An element of a gradient that counts as not finite in one run in residues: the residue that the
-/// first step of that run makes of it is the one that KernelContext::notFinite names.
+/// A gradient element that counts as not finite in a run in residues. `KernelContext::notFinite`
+/// names its residue in the first step.
 struct PlantedOverflow {
   std::string parameter;
   int64_t element = 0;
   kernels::KernelContext context;
 };
 
-/// Picks an element by `seed`, of the gradient of `parameter` if that is not empty. Errors: a
+/// Picks an element by `seed`; from the gradient of `parameter` if that is not empty. Errors: a
 /// gradient of zeros.
 Result<PlantedOverflow> plantOverflow(TrainingStep &step, const planner::Plan &plan,
                                       const RunData &data, uint64_t seed,
                                       const std::string &parameter = "");
 
-/// How a tensor of the parallel run compares.
+/// The comparison of one tensor of the parallel run.
 struct Comparison {
   std::string name;
   bool equal = false;
-  double error = 0; // float runs: largest |parallel - f64|; of second moments, of their roots
+  double error = 0; // float runs: largest |parallel - f64|; second moments: of their roots
   double bound = 0; // of compareFloats
 };
 
-/// Bit by bit; in names' order.
+/// Compares bit by bit; sorted by name.
 std::vector<Comparison> compareExactly(const RunRecord &serial, const RunRecord &parallel);
-/// Against f64, within the bound of docs/design.md section 4: 4 x the serial program's largest
-/// error, + one ulp of the tensor's largest magnitude, + 2^-24 of the largest magnitude among all
-/// tensors of its kind where that kind is gradients or moments. Second moments are compared by
-/// their roots. `program` says which tensors are which. `growth` times that for kernels whose
-/// rounding errors may be so much larger.
+/// Compares with f64, within the bound of docs/design.md section 4. The bound is the sum of: 4 x
+/// the serial program's largest error; one ulp of the tensor's largest magnitude; for gradients and
+/// moments, 2^-24 of the largest magnitude among all tensors of the kind. Second moments are
+/// compared by their roots. `program` tells the kinds of tensors. `growth` multiplies the bound,
+/// for kernels with larger rounding errors.
 std::vector<Comparison> compareFloats(const program::Program &program, const RunRecord &reference,
                                       const std::vector<RunRecord> &serial,
                                       const std::vector<RunRecord> &references,
@@ -80,29 +81,29 @@ struct VerifyOptions {
   int steps = 2;
   bool floats = true;
   uint64_t seed = 1;
-  /// What executes kernels in a run; the floats are then computed by them as well. May be empty.
+  /// The backends of a run; if not empty, they also compute the floats.
   runtime::RankMachines machines = {};
 };
 
 struct VerifyReport {
   std::vector<Comparison> residues, floats;
   std::vector<Comparison> native; // floats by VerifyOptions::machines
-  /// Residues again, where the loss is scaled: an overflow is planted in the first step.
+  /// Residues with an overflow planted in the first step, if the loss is scaled.
   std::vector<Comparison> overflow;
   std::string overflowPlace;       // "NAME.grad[element]"
-  std::optional<double> lossScale; // at which the floats ran, if not where the step starts
+  std::optional<double> lossScale; // of the floats, if not the step's
   int64_t ranks = 0;
-  int64_t collectives = 0; // executions per step and rank of stage 0, for the reader
+  int64_t collectives = 0; // executions per step and rank of stage 0, for the report
   bool passed() const;
 };
 
-/// The whole check of one plan: residues bit for bit, with an overflow too where the loss is
-/// scaled, then floats. Floats run at a loss scale at which the serial program does not overflow.
-/// Errors: there is none; what is compared is not finite.
+/// Checks one plan: residues bit for bit, also with an overflow if the loss is scaled, then floats.
+/// Floats run at a loss scale without overflow in the serial program. Errors: there is no such
+/// scale, or a compared value is not finite.
 Result<VerifyReport> verifyPlan(TrainingStep &step, const planner::Plan &plan,
                                 const VerifyOptions &options);
 
-/// The same of a Program that is there already, compiled from the plan.
+/// The same for a Program already compiled from the plan.
 Result<VerifyReport> verifyProgram(TrainingStep &step, const planner::Plan &plan,
                                    const program::Program &program, const VerifyOptions &options);
 

@@ -1,4 +1,4 @@
-//===- VerifyKernels.cpp - The kernels that a run uses, on this machine ------===//
+//===- VerifyKernels.cpp - Compare the kernels of a run with the reference kernels -===//
 
 #include "tools/driver/VerifyKernels.h"
 
@@ -66,7 +66,7 @@ Result<ProgramKernels> compileHere(const CompiledPlan &compiled) {
     else
       status = loaded.error();
   }
-  // What is open stays.
+  // Loaded libraries stay usable after their file is removed.
   std::error_code ignored;
   std::filesystem::remove(path, ignored);
   if (!status)
@@ -74,7 +74,7 @@ Result<ProgramKernels> compileHere(const CompiledPlan &compiled) {
   return kernels;
 }
 
-/// One step of `plan` on all ranks, every kernel compared.
+/// Runs one step of `plan` on all ranks and compares every kernel.
 static Result<std::vector<cpu::KernelComparison>>
 compareKernels(TrainingStep &step, const planner::Plan &plan, uint64_t seed) {
   auto compiled = compileForThisMachine(step, plan);

@@ -30,7 +30,7 @@ const std::vector<std::string> &kinds() {
   return names;
 }
 
-/// Sizes that all transformers have.
+/// Sizes common to all transformers.
 static Architecture transformer(const std::string &kind, int64_t layers, int64_t hidden,
                                 int64_t heads, int64_t keyHeads, int64_t ffn, int64_t vocabulary) {
   Architecture a;

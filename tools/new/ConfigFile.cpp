@@ -15,12 +15,13 @@ using Json = nlohmann::json;
 
 namespace {
 
-/// The keys of a config, the first error kept.
+/// Reads the keys of a config and keeps the first error.
 class Config {
 public:
   Config(const Json &json, std::string source) : json(json), source(std::move(source)) {}
 
-  /// The first of `keys` that is there, or `otherwise`; without that it is an error.
+  /// Returns the value of the first present key, or `otherwise`; it is an error if both are
+  /// missing.
   int64_t integer(const std::vector<std::string> &keys, int64_t otherwise = -1) {
     for (const std::string &key : keys) {
       auto found = json.find(key);
@@ -59,7 +60,7 @@ public:
       fail("key \"" + key + "\" must be a string");
     return found->is_string() ? found->get<std::string>() : otherwise;
   }
-  /// An activation by the name that transformers gives it.
+  /// Returns an activation, given by its name in transformers.
   std::string activation(const std::string &key, const std::string &otherwise) {
     static const std::map<std::string, std::string> known = {
         {"gelu", "gelu"},          {"gelu_python", "gelu"}, {"gelu_new", "gelu_new"},
@@ -72,7 +73,7 @@ public:
     fail("key \"" + key + "\" is \"" + name + "\", which tbc new does not write");
     return "gelu";
   }
-  /// Refuses a setting that would make another graph.
+  /// Refuses a setting that would change the graph.
   void require(const std::string &key, const Json &value) {
     auto found = json.find(key);
     if (found != json.end() && !found->is_null() && *found != value)

@@ -1,6 +1,6 @@
 //===- Decoders.cpp - gpt2, mpt, bloom, neox; llama, grok, nemotron ------------===//
 //
-// Module and parameter names are those of Hugging Face's transformers.
+// Module and parameter names follow Hugging Face's transformers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +14,7 @@ using Module = GraphWriter::Module;
 using Attribute = GraphWriter::Attribute;
 
 static std::string inputIds(GraphWriter &w, bool hasTable, int64_t positions) {
-  // Without a position table, a length that is asked for is that of the input.
+  // Without a position table, a requested length becomes the input length.
   std::string seq = !hasTable && positions > 0 ? std::to_string(positions) : "seq";
   return w.input("input_ids", {"batch", seq}, false);
 }
@@ -32,8 +32,9 @@ static std::string attend(GraphWriter &w, const Architecture &a, const std::stri
   return w.op("Attention", inputs, attributes);
 }
 
-/// The slopes of ALiBi, by head: powers of 2^(-8/n) for n heads, n a power of two; else those of
-/// the next smaller one and every other of the next larger one. Source: Press et al., "Train short,
+/// Returns the slopes of ALiBi by head: powers of 2^(-8/n) for n heads if n is a power of two.
+/// Otherwise: the slopes of the next smaller power of two, then every other slope of the next
+/// larger one. Example: 2 heads have slopes 1/16 and 1/256. Source: Press et al., "Train short,
 /// test long" (2021), and its published code.
 static std::vector<float> alibiSlopes(int64_t heads) {
   int64_t power = 1;
@@ -47,8 +48,8 @@ static std::vector<float> alibiSlopes(int64_t heads) {
   return slopes;
 }
 
-/// What ALiBi adds to scores, [heads, 1, s]: a slope times the key's position. A number that is the
-/// same for all keys of a query changes nothing, so it is left out. Empty without ALiBi.
+/// Returns the ALiBi term of the scores, [heads, 1, s]: slope times the key's position. Terms equal
+/// for all keys of a query cancel in softmax and are left out. Empty without ALiBi.
 static std::string alibi(GraphWriter &w, const Architecture &a, const std::string &ids) {
   if (!a.hasAlibi)
     return "";
@@ -56,8 +57,8 @@ static std::string alibi(GraphWriter &w, const Architecture &a, const std::strin
   return w.op("Mul", {at, w.constant({a.heads, 1, 1}, alibiSlopes(a.heads))});
 }
 
-/// cos and sin of the angles of rotary positions [s, width / 2] and the positions [b, s].
-/// Source: Su et al., "RoFormer" (2021).
+/// cos and sin of the rotary angles, [s, width / 2], and the positions, [b, s]. Source: Su et al.,
+/// "RoFormer" (2021).
 struct Rotary {
   std::string cos, sin, positions;
 };
@@ -90,12 +91,12 @@ static std::string rotate(GraphWriter &w, const Architecture &a, const Rotary &r
   return w.op("RotaryEmbedding", {x, rotary.cos, rotary.sin, rotary.positions}, attributes);
 }
 
-/// Three parts of [b, s, 3 * n], one behind the other.
+/// Splits [b, s, 3 * n] into three consecutive parts.
 static std::vector<std::string> splitInThree(GraphWriter &w, const std::string &x) {
   return w.ops("Split", {x}, 3, {{"axis", int64_t(-1)}, {"num_outputs", int64_t(3)}});
 }
 
-/// q, k and v of [b, s, heads * (3 * d)]: each head's behind each other.
+/// Splits [b, s, heads * (3 * d)] into q, k and v; the three are interleaved by head.
 static std::vector<std::string> splitPerHead(GraphWriter &w, const Architecture &a,
                                              const std::string &x) {
   std::string heads = w.op("Reshape", {x, w.ints({0, 0, a.heads, 3 * a.headWidth()})});
@@ -117,7 +118,7 @@ static void finish(GraphWriter &w, const Architecture &a, const std::string &x,
   w.output(logits, "logits");
 }
 
-/// GPT-2's linear layer keeps its weight as [in, out].
+/// GPT-2's linear layer stores its weight as [in, out].
 static std::string conv1d(GraphWriter &w, const std::string &x, const std::string &name, int64_t in,
                           int64_t out) {
   Module module(w, name);
@@ -246,7 +247,7 @@ void writeNeox(GraphWriter &w, const Architecture &a) {
   finish(w, a, x, "gpt_neox.embed_in.weight", "embed_out");
 }
 
-/// Layer normalization whose scale is one more than its weight, "1p".
+/// Layer normalization scaled by 1 + weight ("1p").
 static std::string layerNorm1p(GraphWriter &w, const std::string &x, const std::string &name,
                                const Architecture &a) {
   Module module(w, name);
@@ -261,9 +262,9 @@ static std::string norm(GraphWriter &w, const std::string &x, const std::string 
                               : w.rmsNorm(x, name, a.hidden, a.epsilon);
 }
 
-/// Experts written densely with stacked weights: every expert computes every token, and those not
-/// chosen have weight 0. The importer makes one routed op of it, which computes the chosen ones.
-/// Source: Jiang et al., "Mixtral of experts" (2024), section 2.1.
+/// Experts written densely with stacked weights: every expert computes every token, with weight 0
+/// if it is not chosen. The importer turns this into one routed op, which computes only the chosen
+/// ones. Source: Jiang et al., "Mixtral of experts" (2024), section 2.1.
 static std::string experts(GraphWriter &w, const Architecture &a, const std::string &x) {
   const std::string name = a.kind == "grok" ? "moe_block" : "block_sparse_moe";
   Module module(w, name);
@@ -312,7 +313,7 @@ static std::string mlp(GraphWriter &w, const Architecture &a, const std::string 
 
 void writeLlama(GraphWriter &w, const Architecture &a) {
   std::string ids = inputIds(w, false, a.positions), x;
-  const bool hasFourNorms = a.kind == "grok"; // before and after each half of a layer
+  const bool hasFourNorms = a.kind == "grok"; // before and after attention and MLP
   {
     Module model(w, "model");
     Rotary rotary = rotaryOf(w, a, ids);

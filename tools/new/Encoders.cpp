@@ -1,6 +1,6 @@
 //===- Encoders.cpp - bert and vit ---------------------------------------------===//
 //
-// Module and parameter names are those of Hugging Face's transformers.
+// Module and parameter names follow Hugging Face's transformers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -10,7 +10,7 @@ namespace tbc::newmodel {
 
 using Module = GraphWriter::Module;
 
-/// q, k and v in modules of these names under "attention"; `mask` may be empty.
+/// Writes q, k and v in modules of these names under "attention"; `mask` may be empty.
 static std::string selfAttention(GraphWriter &w, const Architecture &a, const std::string &x,
                                  const char *module, const std::string &mask) {
   Module self(w, module);

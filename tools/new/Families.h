@@ -1,4 +1,4 @@
-//===- Families.h - Who writes which family ------------------------------------===//
+//===- Families.h - Writers of model families ----------------------------------===//
 
 #ifndef TBC_TOOLS_NEW_FAMILIES_H
 #define TBC_TOOLS_NEW_FAMILIES_H
@@ -16,7 +16,7 @@ void writeNeox(GraphWriter &writer, const Architecture &a);
 /// llama, grok and nemotron, with or without experts.
 void writeLlama(GraphWriter &writer, const Architecture &a);
 
-/// Logits per token, of masked ones.
+/// Logits per token, for masked language modelling.
 void writeBert(GraphWriter &writer, const Architecture &a);
 /// Logits [batch, classes] of pixel_values [batch, channels, size, size].
 void writeVit(GraphWriter &writer, const Architecture &a);

@@ -13,19 +13,19 @@ namespace tbc::newmodel {
 
 using Ints = std::vector<int64_t>;
 
-/// A graph under construction. Values are named by strings; weights are external data in a file
-/// that is not written. Nodes are named by the module that they are in, as torch's exporter does:
+/// A graph under construction. Strings name values. Weights are external data in a file that is not
+/// written. Node names contain their module, as from torch's exporter. Example:
 /// "/model/layers.0/mlp/MatMul".
 class GraphWriter {
 public:
-  /// `dataFile`: where the weights would be, beside the model.
+  /// `dataFile`: path of the weights' file, relative to the model.
   GraphWriter(std::string name, std::string dataFile);
 
   /// `dims` are sizes or names ("batch").
   std::string input(const std::string &name, const std::vector<std::string> &dims, bool isFloat);
   void output(const std::string &value, const std::string &name);
 
-  /// Modules nest: what is written while one is open is in it.
+  /// Opens a module until the end of its scope; modules nest.
   class Module {
   public:
     Module(GraphWriter &writer, const std::string &name);
@@ -35,14 +35,14 @@ public:
 
   private:
     GraphWriter &writer;
-    size_t length; // of the path outside
+    size_t length; // of the enclosing module's path
   };
 
   /// A parameter of the open module, f32: "transformer.h.0.ln_1.weight".
   std::string weight(const std::string &name, const Ints &dims);
   std::string ints(const Ints &values);
   std::string scalar(int64_t value);
-  /// Numbers that no one trains, from a node: an initializer would be a parameter.
+  /// Adds an untrained constant as a node; as an initializer it would be a parameter.
   std::string constant(const Ints &dims, const std::vector<float> &values);
 
   struct Attribute {
@@ -64,10 +64,10 @@ public:
   std::vector<std::string> ops(const std::string &type, const std::vector<std::string> &inputs,
                                size_t results, const std::vector<Attribute> &attributes = {});
 
-  /// x times a weight [out, in] as torch.nn.Linear keeps it, in a module of this name.
+  /// Returns x times a weight [out, in], stored as in torch.nn.Linear, in a module `name`.
   std::string linear(const std::string &x, const std::string &name, int64_t in, int64_t out,
                      bool hasBias);
-  /// x times the transpose of a table [rows, width] that is there already.
+  /// Returns x times the transpose of an existing table [rows, width].
   std::string tiedLinear(const std::string &x, const std::string &table);
   std::string layerNorm(const std::string &x, const std::string &name, int64_t width, bool hasBias,
                         double epsilon);
@@ -76,12 +76,12 @@ public:
                         const std::string &indices);
   /// gelu, gelu_new (tanh), silu, relu, relu2.
   std::string activation(const std::string &name, const std::string &x);
-  /// The numbers 0 .. of the size of dim `dim` of `x`, an i64 vector.
+  /// Returns 0 .. n - 1 as an i64 vector, for n = size of dim `dim` of `x`.
   std::string positionsOf(const std::string &x, int64_t dim);
 
-  /// The elements of all weights.
+  /// Returns the total elements of all weights.
   int64_t numParameters() const { return parameters; }
-  /// The file's bytes.
+  /// Returns the file's content.
   std::string bytes() const { return model.SerializeAsString(); }
 
 private:
@@ -89,7 +89,7 @@ private:
   onnx::NodeProto &addNode(const std::string &type, size_t results);
 
   onnx::ModelProto model;
-  std::string dataFile, path; // of the open module, "" or "transformer.h.0"
+  std::string dataFile, path; // path: of the open module, "" or "transformer.h.0"
   std::vector<std::string> modules;
   std::map<std::string, int> used;
   int64_t parameters = 0, end = 0;

@@ -1,4 +1,4 @@
-//===- Launches.cpp - What a step of a Program launches --------------------===//
+//===- Launches.cpp - Kernel launches of a step ----------------------------===//
 
 #include "tools/roofline/Launches.h"
 
@@ -66,7 +66,7 @@ private:
     std::map<int, const program::Region *> begins;
     for (const program::Region &region : block.regions)
       begins[region.first] = &region;
-    std::vector<int> leftOut; // that the next call of a library does too
+    std::vector<int> leftOut; // fused into the next library call
     for (int i = 0; i < int(block.instructions.size());) {
       Launch launch;
       launch.stage = stage, launch.block = id, launch.perStep = perStep;
@@ -99,7 +99,7 @@ private:
         addSum(id, perStep, result);
   }
 
-  /// Of what was left out, the instructions whose results the launch needs.
+  /// Adds the left-out instructions whose results `launch` needs.
   static void takeLeftOut(const Block &block, std::vector<int> &leftOut, Launch &launch) {
     std::set<ValueId> needed;
     auto need = [&](int index) {
@@ -118,7 +118,7 @@ private:
     }
   }
 
-  /// Its name, and what it reads and writes.
+  /// Sets the launch's name, reads and writes.
   void finish(const Block &block, Launch &launch) {
     std::set<ValueId> defined, read, outside;
     std::set<int> inside(launch.instructions.begin(), launch.instructions.end());

@@ -1,8 +1,8 @@
-//===- Launches.h - What a step of a Program launches ----------------------===//
+//===- Launches.h - Kernel launches of a step ------------------------------===//
 //
-// Plain C++. One launch per region of a block, and per instruction that is in no region. A product
-// with what follows it is one launch where cuBLASLt does both. Libraries count as doing all that
-// they are asked (runtime/cuda/LibraryRequests.h).
+// Plain C++. Lists one launch per region of a block, and one per instruction outside of all
+// regions. A matmul with its epilogue is one launch if cuBLASLt fuses both. Libraries are assumed
+// to accept all requests (runtime/cuda/LibraryRequests.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,18 +27,18 @@ struct Launch {
   program::BlockId block = schedule::Action::Kind::Forward;
   std::vector<int> instructions; // of the block; empty: a value is added to a slot
   std::string what;              // their ops, "layer_norm_grad+add"
-  std::string symbol;            // of the compiled kernel; empty where there is none
+  std::string symbol;            // of the compiled kernel; empty for others
   By by = By::Kernel;
-  int64_t perStep = 1; // how often its block runs in a step
+  int64_t perStep = 1; // executions of its block per step
   std::vector<program::ValueId> operands, results;
-  int64_t addedBytes = 0; // of a slot that is read and written beside these
+  int64_t addedBytes = 0; // of a slot, read and written in addition
 
-  /// e.g. "stage 0, forward block, instruction 7 (fc1, einsum)".
+  /// Example: "stage 0, forward block, instruction 7 (fc1, einsum)".
   std::string place(const program::Program &program) const;
 };
 
-/// In the order in which a step begins to execute their blocks. `kernels`: of a program for GPUs,
-/// null for CPUs. `capability`: 10 major + minor of the GPU.
+/// Returns the launches, ordered by the first execution of their block in a step. `kernels`: of a
+/// program for GPUs, null for CPUs. `capability`: 10 major + minor of the GPU.
 std::vector<Launch> launchesOf(const program::Program &program, const program::CudaKernels *kernels,
                                int capability);
 

@@ -1,4 +1,4 @@
-//===- Processor.cpp - The processors of a GPU -----------------------------===//
+//===- Processor.cpp - Processor counts and latencies of GPUs --------------===//
 
 #include "tools/roofline/Processor.h"
 
@@ -47,7 +47,7 @@ std::optional<Processor> processorOf(const planner::Cluster &cluster) {
     // threads, and FP32 results per cycle of a multiprocessor.
     found.threadsPerMultiprocessor = row.capability == 89 ? 1536 : 2048;
     int lanes = row.capability <= 80 ? 64 : 128;
-    // An FMA is two operations. h100-sxm: 6.7e13 / (132 * 128 * 2) = 1.98 GHz.
+    // An FMA counts as two operations. Example: h100-sxm has 6.7e13 / (132 * 128 * 2) = 1.98 GHz.
     found.clockHertz =
         cluster.vectorFlopsPerSecond / (2.0 * double(row.multiprocessors) * double(lanes));
     found.latencySeconds = row.latencyCycles / found.clockHertz;

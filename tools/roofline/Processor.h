@@ -1,7 +1,7 @@
-//===- Processor.h - The processors of a GPU -------------------------------===//
+//===- Processor.h - Processor counts and latencies of GPUs ----------------===//
 //
-// Plain C++. What a cluster file does not say of a device: how many blocks and warps it executes at
-// a time, and how long a load takes. Bandwidth and FLOP/s stand in the cluster file.
+// Plain C++. Properties of a device beyond the cluster file: concurrent blocks and warps, and the
+// latency of a load. Bandwidth and FLOP/s are in the cluster file.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,23 +18,23 @@ struct Processor {
   int capability = 0; // 10 major + minor
   int multiprocessors = 0;
   int threadsPerMultiprocessor = 0;
-  int schedulers = 4;        // of a multiprocessor: each issues an instruction of a warp per cycle
-  double clockHertz = 0;     // at which the cluster's FP32 peak is stated
+  int schedulers = 4;        // per multiprocessor: each issues one warp instruction per cycle
+  double clockHertz = 0;     // clock of the cluster's FP32 peak
   double latencySeconds = 0; // of a load from device memory
 
-  /// Instructions of warps per second. h100-sxm: 132 * 4 * 1.98e9 = 1.05e12.
+  /// Returns warp instructions per second. Example: h100-sxm has 132 * 4 * 1.98e9 = 1.05e12.
   double issuePerSecond() const {
     return double(multiprocessors) * double(schedulers) * clockHertz;
   }
-  /// Blocks of so many threads that the device holds at a time, where registers and shared memory
-  /// allow. h100-sxm: 132 * 2048 / 256 = 1056 blocks of 256 threads.
+  /// Returns the number of concurrent blocks of `threads` threads, if registers and shared memory
+  /// suffice. Example: h100-sxm holds 132 * 2048 / 256 = 1056 blocks of 256 threads.
   double blocksOfWave(int threads) const {
     return double(multiprocessors) * double(threadsPerMultiprocessor) / double(threads);
   }
 };
 
-/// The processors of a cluster's devices, by the name of the preset; nothing for any other cluster,
-/// and for presets of devices that are no GPUs of NVIDIA.
+/// Returns the processors of a cluster's devices, by the name of the preset. Null for other
+/// clusters, and for presets without NVIDIA GPUs.
 std::optional<Processor> processorOf(const planner::Cluster &cluster);
 
 } // namespace tbc::roofline

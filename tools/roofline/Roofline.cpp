@@ -1,4 +1,4 @@
-//===- Roofline.cpp - How long launches take at the roofline of a device ---===//
+//===- Roofline.cpp - Roofline time of kernel launches ---------------------===//
 
 #include "tools/roofline/Roofline.h"
 
@@ -48,7 +48,7 @@ public:
     for (ValueId value : launch.operands)
       bytes[value] = double(program::sizeBytes(stage.values[size_t(value)]));
     double arithmetic = 0;
-    std::map<ValueId, double> gathered; // bytes that are read of an operand
+    std::map<ValueId, double> gathered; // bytes read of an operand
     for (int index : launch.instructions) {
       const Instruction &instruction = block.instructions[size_t(index)];
       OpCost cost;

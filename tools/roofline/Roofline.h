@@ -1,4 +1,4 @@
-//===- Roofline.h - How long launches take at the roofline of a device -----===//
+//===- Roofline.h - Roofline time of kernel launches -----------------------===//
 //
 // Plain C++.
 //
@@ -15,7 +15,7 @@
 
 namespace tbc::roofline {
 
-/// What an instruction computes, as the planner counts it.
+/// The work of an instruction, as counted by the planner.
 struct OpCost {
   double flops = 0;
   std::string kernelClass; // "matmul", "elementwise", ... (ir/TbcInterfaces.td)
@@ -23,7 +23,7 @@ struct OpCost {
 using CostOf =
     std::function<Result<OpCost>(const program::Stage &stage, const program::Instruction &)>;
 
-/// What keeps a launch from being faster.
+/// The limit that bounds a launch's time.
 enum class Bound { Memory, Flops, Launch, Blocks, Host };
 
 /// "memory", "flops", "launch", "blocks", "host".
@@ -34,7 +34,7 @@ struct Estimate {
   Launch launch;
   double bytes = 0; // of operands and results
   double flops = 0;
-  int64_t blocks = 0; // of the kernel; 0 where that is not known
+  int64_t blocks = 0; // of the kernel; 0 if unknown
   double seconds = 0;
   Bound bound = Bound::Memory;
 };
@@ -42,28 +42,31 @@ struct Estimate {
 /// The peaks of a device. h100-sxm: 3350 GB/s, 989 TFLOP/s in bf16, 132 multiprocessors.
 struct Machine {
   planner::Cluster cluster;
-  std::optional<Processor> processor; // nothing: kernels count as filling the device
+  std::optional<Processor> processor; // null: kernels are assumed to fill the device
 };
 
-/// Seconds of every launch:
+/// Returns the seconds of every launch:
 ///
 ///     max(launch, max(bytes / bandwidth, flops / rate) / min(1, blocks / multiprocessors))
 ///
-/// `launch` is the cluster's launch_seconds, `rate` that of the ops' class for libraries and for
-/// CPUs, and that of the vector units for kernels on GPUs. No efficiency is applied: these are
-/// bounds, not predictions (tbc plan predicts). A kernel of fewer blocks than multiprocessors has
-/// their share of bandwidth and arithmetic. Gathers and views count no more bytes of an operand
-/// than their results have. Ops without a kernel move their bytes over the host's link.
+/// - `launch` is the cluster's launch_seconds.
+/// - `rate` is the ops' class rate for libraries and CPUs, and the vector units' rate for GPU
+///   kernels.
+/// - No efficiency is applied: these are bounds, not predictions (tbc plan predicts).
+/// - A kernel of fewer blocks than multiprocessors gets their share of bandwidth and arithmetic.
+/// - Gathers and views read at most as many bytes of an operand as their results have.
+/// - Ops without a kernel move their bytes over the host's link.
 ///
-/// Example: a column sum of 25 MB by 1 block on h100-sxm: 25e6 / 3.35e12 = 7.5 us at full
-/// bandwidth, 132 times that by one multiprocessor, 0.99 ms: bound by "blocks".
+/// Example: a column sum of 25 MB by 1 block on h100-sxm takes 25e6 / 3.35e12 = 7.5 us at full
+/// bandwidth. One multiprocessor takes 132 times that, 0.99 ms: bound by "blocks".
 ///
 /// Errors: those of `costOf`, at the instruction.
 Result<std::vector<Estimate>> estimate(const program::Program &program,
                                        const program::CudaKernels *kernels, const Machine &machine,
                                        const CostOf &costOf);
 
-/// Launches of one kind, summed over a step: the same ops of one stage by the same.
+/// Launches of one kind, summed over a step: the same ops of one stage, executed by the same
+/// backend.
 struct Kind {
   int stage = 0;
   std::string what;
@@ -75,15 +78,15 @@ struct Kind {
   Bound bound() const;
 };
 
-/// By stage, and within one by falling seconds.
+/// Returns kinds by stage, then by descending seconds.
 std::vector<Kind> kindsOf(const std::vector<Estimate> &estimates);
 
 struct TableOptions {
-  bool all = false; // a row per launch in place of one per kind
+  bool all = false; // one row per launch instead of one per kind
   bool json = false;
 };
 
-/// For people, or as JSON: {"format": "tbc-roofline", "version": 1, ...}.
+/// Returns the table as text or as JSON: {"format": "tbc-roofline", "version": 1, ...}.
 std::string tableOf(const program::Program &program, const std::vector<Estimate> &estimates,
                     const Machine &machine, bool isCuda, const TableOptions &options);
 

@@ -1,4 +1,4 @@
-//===- Tables.cpp - What is printed of launches ----------------------------===//
+//===- Tables.cpp - Print tables of kernel launches ------------------------===//
 
 #include "planner/core/Summary.h"
 #include "tools/roofline/Roofline.h"
@@ -66,7 +66,8 @@ std::string formatFlops(double flops) {
   return flops >= 1e9 ? formatted("%.2f G", flops / 1e9) : formatted("%.2f M", flops / 1e6);
 }
 
-/// "norm_scale_grad+reduce_sum", "cast+mul+… (12 ops)".
+/// Shortens a list of ops. Example: "norm_scale_grad+reduce_sum" stays, a long one becomes
+/// "cast+mul+… (12 ops)".
 std::string shortened(const std::string &what) {
   constexpr size_t width = 40;
   if (what.size() <= width)

@@ -1,4 +1,4 @@
-//===- tbc-opt.cpp - Runs passes on IR in text, for tests and debugging ----===//
+//===- tbc-opt.cpp - Run passes on textual IR, for tests and debugging -----===//
 
 #include "ir/Tbc.h"
 #include "passes/Passes.h"
@@ -10,8 +10,7 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Debug.h"
 
-// The release build of LLVM leaves -debug-only out; the switch itself works where this is built
-// with assertions.
+// LLVM's release build lacks -debug-only. This flag works if tbc is built with assertions.
 static llvm::cl::opt<std::string>
     debugOnly("tbc-debug-only",
               llvm::cl::desc("Print LLVM_DEBUG output of one DEBUG_TYPE (debug builds only)"),

@@ -1,4 +1,4 @@
-//===- CpuPeak.cpp - What this machine's CPUs can compute at most ------------===//
+//===- CpuPeak.cpp - Upper bound on the FLOP/s of this machine's CPUs --------===//
 
 #include "tools/tbc-run/CpuPeak.h"
 

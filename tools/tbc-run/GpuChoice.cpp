@@ -1,4 +1,4 @@
-//===- GpuChoice.cpp - The GPU of a rank --------------------------------------===//
+//===- GpuChoice.cpp - Choose and open the GPU of a rank ----------------------===//
 
 #include "tools/tbc-run/GpuChoice.h"
 
@@ -61,7 +61,7 @@ Result<cuda::DevicePtr> openGpu(int64_t localRank, bool isStartedHere) {
   return cuda::Device::open(*driver, *ordinal);
 }
 
-/// Whether there is anything that cuDNN may do.
+/// Whether any instruction may use cuDNN.
 static bool asksForCudnn(const program::Program &program) {
   for (const program::Stage &stage : program.stages)
     for (program::BlockId id : stage.blocks())
@@ -133,8 +133,8 @@ bool registersMemory() { return launch::systemVariable("TBC_NCCL_REGISTER").valu
 
 static void speak(const std::string &what) { std::cerr << "tbc: " + what + "\n" << std::flush; }
 
-/// Adds the libraries that compute beside our kernels. The speaker says which are missing, and
-/// every rank which does not start on its GPU.
+/// Adds the libraries that compute beside tbc's kernels. The speaker reports missing ones; every
+/// rank reports those that fail to start on its GPU.
 static Status addLibraries(cuda::CudaOptions &options, const program::Program &program,
                            const RunOptions &runOptions, bool isSpeaker) {
   std::vector<std::string> refusals;

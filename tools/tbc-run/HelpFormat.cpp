@@ -1,4 +1,4 @@
-//===- HelpFormat.cpp - How --help looks -------------------------------------===//
+//===- HelpFormat.cpp - Format --help ----------------------------------------===//
 
 #include "tools/tbc-run/HelpFormat.h"
 
@@ -6,15 +6,15 @@
 
 namespace tbc::cli {
 
-/// Two less than a terminal has: option groups are printed two columns further to the right.
+/// Two less than a terminal's 80, because option groups are indented by two columns.
 static constexpr size_t lineColumns = 78;
 
-/// `text` in lines of at most `columns`, parted behind one of `separators` where there is one.
+/// Wraps `text` at `columns`, after one of `separators` if possible.
 static std::vector<std::string> wrapped(std::string text, size_t columns,
                                         const std::string &separators) {
   std::vector<std::string> lines;
   while (text.size() > columns) {
-    // A space at the end of a line is not printed, so it may stand just behind the last column.
+    // A space at the end of a line is not printed, so it may be just after the last column.
     size_t at = text.find_last_of(separators, text[columns] == ' ' ? columns : columns - 1);
     size_t taken = at == std::string::npos || at == 0 ? columns : at + 1;
     std::string line = text.substr(0, taken);
@@ -50,7 +50,7 @@ public:
   }
 
 private:
-  /// `name`, and from the second column on `description`.
+  /// Returns `name`, and `description` from the second column on.
   std::string describedLine(std::string name, const std::string &description) const {
     std::string margin(column_width_, ' ');
     if (description.empty())

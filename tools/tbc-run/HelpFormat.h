@@ -1,4 +1,4 @@
-//===- HelpFormat.h - How --help looks ---------------------------------------===//
+//===- HelpFormat.h - Format --help ------------------------------------------===//
 
 #ifndef TBC_TOOLS_TBC_RUN_HELP_FORMAT_H
 #define TBC_TOOLS_TBC_RUN_HELP_FORMAT_H
@@ -7,7 +7,7 @@
 
 namespace tbc::cli {
 
-/// Prints the help of `app` and of all its subcommands in lines of at most 80 columns.
+/// Sets the help of `app` and its subcommands to lines of at most 80 columns.
 void formatHelp(CLI::App &app);
 
 } // namespace tbc::cli

@@ -1,4 +1,4 @@
-//===- KernelChoice.cpp - What executes a run's kernels, and what they took ---===//
+//===- KernelChoice.cpp - Choose kernels and report their times ---------------===//
 
 #include "tools/tbc-run/KernelChoice.h"
 

@@ -1,4 +1,4 @@
-//===- KernelChoice.h - What executes a run's kernels, and what they took -----===//
+//===- KernelChoice.h - Choose kernels and report their times -----------------===//
 
 #ifndef TBC_TOOLS_TBC_RUN_KERNELCHOICE_H
 #define TBC_TOOLS_TBC_RUN_KERNELCHOICE_H
@@ -8,18 +8,18 @@
 
 namespace tbc::cli {
 
-/// By --kernels and --threads; other arithmetics than that of the types have their reference
-/// kernels only. With --self-check the kernels of the first step go to `comparisons`. Errors:
+/// Returns the backend for --kernels and --threads. Arithmetic other than that of the types uses
+/// reference kernels. With --self-check, kernels of the first step write to `comparisons`. Errors:
 /// Usage, compiled kernels that cannot be used.
 Result<runtime::MachineMaker> machineOf(const train::LoadedProgram &loaded,
                                         const RunOptions &options, int64_t numLocalRanks,
                                         const std::shared_ptr<cpu::KernelComparisons> &comparisons);
 
-/// To stderr, once a step was computed in which no kernel differs.
+/// Prints to stderr that all kernels agreed, after the first step.
 void reportSelfCheck(const cpu::KernelComparisons &comparisons);
 
-/// To stderr: every op, if `isVerbose`; else those that were executed by their reference kernels,
-/// where they matter.
+/// Prints kernel times to stderr: every op if `isVerbose`, else ops on reference kernels with a
+/// significant share.
 void reportKernels(std::vector<runtime::KernelShare> shares, bool isVerbose);
 
 } // namespace tbc::cli

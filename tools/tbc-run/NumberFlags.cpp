@@ -1,4 +1,4 @@
-//===- NumberFlags.cpp - What numbers a flag takes ----------------------------===//
+//===- NumberFlags.cpp - Validators of numeric flags --------------------------===//
 
 #include "tools/tbc-run/NumberFlags.h"
 
@@ -8,7 +8,7 @@
 
 namespace tbc::cli {
 
-/// The number that is all of `text`.
+/// Parses `text` as a number; null if it has other characters.
 template <typename Number> static std::optional<Number> numberIn(const std::string &text) {
   Number value = 0;
   const char *last = text.data() + text.size();

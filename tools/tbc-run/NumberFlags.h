@@ -1,4 +1,4 @@
-//===- NumberFlags.h - What numbers a flag takes ------------------------------===//
+//===- NumberFlags.h - Validators of numeric flags ----------------------------===//
 
 #ifndef TBC_TOOLS_TBC_RUN_NUMBER_FLAGS_H
 #define TBC_TOOLS_TBC_RUN_NUMBER_FLAGS_H
@@ -9,12 +9,11 @@
 
 namespace tbc::cli {
 
-/// A whole number from `least` to `most`; --help shows both.
+/// Accepts an integer from `least` to `most`; --help shows both.
 CLI::Validator between(int64_t least, int64_t most);
-/// A whole number of at least `least`, and at most 2^40, beyond which sums of such numbers could
-/// overflow.
+/// Accepts an integer from `least` to 2^40; sums of larger ones could overflow.
 CLI::Validator atLeast(int64_t least);
-/// A finite number that is not negative.
+/// Accepts a finite number >= 0.
 CLI::Validator notNegative();
 
 } // namespace tbc::cli

@@ -1,4 +1,4 @@
-//===- Outputs.cpp - Whether what a run writes can be written ------------------===//
+//===- Outputs.cpp - Check that outputs can be written -------------------------===//
 
 #include "tools/tbc-run/Outputs.h"
 
@@ -14,7 +14,7 @@ namespace tbc::cli {
 
 namespace fs = std::filesystem;
 
-/// Tries to make a file in `folder`. Rights alone say too little (full disks, read-only mounts).
+/// Creates a test file in `folder`. Access rights alone miss full disks and read-only mounts.
 static Status tryFolder(const std::string &flag, const fs::path &folder) {
   std::string probe = (folder / ".tbc-XXXXXX").string();
   int file = mkstemp(probe.data());

@@ -1,4 +1,4 @@
-//===- Outputs.h - Whether what a run writes can be written -------------------===//
+//===- Outputs.h - Check that outputs can be written --------------------------===//
 
 #ifndef TBC_TOOLS_TBC_RUN_OUTPUTS_H
 #define TBC_TOOLS_TBC_RUN_OUTPUTS_H
@@ -7,10 +7,10 @@
 
 namespace tbc::cli {
 
-/// Looks before the first step at what a run would find out after hours: makes the folders of
-/// --checkpoint and --tensorboard, and writes into them and into those of --log and --profile.
-/// Errors: Usage, a folder of checkpoints that this run does not resume; Other, naming the flag,
-/// the folder and the system's reason.
+/// Checks all output paths before the first step, to fail early instead of after hours. Makes the
+/// folders of --checkpoint and --tensorboard; writes test files into them and into those of --log
+/// and --profile. Errors: Usage, a checkpoint folder that this run does not resume; Other, naming
+/// the flag, the folder and the system's reason.
 Status checkOutputs(const train::TrainOptions &options);
 
 } // namespace tbc::cli

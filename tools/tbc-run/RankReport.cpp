@@ -1,4 +1,4 @@
-//===- RankReport.cpp - How a rank says why it ends --------------------------===//
+//===- RankReport.cpp - Report the error of a rank ---------------------------===//
 
 #include "tools/tbc-run/RankReport.h"
 
@@ -12,12 +12,12 @@ namespace tbc::cli {
 
 void RankReport::say(const Error &error) {
   std::lock_guard<std::mutex> lock(mutex);
-  // All ranks stop alike on request.
+  // These errors stop all ranks alike, so only rank 0 reports them.
   bool isOfAll = error.code == ErrorCode::StoppedOnRequest || error.code == ErrorCode::NotFinite;
   if (hasSaid || (isOfAll && rank != 0))
     return;
   hasSaid = true;
-  // One line, so that those of several ranks do not mix.
+  // One write per line, so lines of several ranks do not mix.
   std::cerr << "tbc: rank " + std::to_string(rank) + ": " + error.message + "\n" << std::flush;
 }
 

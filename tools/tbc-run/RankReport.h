@@ -1,4 +1,4 @@
-//===- RankReport.h - How a rank says why it ends ----------------------------===//
+//===- RankReport.h - Report the error of a rank -----------------------------===//
 
 #ifndef TBC_TOOLS_TBC_RUN_RANKREPORT_H
 #define TBC_TOOLS_TBC_RUN_RANKREPORT_H
@@ -11,8 +11,7 @@
 
 namespace tbc::cli {
 
-/// Says the error of a rank to stderr: one line, once, from whichever thread is the first to call
-/// it.
+/// Prints the error of a rank to stderr: one line, by the first thread that calls it.
 class RankReport {
 public:
   explicit RankReport(int64_t rank) : rank(rank), recorder(rank) {}
@@ -27,12 +26,13 @@ private:
   bool hasSaid = false;
 };
 
-/// The error of a rank that failed among others, with the file in which its last calls are.
+/// Returns the error with the path of the flight recorder's file, which lists the rank's last
+/// calls.
 Error withCalls(Error error, const comm::FlightRecorder &recorder);
 
-/// The watch of a rank that computes on `device`. It reports by `report`, which outlives it, and
-/// ends the process where the rank's thread does not come back. `isStoreOfRank`: other ranks read
-/// from this process why the job ends.
+/// Returns the watch of a rank on `device`. It reports errors to `report`, which must outlive it,
+/// and ends the process if the rank's thread hangs. `isStoreOfRank`: this process serves the job's
+/// store, so it stays long enough for other ranks to read the error.
 std::shared_ptr<cuda::HostWatch> watchOf(const cuda::DevicePtr &device, const RunOptions &options,
                                          RankReport &report, bool isStoreOfRank);
 

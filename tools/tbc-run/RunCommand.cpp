@@ -32,11 +32,11 @@ using std::chrono::milliseconds;
 
 namespace {
 
-/// What a rank is told by whoever starts it.
+/// The start parameters of a rank, from its launcher.
 struct RankStart {
   int64_t rank = 0, localRank = 0, numLocalRanks = 1;
   bool isStartedHere = false;  // by this program, not by a launcher
-  bool isStoreOfRank0 = false; // it serves where all meet
+  bool isStoreOfRank0 = false; // this process serves the job's store
   std::string token, host = "127.0.0.1";
   /// Opens the job's store in the rank's own process.
   std::function<Result<launch::JobStore>()> openStore;
@@ -71,7 +71,8 @@ Result<kernels::Arith> parseArith(const std::string &text) {
                "--arith " + text + ": there are native, f64, residue and residue251"};
 }
 
-/// The share of elements that "topk:SHARE" says; 0 where nothing is said.
+/// Parses "topk:SHARE" and returns the share of elements; 0 for empty text. Example: "topk:0.01"
+/// gives 0.01.
 Result<double> parseCompression(const std::string &text) {
   if (text.empty())
     return 0.0;
@@ -86,7 +87,7 @@ Result<double> parseCompression(const std::string &text) {
   return share;
 }
 
-/// How gradients travel.
+/// Sets the options of gradient communication.
 Status setGradients(const RunOptions &options, train::TrainOptions &train) {
   Result<double> share = parseCompression(options.compression);
   if (!share)
@@ -105,7 +106,7 @@ Status setGradients(const RunOptions &options, train::TrainOptions &train) {
   return Status::ok();
 }
 
-/// Where weights start: digits are a seed, anything else a path.
+/// Sets the initial weights: digits are a seed, other text is a path.
 Status setInitialWeights(const std::string &text, train::TrainOptions &train) {
   if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) {
     train.initPath = text;
@@ -118,7 +119,7 @@ Status setInitialWeights(const std::string &text, train::TrainOptions &train) {
   return Status::ok();
 }
 
-/// One step and one batch of evaluation, of which nothing is left.
+/// Sets up one step and one batch of evaluation, without outputs.
 void makeDevRun(train::TrainOptions &train) {
   train.steps = 1;
   train.epochs = 0;
@@ -129,7 +130,7 @@ void makeDevRun(train::TrainOptions &train) {
     train.evaluation.batches = 1;
 }
 
-/// The flags as the trainer wants them.
+/// Converts the flags to the trainer's options.
 Result<train::TrainOptions> trainOptions(const RunOptions &options) {
   train::TrainOptions train = options.train;
   Result<kernels::Arith> arith = parseArith(options.arith);
@@ -177,7 +178,7 @@ std::string joined(const std::vector<std::string> &words) {
   return text;
 }
 
-/// What all ranks must have alike, in words. `device`: the kind that computes.
+/// Returns the settings that all ranks must agree on, in words. `device`: the device model.
 launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &options,
                       const std::string &device) {
   const train::TrainOptions &train = options.train;
@@ -218,7 +219,7 @@ launch::Facts factsOf(const train::LoadedProgram &loaded, const RunOptions &opti
           {"initial weights", options.initWeights.empty() ? "the model's" : options.initWeights}};
 }
 
-/// What a rank connects to the others with.
+/// The parts of a rank's connection to the others.
 struct RankParts {
   comm::Store &store;
   comm::FlightRecorder &recorder;
@@ -228,7 +229,7 @@ struct RankParts {
   const cuda::Nccl *nccl = nullptr;
 };
 
-/// Between GPUs, with all communicators of the Program.
+/// Connects GPUs, with all communicators of the Program.
 Result<std::unique_ptr<comm::Communicator>>
 connectGpus(const RankStart &start, const program::Program &program, const RankParts &parts) {
   cuda::NcclOptions options;
@@ -243,7 +244,7 @@ connectGpus(const RankStart &start, const program::Program &program, const RankP
                            parts.device, options);
 }
 
-/// Over NCCL where `parts` have it, between GPUs, else over Gloo.
+/// Connects over NCCL between GPUs if `parts` have it, else over Gloo.
 Result<std::unique_ptr<comm::Communicator>> connect(const RankStart &start,
                                                     const program::Program &program,
                                                     milliseconds timeout, const RankParts &parts) {
@@ -264,7 +265,8 @@ Result<std::unique_ptr<comm::Communicator>> connect(const RankStart &start,
   return comm::connectGloo(start.rank, program.mesh.numRanks(), parts.store, gloo);
 }
 
-/// Of a rank that ends by itself. No other rank is to wait for it.
+/// Returns the final status of a rank that ends by itself, and publishes its error so that other
+/// ranks do not wait.
 Status ended(const Status &status, cuda::HostWatch *watch, const comm::FlightRecorder &recorder) {
   if (status)
     return status;
@@ -275,7 +277,7 @@ Status ended(const Status &status, cuda::HostWatch *watch, const comm::FlightRec
   return watch ? error : withCalls(error, recorder);
 }
 
-/// Everything a rank does, in its own process.
+/// Runs a rank from start to end, in its own process.
 Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
                const RankStart &start, RankReport &report) {
   Result<train::TrainOptions> train = trainOptions(options);
@@ -317,7 +319,8 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   Result<launch::JobStore> job = start.openStore();
   if (!job)
     return job.error();
-  // Of several models only where the plan was made for them, and then alike where it has them so.
+  // Several GPU models are allowed only by a plan for them, and each stage must then have its
+  // planned model.
   const std::vector<std::string> &kinds = loaded.manifest.stageDevices;
   bool isByStage = device && !kinds.empty();
   launch::Facts facts = factsOf(loaded, options,
@@ -345,7 +348,7 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   if (!communicator)
     return communicator.error();
 
-  // Rank 0 speaks for all.
+  // Only rank 0 prints.
   std::optional<StepOutput> output;
   if (start.rank == 0)
     output.emplace(*train, loaded.manifest.tokensPerSample > 0);
@@ -402,7 +405,7 @@ int rankCode(const train::LoadedProgram &loaded, const RunOptions &options,
 
 Result<int> launchHere(const train::LoadedProgram &loaded, const RunOptions &options,
                        int64_t numRanks) {
-  // Once for all ranks, which would each say it.
+  // Checked once here, so that not every rank prints the error.
   Result<train::TrainOptions> train = trainOptions(options);
   if (!train)
     return train.error();
@@ -422,8 +425,8 @@ Result<int> launchHere(const train::LoadedProgram &loaded, const RunOptions &opt
   return launch::launchLocalJob(numRanks, milliseconds(options.connectTimeoutSeconds * 1000), body);
 }
 
-/// The token that ranks of a launcher share: TBC_JOB_TOKEN, or on one machine the job's name, which
-/// keeps jobs apart but is no secret to other users of the machine.
+/// Returns the token shared by ranks of a launcher: TBC_JOB_TOKEN, or on one machine the job's
+/// name. The name keeps jobs apart but is no secret to other users of the machine.
 Result<std::string> tokenOf(const launch::RankPlace &place, const MeetingPoint &point) {
   if (auto token = launch::systemVariable("TBC_JOB_TOKEN"))
     return *token;
@@ -469,11 +472,11 @@ Result<int> runAsRank(const train::LoadedProgram &loaded, const RunOptions &opti
   int code = rankCode(loaded, options, start);
   if (point.isOurs && place.rank == 0) {
     std::error_code ignored;
-    if (code != 0) // the others still read why
+    if (code != 0) // other ranks still read the error
       std::this_thread::sleep_for(std::chrono::seconds(1));
     std::filesystem::remove_all(point.path, ignored);
   }
-  // A driver would wait at the end of the process for what never ends.
+  // Exits without destructors: the driver would wait for kernels that never end.
   if (code != 0 && usesGpus(loaded, options)) {
     std::cout.flush();
     std::fflush(nullptr);
@@ -484,8 +487,8 @@ Result<int> runAsRank(const train::LoadedProgram &loaded, const RunOptions &opti
 
 } // namespace
 
-/// GPUs load kernels and libraries, from file systems that may be slow, and a step of theirs may be
-/// long.
+/// GPU runs have longer timeouts: kernels and libraries may come from slow file systems, and steps
+/// may be long.
 static void setTimeouts(const train::LoadedProgram &loaded, RunOptions &options) {
   bool isOnGpus = usesGpus(loaded, options);
   constexpr int64_t ofCpus = 30, ofGpus = 600;
@@ -498,7 +501,7 @@ static void setTimeouts(const train::LoadedProgram &loaded, RunOptions &options)
 
 Result<int> runProgram(const RunOptions &given) {
   RunOptions options = given;
-  // Before anything is started.
+  // Checked before anything starts.
   if (Result<train::TrainOptions> train = trainOptions(options); !train)
     return train.error();
   Result<train::LoadedProgram> loaded = train::loadProgram(options.program);

@@ -18,22 +18,22 @@ namespace tbc::cli {
 
 struct RunOptions {
   std::string program;
-  int64_t numProcesses = 0; // 0: the launcher's environment, else as many as the program has ranks
+  int64_t numProcesses = 0; // 0: set by the launcher's environment; else the program's ranks
   std::string init;
   int64_t rank = -1, numRanks = -1;
-  /// 0: 30 between CPUs, 600 on GPUs; of connecting the larger of that and `timeoutSeconds`.
+  /// 0: 30 s on CPUs, 600 s on GPUs. For connecting, the larger of that and `timeoutSeconds`.
   int64_t timeoutSeconds = 0, connectTimeoutSeconds = 0;
   std::string host, arith = "native", schedule = "constant";
   std::string kernels = "native", onNan = "stop";
-  std::string commDtype = "f32";       // of sums of gradients over data axes: or bf16
-  std::string lrGrowth;                // --scale-lr; empty: none
-  std::string compression;             // of the same sums: topk:SHARE; empty: none
+  std::string commDtype = "f32";       // of gradient sums over data axes: f32 or bf16
+  std::string lrGrowth;                // --scale-lr; empty: no scaling
+  std::string compression;             // of gradient sums: topk:SHARE; empty: uncompressed
   std::string communicator;            // gloo or nccl; empty: nccl between GPUs, else gloo
   std::string cudaGraphs = "auto";     // or on, off
-  std::string matmulPrecision = "own"; // of the operands' types; or fp8
+  std::string matmulPrecision = "own"; // of the operands' types ("own"), or fp8
   bool isDeterministic = false, isBenchmark = false;
-  bool checksItself = false; // the first step by the reference kernels too
-  int threads = 0;           // of a rank; 0: the cores of the machine, shared out among its ranks
+  bool checksItself = false; // also runs the first step on reference kernels
+  int threads = 0;           // per rank; 0: an equal share of the machine's cores
   bool isVerbose = false;
   int tokenBits = 16;
   bool isOrdered = false, isDevRun = false;
@@ -45,8 +45,8 @@ struct RunOptions {
 /// Adds the flags and the positional argument to `command`.
 std::shared_ptr<RunOptions> addRunOptions(CLI::App &command);
 
-/// Runs a Program: as the launcher of its ranks on this machine, or as one rank where a launcher
-/// started this process. The exit code, or an error of this process.
+/// Runs a Program: launches its ranks on this machine, or runs one rank if a launcher started this
+/// process. Returns the exit code, or an error of this process.
 Result<int> runProgram(const RunOptions &options);
 
 } // namespace tbc::cli

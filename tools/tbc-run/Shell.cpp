@@ -1,4 +1,4 @@
-//===- Shell.cpp - What a program does around its command ---------------------===//
+//===- Shell.cpp - Common parts of the programs' main functions ---------------===//
 
 #include "tools/tbc-run/Shell.h"
 #include "tools/tbc-run/HelpFormat.h"
@@ -35,7 +35,7 @@ static int parseAndRun(CLI::App &app, int argc, char **argv, const Shell &shell)
     return int(ErrorCode::Usage);
   }
   Result<int> code = shell.action();
-  // A result that did not arrive is no result.
+  // Output that could not be written is an error.
   bool printed = std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout.flush();
   if (code && !printed)
     code = Error{ErrorCode::Other, "cannot write to stdout"};
@@ -46,7 +46,7 @@ static int parseAndRun(CLI::App &app, int argc, char **argv, const Shell &shell)
 }
 
 int runShell(CLI::App &app, int argc, char **argv, const Shell &shell) {
-  // Nothing of ours throws; libraries may (out of memory, a broken pipe).
+  // tbc does not throw, but libraries may (out of memory, a broken pipe).
   try {
     return parseAndRun(app, argc, argv, shell);
   } catch (const std::exception &error) {

@@ -1,4 +1,4 @@
-//===- Shell.h - What a program does around its command -----------------------===//
+//===- Shell.h - Common parts of the programs' main functions -----------------===//
 
 #ifndef TBC_TOOLS_TBC_RUN_SHELL_H
 #define TBC_TOOLS_TBC_RUN_SHELL_H
@@ -15,20 +15,20 @@ class ParseError;
 
 namespace tbc::cli {
 
-/// What is wrong with a command line, in words: CLI11 names arguments that it does not know in
-/// reverse, together with the values of flags.
+/// Describes the error of a command line. CLI11's own message lists unknown arguments in reverse
+/// order and mixed with the values of flags.
 std::string describe(const CLI::App &app, const CLI::ParseError &error);
 
 struct Shell {
-  /// Called when the command line was understood.
+  /// Called after the command line was parsed.
   std::function<Result<int>()> action;
-  /// Explains one that was not, on stderr.
+  /// Explains a parse error on stderr.
   std::function<void(const CLI::ParseError &)> explain;
 };
 
-/// Parses the command line by `app`, prints help or version where asked to, else runs the action.
-/// The exit code; errors, exceptions of libraries too, go to stderr as "name: message". A result
-/// that could not be written to stdout is an error.
+/// Parses the command line with `app`, prints help or version on request, else runs the action.
+/// Returns the exit code. Errors and exceptions go to stderr as "name: message". Output that could
+/// not be written to stdout is an error.
 int runShell(CLI::App &app, int argc, char **argv, const Shell &shell);
 
 } // namespace tbc::cli

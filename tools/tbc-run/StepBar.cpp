@@ -1,4 +1,4 @@
-//===- StepBar.cpp - How far a run is, on a terminal --------------------------===//
+//===- StepBar.cpp - Progress bar of a run ------------------------------------===//
 
 #include "tools/tbc-run/StepBar.h"
 

@@ -1,4 +1,4 @@
-//===- StepBar.h - How far a run is, on a terminal ----------------------------===//
+//===- StepBar.h - Progress bar of a run --------------------------------------===//
 
 #ifndef TBC_TOOLS_TBC_RUN_STEPBAR_H
 #define TBC_TOOLS_TBC_RUN_STEPBAR_H
@@ -9,16 +9,17 @@
 
 namespace tbc::cli {
 
-/// Whether standard error is a terminal on which a line can be written again.
+/// Whether stderr is a terminal on which a line can be rewritten.
 bool canRewriteALine();
 
-/// "[=========>          ] 12/40, 35 s left", `width` characters between the brackets.
+/// Returns the bar's text, with `width` characters between the brackets. Example: "[=========>
+/// ] 12/40, 35 s left".
 std::string barText(int64_t done, int64_t total, double secondsLeft, int width);
 
-/// A line on stderr that is rewritten after each step; where stderr is no terminal, nothing.
+/// A line on stderr, rewritten after each step; silent if stderr is not a terminal.
 class StepBar {
 public:
-  /// Steps `done` + 1 to `total` are to come.
+  /// Starts the bar before step `done` + 1 of `total`.
   StepBar(int64_t done, int64_t total);
   void clear();
   void show(int64_t step);

@@ -1,4 +1,4 @@
-//===- StepOutput.cpp - Where the reports of a run go -------------------------===//
+//===- StepOutput.cpp - Outputs of a run's step reports -----------------------===//
 
 #include "tools/tbc-run/StepOutput.h"
 

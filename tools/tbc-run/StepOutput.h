@@ -1,4 +1,4 @@
-//===- StepOutput.h - Where the reports of a run go ---------------------------===//
+//===- StepOutput.h - Outputs of a run's step reports -------------------------===//
 
 #ifndef TBC_TOOLS_TBC_RUN_STEPOUTPUT_H
 #define TBC_TOOLS_TBC_RUN_STEPOUTPUT_H
@@ -10,17 +10,17 @@
 
 namespace tbc::cli {
 
-/// Lines on standard output, JSON lines, an event file, and on a terminal a bar: of rank 0.
+/// The outputs of rank 0: lines on stdout, JSON lines, an event file, and a bar on a terminal.
 class StepOutput {
 public:
   StepOutput(const train::TrainOptions &options, bool hasTokens)
       : options(options), hasTokens(hasTokens) {}
 
-  /// Opens the files of a run that goes on after step `done`. Errors: Other, naming the flag.
+  /// Opens the files of a run that continues after step `done`. Errors: Other, naming the flag.
   Status begin(int64_t done, int64_t steps);
   void report(const train::StepReport &report);
   void report(const train::EvaluationReport &report);
-  /// Takes the bar away. Errors: Other, where a file could not be written to its end.
+  /// Removes the bar. Errors: Other, a file could not be written completely.
   Status end();
 
 private:
@@ -33,7 +33,7 @@ private:
   train::JsonLog log;
   train::EventFile events;
   std::optional<StepBar> bar;
-  std::string full; // the flag whose file could not be written
+  std::string full; // flag of the file that could not be written
 };
 
 } // namespace tbc::cli

@@ -1,4 +1,4 @@
-//===- WordFlags.cpp - Which words a flag takes -------------------------------===//
+//===- WordFlags.cpp - Validators of flags with a choice of words -------------===//
 
 #include "tools/tbc-run/WordFlags.h"
 
@@ -9,7 +9,7 @@
 
 namespace tbc::cli {
 
-/// In lower case, with '-' for '_'.
+/// Returns the word in lower case, with '-' for '_'.
 static std::string plain(std::string word) {
   for (char &c : word)
     c = c == '_' ? '-' : char(std::tolower(static_cast<unsigned char>(c)));

@@ -1,6 +1,6 @@
 //===- main.cpp - The tbc-run program ------------------------------------------===//
 //
-// What a node needs to run a compiled Program: no compiler, no planner, no ONNX.
+// All that a node needs to run a compiled Program, without compiler, planner or ONNX.
 //
 //===----------------------------------------------------------------------===//
 

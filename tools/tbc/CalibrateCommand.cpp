@@ -20,7 +20,7 @@ namespace {
 struct CalibrateOptions {
   calibrate::Options measured;
   std::string output, name = "this-machine";
-  int64_t gpus = 0; // 0: the CPUs are measured
+  int64_t gpus = 0; // 0: measure the CPUs
 };
 
 } // namespace
@@ -31,7 +31,7 @@ static Result<int> runCalibrate(const CalibrateOptions &options) {
   int64_t ranks = options.gpus ? options.gpus : options.measured.ranks;
   std::cerr << "tbc: measuring with " << ranks << " rank" << (ranks == 1 ? "" : "s")
             << "; let nothing else run meanwhile\n";
-  // As many threads as `tbc run` gives a rank.
+  // The same number of threads per rank as `tbc run`.
   calibrate::Options measured = options.measured;
   cpu::NativeOptions native;
   native.threads = int(std::max<int64_t>(1, launch::numCores() / measured.ranks));
@@ -44,7 +44,7 @@ static Result<int> runCalibrate(const CalibrateOptions &options) {
   if (!measurements)
     return measurements.error();
   std::string text = calibrate::clusterText(*measurements, options.name);
-  // What it writes it must be able to read.
+  // The written text must be readable as a cluster file.
   auto cluster = planner::parseCluster(text, options.output);
   if (!cluster)
     return Error{ErrorCode::Other, "the measurements make no cluster: " + cluster.error().message};

@@ -27,7 +27,8 @@ using namespace mlir;
 
 namespace tbc::cli {
 
-/// "b*1024" for a product, "(768 + 768)" for a sum; the batch factor reads "b".
+/// Returns a dim as text, with "b" for the batch factor. Example: "b*1024" for a batch of sequences
+/// of 1024, "(768 + 768)" for a sum.
 static std::string describeDim(const reshard::DimLayout &layout,
                                std::optional<reshard::FactorId> batch) {
   std::string text;
@@ -57,7 +58,7 @@ static CheckedTensor describeTensor(mlir::Value value, const FactorAnalysis &ana
   return tensor;
 }
 
-/// The FLOPs of the kernel classes that the convention counts.
+/// Returns the FLOPs of the kernel classes counted by convention.
 static double countFlops(func::FuncOp function) {
   double flops = 0;
   function.walk([&](CostOpInterface op) {
@@ -68,7 +69,7 @@ static double countFlops(func::FuncOp function) {
   return flops;
 }
 
-/// Counts what works on inputs and parameters; what is made of nothing but numbers is left out.
+/// Counts ops on inputs and parameters; constant-derived ops are left out.
 static void countOps(func::FuncOp function, CheckReport &report) {
   llvm::DenseSet<Value> given(function.getArguments().begin(), function.getArguments().end());
   for (Operation &op : function.getBody().front().without_terminator()) {
@@ -83,7 +84,7 @@ static void countOps(func::FuncOp function, CheckReport &report) {
 }
 
 std::vector<RepeatedBlock> findRepeatedBlocks(const std::vector<CheckedTensor> &parameters) {
-  // By prefix and number: the tensors below, as text.
+  // By prefix and number: the tensors below it, as text.
   std::map<std::string, std::map<int64_t, std::pair<std::vector<std::string>, int64_t>>> modules;
   for (const CheckedTensor &tensor : parameters) {
     const std::string &name = tensor.displayName;
@@ -97,7 +98,7 @@ std::vector<RepeatedBlock> findRepeatedBlocks(const std::vector<CheckedTensor> &
       auto &[tensors, elements] = modules[name.substr(0, dot)][std::stoll(number)];
       tensors.push_back(text);
       elements += kernels::numElements(tensor.shape);
-      break; // the outermost number
+      break; // only the outermost number counts
     }
   }
   std::vector<RepeatedBlock> blocks;
@@ -124,7 +125,7 @@ std::vector<RepeatedBlock> findRepeatedBlocks(const std::vector<CheckedTensor> &
   return blocks;
 }
 
-/// What matters for training and is easily overlooked.
+/// Adds warnings about easily overlooked training issues.
 static void addWarnings(func::FuncOp function, CheckReport &report) {
   auto count = [&](const char *op) { return report.ops.count(op) ? report.ops.at(op) : 0; };
   bool hasNorm = count("batch_norm") + count("batch_norm_train") + count("layer_norm") > 0;
@@ -148,9 +149,9 @@ static void addWarnings(func::FuncOp function, CheckReport &report) {
         "has experts, their FLOPs count literally, all experts on all tokens");
 }
 
-/// Raises composites; what the pass remarks on becomes warnings, equal remarks one.
+/// Raises composites. Remarks of the pass become warnings, duplicates merged.
 static LogicalResult raiseWithWarnings(func::FuncOp function, CheckReport &report) {
-  std::map<std::string, std::pair<std::string, int>> remarks; // the first node, how many
+  std::map<std::string, std::pair<std::string, int>> remarks; // location of the first, count
   ScopedDiagnosticHandler handler(function.getContext(), [&](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() != DiagnosticSeverity::Remark)
       return failure();
@@ -168,7 +169,7 @@ static LogicalResult raiseWithWarnings(func::FuncOp function, CheckReport &repor
   return result;
 }
 
-/// Whether a glob of --freeze matches; they are well-formed.
+/// Whether a glob of --freeze matches. The globs are well-formed.
 static bool isFrozen(const frontend::ParameterSource &source,
                      const std::vector<std::string> &freeze) {
   return llvm::any_of(freeze, [&](const std::string &text) {
@@ -247,7 +248,7 @@ Result<CheckReport> checkModel(const driver::StepOptions &options) {
 
 //===- output --------------------------------------------------------------===//
 
-/// 124439808 as "124,439,808".
+/// Groups digits. Example: 124439808 gives "124,439,808".
 static std::string grouped(int64_t number) {
   std::string text = std::to_string(number);
   for (int64_t at = int64_t(text.size()) - 3; at > 0; at -= 3)
@@ -255,7 +256,7 @@ static std::string grouped(int64_t number) {
   return text;
 }
 
-/// 2.916e+11 as "291.6 GFLOP".
+/// Formats FLOPs with a unit. Example: 2.916e+11 gives "291.6 GFLOP".
 static std::string readableFlops(double flops) {
   static constexpr std::array units = {"FLOP",  "kFLOP", "MFLOP", "GFLOP",
                                        "TFLOP", "PFLOP", "EFLOP"};
@@ -267,7 +268,7 @@ static std::string readableFlops(double flops) {
   return text;
 }
 
-/// The name with "*" in place of each component that is a number.
+/// Replaces numeric components of a name by "*". Example: "h.0.ln.weight" gives "h.*.ln.weight".
 static std::string withoutNumbers(const std::string &name) {
   std::string result;
   for (size_t begin = 0; begin <= name.size();) {
@@ -313,7 +314,7 @@ static void printTensors(const char *title, const std::vector<CheckedTensor> &te
   }
 }
 
-/// What is trained and what is not, in a line each.
+/// Prints the trained and the untrained tensors, one line each.
 static void printRoles(const CheckReport &report, std::ostream &out) {
   auto count = [&](const char *title, const std::vector<CheckedTensor> &tensors, auto isCounted) {
     int64_t elements = 0, number = 0;

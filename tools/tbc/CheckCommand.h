@@ -1,4 +1,4 @@
-//===- CheckCommand.h - What is in a model ------------------------------------===//
+//===- CheckCommand.h - Report on the contents of a model ---------------------===//
 
 #ifndef TBC_TOOLS_TBC_CHECKCOMMAND_H
 #define TBC_TOOLS_TBC_CHECKCOMMAND_H
@@ -14,52 +14,52 @@
 
 namespace tbc::cli {
 
-/// One tensor of a model: its name, and what its dims are made of ("768 x (12*64 + 12*64)").
+/// One tensor of a model: its name, and its dims in factors ("768 x (12*64 + 12*64)").
 struct CheckedTensor {
   std::string name, displayName, dtype, factors;
   kernels::Shape shape;
-  /// Of parameters: --freeze names it. Of constants: why it is one.
+  /// Parameters: matched by --freeze. Constants: the reason why it is constant.
   bool isFrozen = false;
   std::string reason;
 };
 
-/// Modules of one kind: "model.layers" x 32, each with these parameters.
+/// Modules of one kind. Example: "model.layers" x 32, each with these parameters.
 struct RepeatedBlock {
   std::string name;
   int64_t count = 0, parameters = 0;
 };
 
-/// The longest runs "NAME.0", "NAME.1" ... of modules whose parameters agree in names, shapes and
-/// types; blocks inside of repeated blocks are not listed.
+/// Returns the longest runs "NAME.0", "NAME.1" ... of modules whose parameters agree in names,
+/// shapes and types. Blocks nested in repeated blocks are not listed.
 std::vector<RepeatedBlock> findRepeatedBlocks(const std::vector<CheckedTensor> &parameters);
 
-/// What `tbc check` says about a model.
+/// The report of `tbc check` on a model.
 struct CheckReport {
   std::string model, hash;
   int64_t seq = 0;
   std::vector<CheckedTensor> inputs, outputs, parameters, states;
-  /// Float tensors that are held as they are, those among `states` too.
+  /// Untrained float tensors, including those among `states`.
   std::vector<CheckedTensor> constants;
-  /// Elements of the parameters and of the state; bytes of the parameters as stored.
+  /// Elements of parameters and state; bytes of the parameters as stored.
   int64_t parameterElements = 0, stateElements = 0, parameterBytes = 0;
-  /// Whether every weight's data is there.
+  /// Whether the data of every weight is present.
   bool weightsPresent = true;
   /// 2mnk over matmul, convolution and attention, forward, per sample at `seq`.
   double flopsPerSample = 0;
-  /// Ops by mnemonic, after raising; and those of them that are composites.
+  /// Op counts by mnemonic, after raising; `composites` is the subset of composite ops.
   std::map<std::string, int64_t> ops, composites;
   std::vector<RepeatedBlock> blocks;
   std::vector<std::string> notes, warnings;
 };
 
-/// Imports the model and looks at it. Errors: those of the import, and Usage for names that the
-/// model does not have.
+/// Imports and examines the model. Errors: those of the import, and Usage for names absent from the
+/// model.
 Result<CheckReport> checkModel(const driver::StepOptions &options);
-/// The same with everything else by default.
+/// The same with default settings.
 Result<CheckReport> checkModel(const std::string &path, const frontend::ImportOptions &options);
 
-/// Tensors whose names differ in numbers alone, as those of repeated blocks do: "h.*.ln.weight" for
-/// "h.0.ln.weight" to "h.11.ln.weight", in the order of the first of each.
+/// Tensors whose names differ only in numbers, like those of repeated blocks, in order of first
+/// occurrence. Example: "h.*.ln.weight" for "h.0.ln.weight" to "h.11.ln.weight".
 struct FoldedTensors {
   std::string name;
   int64_t count = 0;

@@ -17,13 +17,13 @@ namespace {
 struct ConsolidateOptions {
   std::string folder, output;
   bool withOptimizer = false;
-  std::string model; // of an ONNX file
+  std::string model; // path of an ONNX file
   frontend::ImportOptions import;
 };
 
 } // namespace
 
-/// Writes the model that was trained, with the weights of the checkpoint at `path`.
+/// Writes the trained model with the weights of the checkpoint at `path`.
 static Result<int> writeModel(const ConsolidateOptions &options, const std::string &path) {
   if (options.model.empty() || options.withOptimizer)
     return Error{ErrorCode::Usage, options.model.empty()
@@ -36,7 +36,7 @@ static Result<int> writeModel(const ConsolidateOptions &options, const std::stri
   auto trained = driver::trainedModel(options.model, options.import, *opened, dataName);
   if (!trained)
     return trained.error();
-  // The data first: a model that is there is whole.
+  // The data first, so that an existing model file is complete.
   if (!trained->data.empty())
     if (Status status = writeFile(options.output + ".data", trained->data); !status)
       return status.error();
@@ -46,7 +46,7 @@ static Result<int> writeModel(const ConsolidateOptions &options, const std::stri
   return 0;
 }
 
-/// Writes what was asked for from the checkpoint at `path`.
+/// Writes the requested output from the checkpoint at `path`.
 static Result<int> consolidateOne(const ConsolidateOptions &options, const std::string &path) {
   if (std::filesystem::path(options.output).extension() == ".onnx")
     return writeModel(options, path);
@@ -56,7 +56,8 @@ static Result<int> consolidateOne(const ConsolidateOptions &options, const std::
   return 0;
 }
 
-/// `folder` is a checkpoint, or holds some, of which the newest that is whole is meant.
+/// Runs the command. `folder` is a checkpoint, or holds several; then the newest complete one is
+/// used.
 static Result<int> runConsolidate(const ConsolidateOptions &options) {
   if (std::filesystem::path(options.output).extension() != ".onnx" && !options.model.empty())
     return Error{ErrorCode::Usage, "--model is for an output that ends in .onnx"};

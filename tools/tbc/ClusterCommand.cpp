@@ -34,7 +34,7 @@ static std::string tableRow(const planner::Cluster &cluster) {
   return row;
 }
 
-/// All presets, one a line.
+/// Lists all presets, one per line.
 static Result<std::string> listPresets(bool json) {
   char head[160];
   std::snprintf(head, sizeof head,
@@ -49,7 +49,7 @@ static Result<std::string> listPresets(bool json) {
       return cluster.error();
     table += tableRow(*cluster);
     std::string object = planner::writeCluster(*cluster);
-    object.pop_back(); // the newline
+    object.pop_back(); // removes the newline
     objects += (objects.empty() ? "" : ",\n") + object;
   }
   if (json)
@@ -59,7 +59,7 @@ static Result<std::string> listPresets(bool json) {
          "direction. tbc cluster NAME -o my.toml writes one to start your own from.\n";
 }
 
-/// Why `text`, of cluster `name`, would not mean the same in the folder of `output`.
+/// Refuses `text`, of cluster `name`, if its paths would change meaning in the folder of `output`.
 static Status checkPaths(const std::string &name, const std::string &text,
                          const std::string &output) {
   namespace fs = std::filesystem;

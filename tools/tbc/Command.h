@@ -1,4 +1,4 @@
-//===- Command.h - What every subcommand is made of --------------------------===//
+//===- Command.h - Common interface of subcommands ---------------------------===//
 
 #ifndef TBC_TOOLS_TBC_COMMAND_H
 #define TBC_TOOLS_TBC_COMMAND_H
@@ -18,7 +18,7 @@ namespace tbc::cli {
 /// main prints them.
 using Action = std::function<Result<int>()>;
 
-/// Each adds its subcommand to `app` and calls `setAction` when it is chosen.
+/// Each function adds its subcommand to `app`; choosing the subcommand calls `setAction`.
 using SetAction = std::function<void(Action)>;
 void addCalibrateCommand(CLI::App &app, const SetAction &setAction);
 void addCheckCommand(CLI::App &app, const SetAction &setAction);
@@ -33,13 +33,12 @@ void addProgramCommand(CLI::App &app, const SetAction &setAction);
 void addRunCommand(CLI::App &app, const SetAction &setAction);
 void addCheckpointCommand(CLI::App &app, const SetAction &setAction);
 
-/// Writes `text` to `path` by way of a temporary file beside it, so that no partial file is ever
-/// there; "-" is standard output. Errors: Other, naming the path and the system's reason.
+/// Writes `text` to `path` through a temporary file beside it, so a partial file never exists; "-"
+/// is standard output. Errors: Other, naming the path and the system's reason.
 Status writeFile(const std::string &path, const std::string &text);
-/// Whether writeFile() could begin to, asked before work whose result is for `path`: its error
-/// else.
+/// Checks before long work that writeFile() can write `path`. Returns its error otherwise.
 Status checkWritable(const std::string &path);
-/// Errors: `code`, naming the path and the system's reason.
+/// Reads a whole file. Errors: `code`, naming the path and the system's reason.
 Result<std::string> readFile(const std::string &path, ErrorCode code);
 
 } // namespace tbc::cli

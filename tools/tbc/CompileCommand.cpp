@@ -35,17 +35,17 @@ struct Options {
   std::string plan, model, output;
   std::string emitIrAfter; // a pass, "all", or empty
   std::string target = "cpu";
-  // Of --target cpu.
+  // Option of --target cpu.
   std::string cpu; // empty: native
   bool noKernels = false, noCache = false;
-  // Of --target cuda.
+  // Option of --target cuda.
   std::string architectures; // empty: the default ones
   bool hostOps = false;
 };
 
 } // namespace
 
-/// For what kernels are compiled: one of both, or nothing.
+/// The target of kernels: CPU, CUDA or neither.
 struct Targets {
   std::optional<cpu::CpuTarget> cpu;
   std::optional<cuda::CudaTarget> cuda;
@@ -74,7 +74,7 @@ static Result<Targets> targetsOf(const Options &options) {
   return targets;
 }
 
-/// "sm_80 (PTX, machine code), ops on the host: einsum".
+/// Example: "sm_80 (PTX, machine code), ops on the host: einsum".
 static std::string describe(const program::CudaKernels &list) {
   std::string text;
   for (const program::CudaImage &image : list.images)
@@ -87,7 +87,7 @@ static std::string describe(const program::CudaKernels &list) {
   return text;
 }
 
-/// Which products cuBLASLt may do with what follows, and which not, and why.
+/// Prints the matmuls that cuBLASLt fuses with an epilogue, and the reason for each other one.
 static void sayEpilogues(const program::Program &program) {
   std::map<std::string, int64_t> together, apart;
   for (const program::Stage &stage : program.stages)
@@ -104,9 +104,9 @@ static void sayEpilogues(const program::Program &program) {
     std::cout << "  apart from their product: " << cuda::describe(apart) << "\n";
 }
 
-/// Compiles the kernels of a program whose file is `programText`, and says what it did; removes
-/// what an earlier compile for another target left, which the executor would refuse. Returns the
-/// names of the files that it wrote.
+/// Compiles the kernels of a program and prints a summary. `programText`: the content of the
+/// program's file. Removes kernels of an earlier compile for another target, since the executor
+/// would refuse them. Returns the names of the written files.
 static Result<std::vector<std::string>> writeKernels(const driver::CompiledPlan &compiled,
                                                      const Targets &targets,
                                                      const std::string &programText,
@@ -175,7 +175,7 @@ static std::string onHost(const program::MemoryPlan &plan, const planner::StageM
          planner::formatBytes(double(predicted.hostBytes()));
 }
 
-/// Prints the IR after one pass, or writes that after each into a folder.
+/// Prints the IR after one pass, or writes the IR after each pass into a folder.
 static Result<int> emitIr(const driver::LoadedPlan &loaded, const Options &options) {
   bool isAll = options.emitIrAfter == "all";
   if (isAll == options.output.empty())
@@ -240,7 +240,7 @@ static Result<int> runCompile(const Options &options) {
     return Error{ErrorCode::Other, "cannot create " + options.output + ": " + error.message()};
   std::string path = (std::filesystem::path(options.output) / programFile).string();
   std::string programText = program::writeProgram(compiled->program);
-  // What is not written to its end has no seal, and nobody takes it for a Program.
+  // The seal is written last: an incomplete folder has no seal and is not a valid Program.
   std::string sealPath = (std::filesystem::path(options.output) / program::sealFile).string();
   std::filesystem::remove(sealPath, error);
   if (error)

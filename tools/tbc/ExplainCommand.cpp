@@ -42,7 +42,7 @@ static Result<int> runDiff(const planner::Plan &plan, const Options &options) {
   return report.tables.front().rows.empty() ? 0 : int(ErrorCode::DifferencesFound);
 }
 
-/// What needs the model.
+/// Runs the parts of the command that need the model.
 static Result<int> runDetail(const std::string &text, const Options &options) {
   Progress progress("importing the model");
   auto loaded = driver::loadPlan(options.plan, text, options.model);
@@ -70,7 +70,7 @@ static Result<int> runDetail(const std::string &text, const Options &options) {
   return print(planner::explainLayers(*explained), "layers", options.json);
 }
 
-/// Writes the plan with the predictions of its decisions.
+/// Writes the plan with predictions derived from its decisions.
 static Result<int> runDerive(const std::string &text, const Options &options) {
   auto loaded = driver::loadPlan(options.plan, text, options.model);
   if (!loaded)
@@ -80,15 +80,15 @@ static Result<int> runDerive(const std::string &text, const Options &options) {
     return Error{derived.error().code, options.plan + ": " + derived.error().message};
   planner::Plan plan = std::move(loaded->plan);
   plan.prediction = std::move(*derived);
-  // A bound for all plans of the job stays one; of a job that was edited there is none.
+  // The bound covers all plans of the job. An edited job may beat it, so the bound is dropped.
   if (plan.lowerBoundSeconds > plan.prediction.stepSeconds)
     plan.lowerBoundSeconds = 0;
   Status status = writeFile(options.derived, planner::writePlan(plan));
   return status ? Result<int>(0) : status.error();
 }
 
-/// Derives the predictions again where the model is at hand; else they were compared with each
-/// other alone, and that is said.
+/// Recomputes the predictions if the model is available; else prints that they were only checked
+/// against each other.
 static Status checkAgainstModel(const std::string &text, const planner::Plan &plan,
                                 const Options &options) {
   std::filesystem::path model = options.model;

@@ -1,4 +1,4 @@
-//===- Files.cpp - Reading and writing whole files ----------------------------===//
+//===- Files.cpp - Read and write whole files ---------------------------------===//
 
 #include "tools/tbc/Command.h"
 
@@ -12,7 +12,7 @@
 
 namespace tbc::cli {
 
-/// Where a file is written until it is whole.
+/// Returns the temporary path of a file that is being written.
 static std::string temporaryFor(const std::string &path) {
   return path + ".tmp-" + std::to_string(getpid());
 }

@@ -1,4 +1,4 @@
-//===- FindBatch.cpp - The largest batch that fits ------------------------------===//
+//===- FindBatch.cpp - Find the largest batch that fits -------------------------===//
 
 #include "tools/tbc/FindBatch.h"
 #include "planner/core/Summary.h"
@@ -12,7 +12,7 @@ using planner::Plan;
 
 namespace {
 
-/// No batch beyond is asked for, whatever fits.
+/// The search stops at this batch, even if it fits.
 constexpr int64_t mostSamples = int64_t(1) << 30;
 
 class BatchSearch {
@@ -31,7 +31,7 @@ public:
                                "--pin accumulation=" + std::to_string(accumulation)});
   }
 
-  /// The plan for `units` units: the fastest that fits, or what is nearest to fitting.
+  /// Returns the plan for `units` units: the fastest that fits, or the closest to fitting.
   Result<Plan> planFor(int64_t units) const {
     planner::Job asked = job;
     asked.globalBatch = units * unit;
@@ -42,13 +42,13 @@ public:
   const BatchQuestion &question;
   const planner::Job &job;
   planner::Pins pins;
-  int64_t unit; // samples; a batch is a multiple of it
+  int64_t unit; // samples; every batch is a multiple
   int64_t accumulation = 1;
 };
 
 } // namespace
 
-/// The line of memory that takes most on the fullest stage of `plan`.
+/// Returns the largest item of memory on the fullest stage of `plan`.
 static std::string largestLine(const Plan &plan) {
   if (plan.prediction.stages.empty())
     return "nothing";
@@ -67,7 +67,7 @@ static std::string tooMuch(const Plan &plan) {
          largestLine(plan);
 }
 
-/// The most units that fit by the model.
+/// Returns the largest number of units that fits by the memory model.
 static Result<int64_t> searchByModel(const BatchSearch &search, FoundBatch &found,
                                      const std::function<void(const std::string &)> &tell) {
   int64_t fits = 0, fails = 0;
@@ -106,7 +106,7 @@ Result<FoundBatch> findBatch(const BatchQuestion &question, const planner::Job &
   Result<int64_t> most = searchByModel(search, found, tell);
   if (!most)
     return most.error();
-  // Of what fits by the model, the most that fits in truth.
+  // Among batches that fit by the model, searches the largest that fits in a trial run.
   int64_t units = *most, fits = 0, fails = *most + 1;
   while (question.isTried && fails - fits > 1) {
     Result<Plan> plan = search.planFor(units);

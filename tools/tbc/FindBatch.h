@@ -1,4 +1,4 @@
-//===- FindBatch.h - The largest batch that fits --------------------------------===//
+//===- FindBatch.h - Find the largest batch that fits ---------------------------===//
 
 #ifndef TBC_TOOLS_TBC_FINDBATCH_H
 #define TBC_TOOLS_TBC_FINDBATCH_H
@@ -11,50 +11,51 @@
 
 namespace tbc::cli {
 
-/// What is to be trained, where, and what is decided already.
+/// The job, its devices and the pinned decisions.
 struct BatchQuestion {
   const reshard::Graph &graph;
   const planner::Cluster &cluster;
   const planner::Pins &pins;
-  std::string modelFile; // as this process opens it
-  /// Whether what the model says fits is run here as well.
+  std::string modelFile; // path for this process
+  /// Whether to confirm the model's answer by trial runs on this machine.
   bool isTried = false;
 };
 
 struct FoundBatch {
-  int64_t samples = 0; // of a step, over all devices
-  planner::Pins pins;  // those of the question, and that there is no accumulation
-  /// For people: what more would take, and what a trial took.
+  int64_t samples = 0; // per step, over all devices
+  planner::Pins pins;  // those of the question, and no accumulation
+  /// Text for the user: memory of a larger batch, and of the trial.
   std::vector<std::string> assumptions;
 };
 
-/// The largest global batch for which there is a plan that fits without accumulation (in a pinned
-/// pipeline: with as many micro-batches as it has stages), in multiples of what the devices can
-/// share out: the data ranks of a pinned mesh times its stages, else the devices. More samples
-/// never take less memory, so it is doubled until nothing fits and then bisected. Where it is to be
-/// tried, less is taken until no rank of a run of two steps on this machine takes more memory than
-/// the plan allows.
+/// Finds the largest global batch with a plan that fits without accumulation. A pinned pipeline
+/// uses as many micro-batches as stages. Batches are multiples of the unit that devices can share:
+/// data ranks x stages of a pinned mesh, else the devices. Memory grows with samples, so the search
+/// doubles until a batch does not fit, then bisects. Example: 8, 16, 32 fit, 64 does not, 48 fits,
+/// 56 does not: 48.
 ///
-/// `tell` is told what is being done. Errors: those of planning; NoFeasiblePlan where not even the
-/// least batch fits; Usage where the machine is too small for a trial; Other for a trial that
-/// fails for another reason than memory.
+/// With trials, the batch shrinks until every rank of a two-step run on this machine stays within
+/// the plan's limit. `tell` receives progress messages.
+///
+/// Errors: those of planning; NoFeasiblePlan if the smallest batch does not fit; Usage if the
+/// machine is too small for a trial; Other if a trial fails for another reason than memory.
 Result<FoundBatch> findBatch(const BatchQuestion &question, const planner::Job &job,
                              const std::function<void(const std::string &)> &tell);
 
-/// What the ranks of a run took.
+/// The memory of a trial run's ranks.
 struct TrialOutcome {
   bool fits = false;
-  // Of the rank that came nearest to what it may hold, or most beyond:
+  // Of the rank with the least headroom, or the largest excess:
   int64_t peakBytes = 0; // resident
   int64_t limitBytes = 0;
   int64_t predictedBytes = 0;
 };
 
-/// Compiles `plan` and runs two steps of it here with synthetic data and drawn weights, in
-/// processes of their own that are ended as soon as one takes more than the devices of its stage
-/// have. What the system ends for want of memory does not fit.
-/// Errors: Usage where its ranks do not fit into this machine's free memory as predicted; Other
-/// where compilation or the run fails, with what it said.
+/// Compiles `plan` and runs two steps on this machine, with synthetic data and random weights. The
+/// ranks are separate processes, ended as soon as one exceeds the memory of its stage's devices. A
+/// process killed by the system for lack of memory counts as not fitting. Errors: Usage if the
+/// predicted memory exceeds this machine's free memory; Other if compilation or the run fails, with
+/// its output.
 Result<TrialOutcome> tryPlan(const planner::Plan &plan, const std::string &modelFile);
 
 } // namespace tbc::cli

@@ -21,16 +21,16 @@ using Json = nlohmann::json;
 
 namespace {
 
-/// What planning asks of a model; the IR it came from is gone.
+/// The planner's view of a model; its IR is already freed.
 struct JobModel {
   reshard::Graph graph;
-  planner::Job job; // but for devices and batch
+  planner::Job job; // without devices and batch
 };
 
-/// Costs the lines of a file, and keeps what they share: models and clusters.
+/// Costs the lines of a file and caches their shared models and clusters.
 class JobRunner {
 public:
-  /// The answer to one line, as JSON. `number` counts from 1.
+  /// Returns the answer to one line, as JSON. `number` counts from 1.
   Json run(const std::string &line, int64_t number);
   bool failed = false;
 
@@ -39,14 +39,14 @@ private:
   Result<const JobModel *> modelOf(const PlanOptions &options, const std::string &key);
   Result<const planner::Cluster *> clusterOf(const std::string &name);
 
-  // An error is as good an answer for the next line as for the first.
+  // Errors are cached too.
   std::map<std::string, Result<JobModel>> models;
   std::map<std::string, Result<planner::Cluster>> clusters;
 };
 
 } // namespace
 
-/// The flags that a line stands for, as a command line has them. Errors: Usage, naming the key.
+/// Converts a line to command-line flags. Errors: Usage, naming the key.
 static Result<std::vector<std::string>> argumentsOf(const Json &line, const CLI::App &app,
                                                     std::string &model) {
   std::vector<std::string> names, arguments;
@@ -55,7 +55,7 @@ static Result<std::vector<std::string>> argumentsOf(const Json &line, const CLI:
       names.push_back(name);
   for (const auto &[key, value] : line.items()) {
     if (key == "id")
-      continue; // is handed back
+      continue; // returned to the caller
     auto fail = [&name = key](const std::string &message) {
       return Error{ErrorCode::Usage, "key \"" + name + "\" " + message};
     };
@@ -119,7 +119,7 @@ Result<const planner::Cluster *> JobRunner::clusterOf(const std::string &name) {
   return &*found->second;
 }
 
-/// What is predicted of `plan`, with the keys that plan.json has for it.
+/// Returns the predictions of `plan`, with the keys of plan.json.
 static Json answerOf(const planner::Plan &plan) {
   const planner::Prediction &p = plan.prediction;
   Json whole = Json::parse(planner::writePlan(plan));
@@ -152,7 +152,7 @@ Result<Json> JobRunner::cost(const Json &line) {
     return arguments.error();
   try {
     std::vector<std::string> reversed(arguments->rbegin(), arguments->rend());
-    app.parse(reversed); // takes them last first
+    app.parse(reversed); // CLI11 takes arguments last first
   } catch (const CLI::ParseError &error) {
     return Error{ErrorCode::Usage, error.what()};
   }
@@ -165,7 +165,7 @@ Result<Json> JobRunner::cost(const Json &line) {
   auto cluster = clusterOf(options.cluster.value_or(planner::defaultClusterName));
   if (!cluster)
     return cluster.error();
-  // What the model is made of: every key that is none of devices and decisions.
+  // The model's cache key: all keys except devices and decisions.
   Json about = line;
   for (const char *key :
        {"id",       "gpus",         "cluster",        "batch",       "mesh",           "strategy",

@@ -1,4 +1,4 @@
-//===- ModelOptions.cpp - Flags that say what the model is ---------------------===//
+//===- ModelOptions.cpp - Flags that describe the model ------------------------===//
 
 #include "tools/tbc/ModelOptions.h"
 
@@ -13,8 +13,9 @@
 
 namespace tbc::cli {
 
-/// What PyTorch (dtypes), Lightning (32-true, bf16-mixed), DeepSpeed and Transformers (fp16) call
-/// precisions. Mixed ones keep master weights in f32, as tbc does; Lightning's bf16-true does not.
+/// Names of precisions in PyTorch (dtypes), Lightning (32-true, bf16-mixed), DeepSpeed and
+/// Transformers (fp16). Mixed ones keep f32 master weights, as tbc does; Lightning's bf16-true does
+/// not.
 static Spellings precisionSpellings() {
   return {{"fp32", "f32"},
           {"float32", "f32"},
@@ -96,7 +97,7 @@ static Result<std::pair<std::string, std::string>> split(const std::string &flag
   return std::pair(text.substr(0, at), text.substr(at + 1));
 }
 
-/// --loss-scale, which is more than one setting.
+/// Parses --loss-scale, which sets several settings.
 static Status setLossScale(const std::string &text, std::map<std::string, double> &settings) {
   if (text.empty())
     return Status::ok();

@@ -1,4 +1,4 @@
-//===- ModelOptions.h - Flags that say what the model is -----------------------===//
+//===- ModelOptions.h - Flags that describe the model --------------------------===//
 
 #ifndef TBC_TOOLS_TBC_MODELOPTIONS_H
 #define TBC_TOOLS_TBC_MODELOPTIONS_H
@@ -16,9 +16,8 @@ class App;
 
 namespace tbc::cli {
 
-/// --seq, --dim, --fix, --tie, --constant, --parameter, --external-data-root, --loss, --optimizer
-/// and its numbers,
-/// --precision, --loss-scale, --freeze, --no-decay as given.
+/// The values of --seq, --dim, --fix, --tie, --constant, --parameter, --external-data-root, --loss,
+/// --optimizer and its numbers, --precision, --loss-scale, --freeze, --no-decay.
 struct ModelOptions {
   std::string model;
   int64_t seq = -1;
@@ -35,13 +34,13 @@ struct ModelOptions {
   std::map<std::string, double> settings;
 };
 
-/// Adds the flags to a subcommand; the model is positional.
+/// Adds the flags to a subcommand; the model is a positional argument.
 void addModelOptions(CLI::App &command, ModelOptions &options);
 
-/// Errors: Usage, naming the flag.
+/// Converts the flags. Errors: Usage, naming the flag.
 Result<driver::StepOptions> toStepOptions(const ModelOptions &options);
 
-/// What a plan records of the model's bindings.
+/// Returns the bindings of the model that a plan records.
 std::map<std::string, int64_t> toBindings(const driver::StepOptions &options);
 
 } // namespace tbc::cli

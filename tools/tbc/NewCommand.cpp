@@ -73,7 +73,7 @@ static Result<newmodel::Architecture> architectureOf(const Options &options) {
   for (const SizeFlag &flag : sizeFlags)
     if (given(flag.flag))
       a.*flag.size = *options.sizes.at(flag.flag);
-  // Sizes that follow from others where only those are given.
+  // Derives sizes that are not given from given ones.
   if (given("--heads") && !given("--kv-heads"))
     a.keyHeads = a.heads;
   if (given("--hidden") && !given("--ffn") && options.from.empty())

@@ -33,7 +33,7 @@ struct Options : PlanOptions {
 
 } // namespace
 
-/// The model's path as it stands in a plan written to `planPath`: relative to the plan.
+/// Returns the model's path relative to the folder of `planPath`, as stored in the plan.
 static std::string modelPathInPlan(const std::string &model, const std::string &planPath) {
   std::error_code error;
   std::filesystem::path base = planPath.empty() || planPath == "-"
@@ -44,8 +44,8 @@ static std::string modelPathInPlan(const std::string &model, const std::string &
   return error || relative.empty() ? model : relative.string();
 }
 
-/// `error` of a job in f32 that does not fit, with the words that it would in bf16 if so: that is
-/// another step, which the planner cannot try by itself.
+/// Extends `error` of an f32 job that does not fit, if the job would fit in bf16. bf16 is another
+/// step, so the planner cannot try it by itself.
 static Error withOtherPrecision(Error error, driver::StepOptions stepOptions, planner::Job job,
                                 const planner::Cluster &cluster, const planner::Pins &pins) {
   if (error.code != ErrorCode::NoFeasiblePlan || job.precision != "f32")
@@ -63,7 +63,7 @@ static Error withOtherPrecision(Error error, driver::StepOptions stepOptions, pl
   return error;
 }
 
-/// What the search compared, and in what time: docs/planning.md.
+/// Prints the search's counts and time: docs/planning.md.
 static void printCounts(const planner::SearchCounts &counts) {
   std::ostringstream text;
   text << std::fixed;
@@ -86,10 +86,10 @@ static void printCounts(const planner::SearchCounts &counts) {
   std::cerr << text.str();
 }
 
-/// Whether the IR of `step` is longer than people read.
+/// Whether the IR of `step` is too long to read.
 static bool isLarge(const driver::TrainingStep &step) { return step.step.ops.size() > 500; }
 
-/// The commands that come after a plan, which was written to `planPath` if that is not empty.
+/// Returns the next commands to run after a plan; `planPath`: its file, or empty.
 static std::string nextCommands(const std::string &planPath) {
   const std::string plan = planPath.empty() ? "plan.json" : planPath;
   std::string program = std::filesystem::path(plan).replace_extension().string();

@@ -12,7 +12,8 @@
 
 namespace tbc::cli {
 
-/// What PyTorch (FULL_SHARD), Lightning (deepspeed_stage_3) and DeepSpeed (zero-3) call strategies.
+/// Names of strategies in PyTorch (FULL_SHARD), Lightning (deepspeed_stage_3) and DeepSpeed
+/// (zero-3).
 static Spellings strategySpellings() {
   return {{"full-shard", "fsdp"},
           {"fsdp2", "fsdp"},
@@ -104,7 +105,8 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
       ->check(between(1, 50));
 }
 
-/// The default global batch: 2^19 tokens for a model with a sequence, else 32 samples per device.
+/// Returns the default global batch: 2^19 tokens for a model with a sequence, else 32 samples per
+/// device. Example: 512 samples of 1024 tokens.
 static int64_t defaultBatch(int64_t sequence, int64_t gpus) {
   if (sequence > 0)
     return std::max<int64_t>(1, (int64_t(1) << 19) / sequence);

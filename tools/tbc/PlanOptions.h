@@ -12,7 +12,7 @@
 
 namespace tbc::cli {
 
-/// What is asked of one plan, as given.
+/// The flags of one plan, as given.
 struct PlanOptions {
   ModelOptions model;
   int64_t gpus = 0;
@@ -28,17 +28,17 @@ struct PlanOptions {
   planner::Pins pins;
 };
 
-/// Adds the model, --gpus, --cluster, --batch and what pins decisions.
+/// Adds the model, --gpus, --cluster, --batch and the flags that pin decisions.
 void addPlanOptions(CLI::App &command, PlanOptions &options);
 
-/// Errors: Usage, naming the flag.
+/// Converts the flags. Errors: Usage, naming the flag.
 Result<planner::Pins> toPins(const PlanOptions &options);
 
-/// The job that `options` ask for, of the model in `step`, which was built as `asked`. `modelPath`
-/// as it shall stand in a plan.
+/// Returns the job of `options` for the model in `step`, which was built from `asked`. `modelPath`:
+/// the path stored in the plan.
 planner::Job toJob(const PlanOptions &options, const driver::StepOptions &asked,
                    const driver::TrainingStep &step, const std::string &modelPath);
-/// Devices and batch of `job`, whose sequence is known.
+/// Sets devices and batch of `job`, given its sequence length.
 void setDevices(planner::Job &job, const PlanOptions &options);
 
 /// tbc plan --job: plans every line of `path`, one JSON line each to stdout.

@@ -24,9 +24,9 @@ struct Options {
   roofline::TableOptions table;
 };
 
-/// What a folder, or a program.json by itself, has of a Program.
+/// The files of a Program, from its folder or from program.json alone.
 struct Files {
-  std::string path; // of program.json
+  std::string path; // path of program.json
   std::string program;
   std::optional<std::string> plan, kernels;
 };
@@ -62,7 +62,7 @@ static Result<Files> readFiles(const std::string &given) {
   return files;
 }
 
-/// The cluster that is named, else that of the plan beside the Program.
+/// Returns the cluster named by the flag, else that of the plan in the Program's folder.
 static Result<planner::Cluster> clusterOf(const Options &options, const Files &files) {
   if (!options.cluster.empty())
     return planner::loadCluster(options.cluster);

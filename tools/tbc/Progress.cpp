@@ -1,4 +1,4 @@
-//===- Progress.cpp - What a command is at, on stderr --------------------------===//
+//===- Progress.cpp - Progress messages on stderr ------------------------------===//
 
 #include "tools/tbc/Progress.h"
 #include "tools/tbc-run/StepBar.h"
@@ -33,7 +33,7 @@ void Progress::rewriteLine() {
   std::unique_lock<std::mutex> lock(mutex);
   while (!changed.wait_for(lock, wait, [&] { return done; })) {
     double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    // Cleared to its end: the last text may have been longer.
+    // Clears the rest of the line, because the previous text may have been longer.
     std::fprintf(stderr, "\r%s (%.0f s)\033[K", text.c_str(), seconds);
     std::fflush(stderr);
     shown = true;

@@ -1,4 +1,4 @@
-//===- Progress.h - What a command is at, on stderr ----------------------------===//
+//===- Progress.h - Progress messages on stderr --------------------------------===//
 
 #ifndef TBC_TOOLS_TBC_PROGRESS_H
 #define TBC_TOOLS_TBC_PROGRESS_H
@@ -12,10 +12,9 @@
 
 namespace tbc::cli {
 
-/// Says on stderr what is being done, and since when. On a terminal, once that has taken a second:
-/// one line, which is rewritten, and gone at the end. Elsewhere lines that stay, after 5, 15, 35,
-/// 75
-/// .. seconds: the log of a batch job shows that the program is at work.
+/// Prints the current phase and its duration on stderr. On a terminal, after one second: one line,
+/// rewritten, and removed at the end. Elsewhere: permanent lines after 5, 15, 35, 75 .. seconds, so
+/// the log of a batch job shows progress.
 class Progress {
 public:
   explicit Progress(const std::string &phase);
@@ -23,11 +22,11 @@ public:
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
 
-  /// From now on this is done.
+  /// Starts a new phase.
   void setPhase(const std::string &phase);
-  /// For the planner to say how far its search is.
+  /// Returns a callback for the planner's search progress.
   planner::Progress searching();
-  /// Removes the line. Called before anything else is printed.
+  /// Removes the line. Call before any other output.
   void finish();
 
 private:

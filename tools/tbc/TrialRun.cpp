@@ -1,4 +1,4 @@
-//===- TrialRun.cpp - What a plan takes in truth ---------------------------------===//
+//===- TrialRun.cpp - Measure the memory of a plan in a trial run ----------------===//
 
 #include "planner/core/StageDevices.h"
 #include "planner/core/Summary.h"
@@ -25,7 +25,7 @@ using planner::formatBytes;
 
 namespace {
 
-/// A folder that is gone with this.
+/// A temporary folder, removed at the end of its scope.
 class TemporaryFolder {
 public:
   static Result<TemporaryFolder> make() {
@@ -50,7 +50,7 @@ private:
 
 } // namespace
 
-/// A number of KiB in a file of lines "NAME: NUMBER kB", in bytes; 0 where it is not there.
+/// Returns the value, in bytes, of a line "NAME: NUMBER kB" of the file; 0 if it is missing.
 static int64_t kibibytesIn(const std::string &file, const std::string &name) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);)
@@ -59,7 +59,7 @@ static int64_t kibibytesIn(const std::string &file, const std::string &name) {
   return 0;
 }
 
-/// What the ranks of a run have held at most and what they may hold, by rank.
+/// Peak memory and limit of a run's ranks, by rank.
 class RankMemory {
 public:
   explicit RankMemory(const planner::Plan &plan) {
@@ -73,14 +73,14 @@ public:
     }
   }
 
-  /// Of all ranks together.
+  /// The sum over all ranks.
   double predictedBytes() const {
     double bytes = 0;
     for (const TrialOutcome &rank : ranks)
       bytes += double(rank.predictedBytes);
     return bytes;
   }
-  /// Looks at the children of `launcher`, which it starts in the order of ranks.
+  /// Samples the children of `launcher`. It starts them in the order of ranks.
   void look(pid_t launcher) {
     std::string id = std::to_string(launcher);
     std::ifstream children("/proc/" + id + "/task/" + id + "/children");
@@ -95,7 +95,7 @@ public:
                    kibibytesIn("/proc/" + std::to_string(child) + "/status", "VmHWM"));
     }
   }
-  /// The rank that is nearest to its limit, or most beyond.
+  /// Returns the rank with the least headroom, or the largest excess.
   const TrialOutcome &fullest() const {
     return *std::max_element(ranks.begin(), ranks.end(), [](const auto &a, const auto &b) {
       return a.peakBytes - a.limitBytes < b.peakBytes - b.limitBytes;
@@ -107,7 +107,7 @@ private:
   std::vector<pid_t> pids;
 };
 
-/// Starts this program again with `arguments`, in a group of its own; what it says goes to
+/// Starts this program again with `arguments`, in a process group of its own, with its output in
 /// `output`.
 static pid_t start(const std::vector<std::string> &arguments, const std::string &output) {
   std::vector<std::string> words = {"tbc"};
@@ -120,7 +120,7 @@ static pid_t start(const std::vector<std::string> &arguments, const std::string 
   if (child != 0)
     return child;
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL); // nothing is left of a trial that is interrupted
+  prctl(PR_SET_PDEATHSIG, SIGKILL); // ends the trial if this process is killed
   int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
   dup2(in, STDIN_FILENO);
@@ -142,7 +142,7 @@ static Error failed(const std::string &what, const std::string &output) {
 
 static bool isBeyond(const TrialOutcome &rank) { return rank.peakBytes > rank.limitBytes; }
 
-/// Waits for the run, and ends it when a rank takes more than it may. The status that wait gives.
+/// Waits for the run and ends it when a rank exceeds its limit. Returns the wait status.
 static int watch(pid_t run, RankMemory &memory) {
   int status = 0;
   bool isEnded = false;
@@ -192,7 +192,7 @@ Result<TrialOutcome> tryPlan(const planner::Plan &plan, const std::string &model
   TrialOutcome outcome = memory.fullest();
   bool isDone = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   outcome.fits = isDone && !isBeyond(outcome);
-  // A rank that the system ended, or that could get no more memory, is what a trial is to find out.
+  // A rank killed by the system, or out of memory, is a valid result of a trial.
   std::string said = textOf(output);
   bool ranOut = isBeyond(outcome) || said.find("bad_alloc") != std::string::npos ||
                 said.find("signal 9") != std::string::npos;

@@ -31,13 +31,13 @@ struct Options {
   int64_t ranks = 16, budgetSeconds = 60;
 };
 
-/// A plan, and the Program that was compiled from it where that is what is verified.
+/// A plan, and its compiled Program if that is verified.
 struct Subject {
   driver::LoadedPlan loaded;
   std::optional<train::LoadedProgram> program;
 };
 
-/// Everything that was found.
+/// The results of all checks.
 struct Findings {
   std::vector<std::string> seal, shrunk, notes; // a sentence each
   std::string mesh;
@@ -54,7 +54,7 @@ struct Findings {
 
 } // namespace
 
-/// Compares the files that the Program was made from with its seal.
+/// Compares the Program's source files with its seal.
 static Status checkSources(const program::SealedFolder &files, const std::string &model) {
   for (const program::FileSeal &source : files.seal().sources) {
     bool isModel = &source == &files.seal().sources.front();
@@ -76,7 +76,7 @@ static Status checkSources(const program::SealedFolder &files, const std::string
   return Status::ok();
 }
 
-/// The Program in a folder with its plan and model.
+/// Opens the Program in a folder with its plan and model.
 static Result<Subject> openFolder(const Options &options, Findings &findings) {
   auto program = train::loadProgram(options.path);
   if (!program)
@@ -122,11 +122,11 @@ static program::Program withoutRegions(program::Program program) {
   return program;
 }
 
-/// What is executed: the Program itself, or one compiled from a plan.
+/// The executed Program: the given one, or one compiled from a plan.
 struct Executed {
   program::Program program;
   driver::ProgramKernels kernels;
-  bool hasKernels = false; // those that run uses can be executed here
+  bool hasKernels = false; // the kernels of a run work on this machine
 };
 
 static Result<Executed> prepare(const Subject &subject, driver::TrainingStep &step,
@@ -165,14 +165,14 @@ static Result<Executed> prepare(const Subject &subject, driver::TrainingStep &st
   return executed;
 }
 
-/// Seconds of this process's CPU time.
+/// Returns the CPU seconds of this process.
 static double cpuSeconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
-/// What all ranks hold of their arenas.
+/// Returns the arena bytes of all ranks.
 static double arenaBytes(const program::Program &program) {
   double bytes = 0;
   for (const program::Stage &stage : program.stages)
@@ -180,7 +180,8 @@ static double arenaBytes(const program::Program &program) {
   return bytes * double(program.mesh.numRanks()) / double(program.numStages());
 }
 
-/// The Program is the one that its plan gives. A shrunk proof is about that one alone.
+/// Checks that the Program equals the one compiled from its plan, because a shrunk proof covers
+/// only that one.
 static Status checkIsOfItsPlan(const Subject &subject) {
   auto compiled = driver::compilePlan(*subject.loaded.step, subject.loaded.plan);
   if (!compiled)
@@ -266,7 +267,7 @@ static const char *nameOf(cpu::KernelComparison::Kind kind) {
   return "";
 }
 
-/// Prints a verdict over one kind of comparison, and the first tensors that differ.
+/// Prints the verdict on one kind of comparison, and the first tensors that differ.
 static void printComparisons(const char *title, const std::vector<driver::Comparison> &lines,
                              bool floats) {
   size_t equal = 0;
@@ -292,7 +293,8 @@ static void printComparisons(const char *title, const std::vector<driver::Compar
     }
 }
 
-/// "kernels   31 of 31 agree with the reference kernels, as is", and those that differ.
+/// Prints, for example, "kernels   31 of 31 agree with the reference kernels, as is", and the
+/// kernels that differ.
 static void printKernels(const std::vector<KernelLine> &lines, KernelSizes sizes, bool listsAll) {
   size_t agree = 0, count = 0;
   for (const KernelLine &line : lines)

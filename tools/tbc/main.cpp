@@ -17,7 +17,7 @@
 
 using namespace tbc;
 
-/// The names of all options and subcommands that `app` or the subcommand in use takes.
+/// Returns the names of all options and subcommands of `app` or the current subcommand.
 static std::vector<std::string> knownWords(const CLI::App &app) {
   std::vector<std::string> words;
   for (const CLI::Option *option : app.get_options())
@@ -28,13 +28,13 @@ static std::vector<std::string> knownWords(const CLI::App &app) {
       words.push_back(sub->get_name());
       continue;
     }
-    for (std::string &word : knownWords(*sub)) // of a group of options, which has no name
+    for (std::string &word : knownWords(*sub)) // unnamed: a group of options
       words.push_back(std::move(word));
   }
   return words;
 }
 
-/// Explains a command line that was not understood, with a suggestion for a misspelt word.
+/// Explains a wrong command line, with a suggestion for a misspelt word.
 static void usageError(const CLI::App &app, const CLI::ParseError &error,
                        const std::vector<std::string> &arguments) {
   const CLI::App *current = &app;
