@@ -1,4 +1,4 @@
-//===- Batch.cpp - From the marker to the batch size asked for -------------===//
+//===- Batch.cpp - Replace the batch marker by the batch size --------------===//
 
 #include "frontend/onnx/Batch.h"
 
@@ -12,7 +12,8 @@ using namespace mlir;
 
 namespace tbc::frontend {
 
-/// `size` with `batch` in place of each factor `marker`; ImportError if it is beyond any tensor.
+/// Returns `size` with each factor `marker` replaced by `batch`; ImportError if the result is too
+/// large. Example: 970 with marker 97 and batch 8 is 80.
 static int64_t rebound(int64_t size, int64_t marker, int64_t batch) {
   int64_t copies = 1;
   for (; size != 0 && size % marker == 0; size /= marker)
@@ -32,7 +33,7 @@ void bindBatch(func::FuncOp function, int64_t marker, int64_t batch) {
     return RankedTensorType::get(shape, tensor.getElementType());
   };
   Block &body = function.getBody().front();
-  // Factor rules read types, so all rules are asked before any type changes.
+  // Factor rules read types, so all rules are queried before any type changes.
   SmallVector<std::pair<ShardableOpInterface, SmallVector<int64_t>>> loops;
   for (Operation &op : body.without_terminator())
     if (auto shardable = dyn_cast<ShardableOpInterface>(op)) {

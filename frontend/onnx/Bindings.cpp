@@ -62,7 +62,7 @@ Symbols findSymbols(const Model &model) {
     if (symbols.fixedBatch == 0 && dims[0].dim_param().empty())
       symbols.fixedBatch = dims[0].dim_value();
   }
-  // A length of earlier steps is not the sequence length.
+  // The length of a KV cache is not the sequence length.
   auto mayBeSeq = [&](const std::string &name) {
     return name != symbols.batch && name.find('+') == std::string::npos &&
            name.find("past") == std::string::npos;
@@ -79,8 +79,8 @@ Symbols findSymbols(const Model &model) {
   return symbols;
 }
 
-/// The rows of the smallest table read by positions, i.e. by indices that follow from shapes and
-/// constants alone.
+/// Returns the rows of the smallest table that is read by positions, i.e. by indices derived from
+/// shapes and constants alone.
 std::optional<int64_t> positionTableLength(const Model &model) {
   std::set<std::string> fromData;
   for (const onnx::ValueInfoProto *input : model.inputs)
@@ -109,7 +109,7 @@ bool contains(const std::string &text, const std::string &part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Whether an input has keys and values of earlier steps, by the name of a dim.
+/// Whether the dim `symbol` belongs to a KV cache input.
 bool isPastDim(const onnx::ValueInfoProto &input, const std::string &symbol) {
   return contains(input.name(), "past") && contains(symbol, "past");
 }

@@ -10,7 +10,7 @@
 
 namespace tbc::frontend {
 
-/// A graph input with every dim a number.
+/// A graph input with all dims bound to numbers.
 struct BoundInput {
   std::string name;
   DType dtype = DType::F32;
@@ -40,14 +40,14 @@ struct Bindings {
   std::vector<std::string> warnings;
 };
 
-/// Binds the inputs' dims. The batch is the symbol of the first dim of the first input with
-/// one; the sequence is the symbol of dim 1 of a list of integers, or one that contains "seq".
-/// A dim "a + b" is the sum. A dim with "past", of an input with "past", is 0: training starts
-/// without a cache. ImportError for an unbound symbol, and for options with an unknown symbol
-/// or input.
+/// Binds the inputs' dims. The batch is the symbol of the first dim of the first input with one.
+/// The sequence is the symbol of dim 1 of a list of integers, or one that contains "seq". A dim "a
+/// + b" is the sum. A dim with "past", of an input with "past", is 0: training starts without a
+/// cache. ImportError for an unbound symbol, and for options with an unknown symbol or input.
+/// Example: input_ids ["batch", "seq"] becomes [2, 1024] with --seq 1024.
 Bindings bindInputs(const Model &model, const ImportOptions &options);
 
-/// Two primes that divide no size of the model: see Emitter.
+/// Returns two primes that divide no size of the model: see Emitter.
 std::pair<int64_t, int64_t> chooseMarkers(const Model &model, const Bindings &bindings);
 
 } // namespace tbc::frontend

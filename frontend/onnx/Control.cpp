@@ -1,6 +1,6 @@
 //===- Control.cpp - If, Loop and Scan, decided at import ------------------===//
 //
-// A branch is taken and a loop unrolled where conditions and counts follow from shapes and
+// A branch is taken and a loop unrolled if its conditions and counts derive from shapes and
 // constants.
 //
 //===----------------------------------------------------------------------===//
@@ -15,7 +15,7 @@ namespace {
 
 std::string iteration(int64_t i) { return "[" + std::to_string(i) + "]"; }
 
-/// The truth of a condition; ImportError where it is computed from data.
+/// Returns the value of a condition; ImportError if it depends on data.
 bool decide(const Value &condition, const std::string &what) {
   if (!condition.isSplat())
     throw ImportError(what + " is computed from data; only conditions that follow from shapes and "
@@ -37,7 +37,7 @@ void importIf(NodeContext &node) {
   setOutputs(node, node.runBody(node.body(taken ? "then_branch" : "else_branch"), {}, ""));
 }
 
-/// The values that one output of a loop had, joined along a new dim `axis`.
+/// Stacks the slices of a loop's collected output along a new dim `axis`.
 Value stack(Emitter &emitter, const std::vector<Value> &slices, int64_t axis) {
   if (slices.empty())
     throw ImportError("runs no iteration, so an output that collects one value of each has no "
@@ -49,9 +49,9 @@ Value stack(Emitter &emitter, const std::vector<Value> &slices, int64_t axis) {
   return concat(emitter, parts, dim);
 }
 
-/// Inputs: trip count (or none), condition (or none), then the values carried from one iteration
-/// to the next. The body takes (iteration, condition, carried...) and gives (condition,
-/// carried..., one slice of each collected output...).
+/// Inputs: trip count (optional), condition (optional), then the carried values. The body takes
+/// (iteration, condition, carried...) and returns (condition, carried..., one slice of each
+/// collected output...).
 void importLoop(NodeContext &node) {
   const Body &body = node.body("body");
   if (node.numInputs() < 2 || body.inputs.size() != node.numInputs() ||
@@ -78,7 +78,7 @@ void importLoop(NodeContext &node) {
                                  Value::ofSplat(DType::Bool, {}, 1)};
     arguments.insert(arguments.end(), carried.begin(), carried.end());
     std::vector<Value> results = node.runBody(body, arguments, iteration(i));
-    // Without a condition and with a trip count nothing depends on what the body says.
+    // With a trip count and no condition, the body's condition has no effect.
     if (node.hasInput(1) || !count)
       goesOn = decide(results[0], "the condition after iteration " + std::to_string(i));
     carried.assign(results.begin() + 1, results.begin() + 1 + int64_t(numCarried));
@@ -94,11 +94,11 @@ void importLoop(NodeContext &node) {
       node.setOutput(numCarried + k, stack(node.emitter, collected[k], 0));
 }
 
-/// One entry of a list of integers with a default for all.
+/// Returns entry `i` of a list of integers; 0 if the list is shorter.
 int64_t entry(const std::vector<int64_t> &list, size_t i) { return i < list.size() ? list[i] : 0; }
 
-/// Inputs: the states, then the tensors that are read slice by slice. The body takes (states...,
-/// slices...) and gives (states..., slices of the results...).
+/// Inputs: the states, then the tensors read slice by slice. The body takes (states..., slices...)
+/// and returns (states..., slices of the results...).
 void importScan(NodeContext &node) {
   Emitter &e = node.emitter;
   const Body &body = node.body("body");
@@ -156,7 +156,7 @@ void importScan(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> controlOps() {
   static const OpImporter ops[] = {
-      {"", "If", importIf, "then_branch else_branch"}, // one is taken
+      {"", "If", importIf, "then_branch else_branch"}, // takes one branch
       {"", "Loop", importLoop},
       {"", "Scan", importScan},
   };

@@ -1,4 +1,4 @@
-//===- Elements.cpp - What the elements of an initializer say --------------===//
+//===- Elements.cpp - Evidence in the elements of an initializer -----------===//
 
 #include "frontend/onnx/Elements.h"
 
@@ -13,7 +13,7 @@ namespace tbc::frontend {
 
 namespace {
 
-/// The rows of a table [.., rows, columns], at most the first 65: enough for any doubt.
+/// Returns the first rows, at most 65, of a table [.., rows, columns].
 std::vector<std::vector<double>> firstRows(const ParameterSource &source) {
   constexpr size_t maxRows = 65, maxElements = size_t(1) << 22;
   Shape shape;
@@ -40,7 +40,7 @@ std::vector<std::vector<double>> firstRows(const ParameterSource &source) {
   return rows;
 }
 
-/// How far an element may be off: rounding, and the angles' own.
+/// Returns the tolerance of an element: rounding of the type and of the angles.
 double toleranceOf(kernels::DType dtype) {
   return dtype == kernels::DType::BF16 ? 3e-2 : dtype == kernels::DType::F16 ? 4e-3 : 1e-3;
 }
@@ -124,7 +124,7 @@ std::optional<MaskBand> bandOf(const ParameterSource &source) {
       kernels::numElements(source.shape) != source.shape[rank - 2] * source.shape[rank - 1])
     return std::nullopt;
   int64_t queries = source.shape[rank - 2], keys = source.shape[rank - 1];
-  // From the first query to the last the keys that are kept; both ends move on with the query.
+  // Finds the kept keys of every row; both ends of the band advance with the query.
   MaskBand band{-queries, keys, 0};
   int64_t query = 0, key = 0, first = -1, last = -1;
   bool isBand = forEachElement(source, [&](double element) {
@@ -153,7 +153,7 @@ std::optional<MaskBand> bandOf(const ParameterSource &source) {
   });
   if (!isBand || band.hidden == 0)
     return std::nullopt;
-  // What was found in some rows must hold in all.
+  // A pattern found in the first rows must hold in all.
   query = key = 0;
   bool holds = forEachElement(source, [&](double element) {
     int64_t ahead = key - query;

@@ -9,33 +9,34 @@
 
 namespace tbc::frontend {
 
-// All of these return false without data. They read as few elements as needed.
+// All of these return false without data. They read as few elements as possible.
 
 /// Whether all elements are equal, as in fresh norms and biases.
 bool isUniform(const ParameterSource &source);
 
-/// Whether the elements are 0 and very negative, both: added to a score, the latter hide
-/// it.
+/// Whether all elements are 0 or very negative, with both present. A very negative element hides
+/// its score.
 bool isAdditiveMask(const ParameterSource &source);
 
 /// Whether a table [.., positions, columns] holds sines and cosines of the positions times a
 /// frequency per column. One of two tests suffices:
 ///
-///  - every column x obeys x[p+1] + x[p-1] = c x[p] (c = 2 cos of its frequency), and some column
-///    oscillates: tables for attention and for rotary embeddings;
-///  - the squares of every row sum to half of the columns, for sin^2 + cos^2 = 1, but for rows of
-///    zeros (class tokens): also the tables of images, with two positions per row.
+///   - Every column x obeys x[p+1] + x[p-1] = c x[p] (c = 2 cos of its frequency), and some column
+///     oscillates: tables for attention and for rotary embeddings.
+///   - The squares of every row sum to half of the columns, because sin^2 + cos^2 = 1; rows of
+///     zeros (class tokens) are skipped. Also finds tables of images, with two positions per row.
 ///
 /// Example: [[0, 1], [sin 1, cos 1], [sin 2, cos 2], ...]. Rows of random numbers obey neither.
 bool areSinusoids(const ParameterSource &source);
 
-/// A mask [.., queries, keys] that is 0 where low <= key - query <= high, and `hidden` elsewhere.
+/// A mask [.., queries, keys] with 0 if low <= key - query <= high, and `hidden` elsewhere.
+/// Example: a causal mask has low = -queries and high = 0.
 struct MaskBand {
   int64_t low = 0, high = 0;
   double hidden = 0;
 };
 
-/// `source` as a band; nullopt if it is not one, or if dims before the last two are not 1.
+/// Returns `source` as a band; nullopt if it is not one, or if a dim before the last two is not 1.
 std::optional<MaskBand> bandOf(const ParameterSource &source);
 
 } // namespace tbc::frontend

@@ -13,7 +13,7 @@ namespace tbc::frontend {
 
 namespace {
 
-/// Operands of one rank, without unit dims in their cores, and the dims that any of them has.
+/// Operands of equal rank, without unit dims in their cores, and the union of their dims.
 struct Aligned {
   Shape shape;
   std::vector<Value> operands;
@@ -25,7 +25,7 @@ Aligned align(Emitter &emitter, const std::vector<Value> &operands) {
   result.shape = broadcastShapes(operands, emitter.marker);
   for (const Value &operand : operands) {
     Value value = operand;
-    // A tensor with a dim of size 1 keeps it in an op on itself alone.
+    // A unary op keeps the tensor's dims of size 1.
     if (operands.size() > 1 || value.shape != result.shape)
       value = expand(emitter, operand, result.shape);
     result.dims.insert(result.dims.end(), value.dims.begin(), value.dims.end());
@@ -36,7 +36,7 @@ Aligned align(Emitter &emitter, const std::vector<Value> &operands) {
   return result;
 }
 
-/// Whether the result of an op on known operands is worth knowing: it is no larger than its
+/// Whether to compute the result of an op on known operands at import: it is no larger than its
 /// operands, and not a float function of positions.
 bool isWorthKnowing(const Aligned &aligned, bool isFloat) {
   int64_t elements = 1, largest = 1;
@@ -72,7 +72,8 @@ std::optional<Value> evaluateKnown(llvm::StringRef mnemonic, const Aligned &alig
       evaluate(mnemonic, predicate, operands, aligned.dims, coreShape, resultType));
 }
 
-/// The operand that the op returns unchanged, because the other is neutral; or a constant.
+/// Returns the operand if the other one is neutral, or a constant; nullopt if the op stays.
+/// Example: x * 1 gives x.
 std::optional<Value> simplify(llvm::StringRef mnemonic, const Aligned &aligned) {
   const std::vector<Value> &operands = aligned.operands;
   auto isNumber = [&](unsigned i, double number) {
@@ -124,7 +125,8 @@ Value elementwise(Emitter &emitter, llvm::StringRef mnemonic, const std::vector<
   if (!llvm::all_of(operands, [](const Value &value) { return value.isKnown(); }))
     return emitElementwise(emitter, mnemonic, aligned, resultType, attributes);
 
-  // On known operands it may be there for its shape alone: emitted when it is used, as this node's.
+  // The result of known operands may be used for its shape alone. It is emitted at its first use,
+  // at this node's location.
   Value result = Value::ofCore(resultType, aligned.shape, aligned.dims, {});
   result.emitted = std::make_shared<mlir::Value>();
   result.deferred = [&emitter, op = mnemonic.str(), aligned, resultType, attributes,

@@ -7,15 +7,16 @@
 
 namespace tbc::frontend {
 
-/// The tbc op `mnemonic` on broadcast operands; computed at once where all are known.
+/// Returns the result of the tbc op `mnemonic` on broadcast operands; computed at import if all are
+/// known.
 ///
-/// Known operands stay known unless their product of dims would make a table out of ranges or lists
-/// (a causal mask, rotary angles): that is emitted as ops on small operands. Constant booleans and
-/// neutral elements (x * 1, x + 0, p and true, a constant condition) vanish.
+/// Known operands stay known unless broadcasting would make a table from ranges or lists (a causal
+/// mask, rotary angles). Such an op is emitted on the small operands. Constant booleans and neutral
+/// elements (x * 1, x + 0, p and true, a constant condition) are folded.
 Value elementwise(Emitter &emitter, llvm::StringRef mnemonic, const std::vector<Value> &operands,
                   DType resultType, const Attributes &attributes = {});
 
-/// The same where the result has the type of the first operand.
+/// The same, with the result type of the first operand.
 inline Value elementwise(Emitter &emitter, llvm::StringRef mnemonic,
                          const std::vector<Value> &operands) {
   return elementwise(emitter, mnemonic, operands, operands[0].dtype);
@@ -24,13 +25,13 @@ inline Value elementwise(Emitter &emitter, llvm::StringRef mnemonic,
 Value compare(Emitter &emitter, llvm::StringRef predicate, const Value &a, const Value &b);
 Value select(Emitter &emitter, const Value &condition, const Value &a, const Value &b);
 Value cast(Emitter &emitter, const Value &value, DType dtype);
-/// A number of the type of `like`, of rank 0.
+/// Returns a scalar constant in the type of `like`.
 inline Value number(const Value &like, double value) {
   return Value::ofSplat(like.dtype, {}, value);
 }
 
-/// Builds elementwise ops on values, so that compositions read like formulas. All operands of one
-/// op have one dtype.
+/// Builds elementwise ops on values, so that code reads like the formula. All operands of one op
+/// have one dtype. Example: f.mul(x, f.sigmoid(x)) is SiLU.
 struct Formula {
   Emitter &emitter;
 
@@ -57,7 +58,7 @@ struct Formula {
   Value pow(const Value &x, const Value &y) { return elementwise(emitter, "pow", {x, y}); }
   Value maximum(const Value &x, const Value &y) { return elementwise(emitter, "maximum", {x, y}); }
   Value minimum(const Value &x, const Value &y) { return elementwise(emitter, "minimum", {x, y}); }
-  /// Logical ones of booleans.
+  /// Logical ops on booleans.
   Value both(const Value &p, const Value &q) { return elementwise(emitter, "and", {p, q}); }
   Value either(const Value &p, const Value &q) { return elementwise(emitter, "or", {p, q}); }
   Value negation(const Value &p) { return elementwise(emitter, "not", {p}); }

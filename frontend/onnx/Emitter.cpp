@@ -143,7 +143,7 @@ mlir::Value Emitter::emitKnown(const Value &value) {
   return sum;
 }
 
-/// Packed as MLIR wants it, one bit per truth value: a list of APInt would take 16 bytes each.
+/// Packs booleans as one bit each, MLIR's format; a list of APInt would take 16 bytes each.
 static DenseElementsAttr integerElements(RankedTensorType type,
                                          const std::vector<int64_t> &elements) {
   unsigned width = type.getElementType().getIntOrFloatBitWidth();
@@ -159,7 +159,7 @@ static DenseElementsAttr integerElements(RankedTensorType type,
 
 mlir::Value Emitter::constant(DType dtype, const Known &elements) {
   RankedTensorType tensorType = type(dtype, elements.shape());
-  // The context keeps attributes as long as it lives.
+  // The context keeps attributes for its lifetime.
   WorkBudget::hold(elements.numElements() * kernels::byteWidth(dtype));
   DenseElementsAttr attr;
   if (kernels::isFloat(dtype)) {

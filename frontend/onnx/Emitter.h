@@ -14,15 +14,16 @@ using Attributes = llvm::SmallVector<mlir::NamedAttribute, 6>;
 
 /// Emits ops at the end of the function under construction, at the location of the current node.
 ///
-/// While a graph is imported the batch has the size `marker`, a prime that divides no other size,
-/// so a dim that is a multiple of it is the batch times the rest, whatever arithmetic it came from.
+/// During import the batch has the size `marker`, a prime that divides no other size. So a dim
+/// divisible by `marker` is the batch times the quotient, whatever its arithmetic. Example: with
+/// marker 97, a dim of 97 * 12 is 12 * batch.
 class Emitter {
 public:
   Emitter(mlir::OpBuilder builder, int64_t marker) : builder(builder), marker(marker) {}
 
   mlir::OpBuilder builder;
   const int64_t marker;
-  /// The batch that a file of fixed sizes was exported at; 0: its batch is a symbol.
+  /// The exported batch size of a file with fixed sizes; 0: the batch is a symbol.
   int64_t exportedBatch = 0;
 
   void setNode(const std::string &name);
@@ -31,8 +32,8 @@ public:
 
   bool dependsOnBatch(int64_t size) const { return size != 0 && size % marker == 0; }
 
-  /// An op of the dialect by mnemonic. The caller has checked shapes; verification of the whole
-  /// module is the safety net.
+  /// Creates an op of the dialect by mnemonic. Callers check shapes; the final verification of the
+  /// module catches the rest.
   mlir::Operation *create(llvm::StringRef mnemonic, llvm::ArrayRef<mlir::Value> operands,
                           llvm::ArrayRef<mlir::Type> types, const Attributes &attributes = {});
   mlir::Value createOne(llvm::StringRef mnemonic, llvm::ArrayRef<mlir::Value> operands,
@@ -44,13 +45,14 @@ public:
   /// A tensor type; ImportError unless the sizes are positive and their product fits.
   mlir::RankedTensorType type(DType dtype, llvm::ArrayRef<int64_t> shape);
 
-  /// The core of `value` as a tensor. ImportError for known elements that change with the batch.
+  /// Returns the core of `value` as a tensor. ImportError for known elements that depend on the
+  /// batch.
   mlir::Value core(const Value &value);
-  /// `value` as a tensor of exactly the logical dims `dims`, a superset of its core's.
+  /// Returns `value` as a tensor of exactly the logical dims `dims`, a superset of its core's.
   mlir::Value at(const Value &value, llvm::ArrayRef<unsigned> dims);
-  /// All of `value`.
+  /// Returns `value` as a tensor of all its logical dims.
   mlir::Value full(const Value &value);
-  /// The same value without dims of size 1 in its core.
+  /// Returns the same value without dims of size 1 in its core.
   Value withoutUnitDims(const Value &value);
 
   mlir::Value broadcast(mlir::Value input, llvm::ArrayRef<int64_t> shape,
@@ -72,10 +74,10 @@ private:
   mlir::Location loc = builder.getUnknownLoc();
 };
 
-/// The element type of a tensor of the IR.
+/// Returns the element type of an IR tensor.
 DType dtypeOf(mlir::Type elementType);
 
-/// The sizes of a tensor of the IR.
+/// Returns the sizes of an IR tensor.
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value tensor) {
   return llvm::cast<mlir::RankedTensorType>(tensor.getType()).getShape();
 }

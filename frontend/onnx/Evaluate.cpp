@@ -1,4 +1,4 @@
-//===- Evaluate.cpp - Elementwise ops on known values ----------------------===//
+//===- Evaluate.cpp - Evaluate elementwise ops at import -------------------===//
 
 #include "frontend/onnx/Evaluate.h"
 
@@ -118,7 +118,7 @@ template <typename T> bool holds(llvm::StringRef predicate, T x, T y) {
   return x >= y;
 }
 
-/// What one operand is at an index over the op's dims.
+/// Reads one operand at an index over the op's dims.
 struct Reader {
   const Value &value;
   std::vector<size_t> positions; // of the core dims among the op's
@@ -139,9 +139,9 @@ struct Reader {
   bool isFloat() const { return value.known->isFloat(); }
 };
 
-/// ONNX leaves open what a number that an integer cannot hold becomes. Models rely on PyTorch and
-/// ONNX Runtime, for which it is the lowest integer (x86's cvttsd2si and cvttss2si): T5's buckets
-/// take the logarithm of distance 0 and select another number later.
+/// ONNX does not define casts of numbers outside of the integer range. Models rely on PyTorch and
+/// ONNX Runtime, which return the lowest integer (x86's cvttsd2si and cvttss2si). Example: T5's
+/// buckets take the logarithm of distance 0 and later select another number.
 int64_t realToInt(double x, DType resultType) {
   const double limit = resultType == DType::I32 ? 2147483648.0 : 9223372036854775808.0;
   double truncated = std::trunc(x);
@@ -191,7 +191,7 @@ double realElement(llvm::StringRef op, const std::vector<Reader> &operands, cons
   throw ImportError("cannot compute '" + op.str() + "' at import");
 }
 
-/// A known value as affine coefficients over `dims`: affine ones and splats of whole numbers.
+/// A known value as affine coefficients over `dims`; covers affine values and integer splats.
 struct AffineForm {
   int64_t offset = 0;
   std::vector<int64_t> steps;

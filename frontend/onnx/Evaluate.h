@@ -1,4 +1,4 @@
-//===- Evaluate.h - Elementwise ops on known values ------------------------===//
+//===- Evaluate.h - Evaluate elementwise ops at import ---------------------===//
 
 #ifndef TBC_FRONTEND_ONNX_EVALUATE_H
 #define TBC_FRONTEND_ONNX_EVALUATE_H
@@ -11,14 +11,15 @@
 
 namespace tbc::frontend {
 
-/// The result of an op on affine operands where it is affine again (+, -, times a number, negation,
-/// casts), over the logical dims `dims` of sizes `shape`.
+/// Returns the result of an op on affine operands, over the logical dims `dims` of sizes `shape`;
+/// nullopt unless it is affine (+, -, times a number, negation, casts). Example: 2 * [0, 1, 2, ..]
+/// + 1 is affine.
 std::optional<Known> evaluateAffine(llvm::StringRef mnemonic, const std::vector<Value> &operands,
                                     const std::vector<unsigned> &dims, const Shape &shape,
                                     DType resultType);
 
-/// The elements of an op on known operands, computed in `resultType` (comparisons: that of the
-/// operands). ImportError for an op that is not known here, and for division by zero.
+/// Returns the elements of an op on known operands, computed in `resultType` (comparisons: in the
+/// type of the operands). ImportError for an unsupported op and for division by zero.
 Known evaluate(llvm::StringRef mnemonic, llvm::StringRef predicate,
                const std::vector<Value> &operands, const std::vector<unsigned> &dims,
                const Shape &shape, DType resultType);

@@ -22,7 +22,7 @@ Error reject(const std::string &tensor, const std::string &why) {
   return {ErrorCode::ModelRejected, "external data of tensor '" + tensor + "': " + why};
 }
 
-/// The components of a relative path, "." left out.
+/// Returns the components of a relative path without ".".
 std::vector<std::string> components(const std::string &path) {
   std::vector<std::string> parts;
   for (size_t begin = 0; begin <= path.size();) {
@@ -59,8 +59,8 @@ private:
 
 constexpr int fileFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
-/// Opens `path` beneath `folder`; -1 and errno on failure. With `links`, symbolic links are
-/// followed as long as they stay beneath.
+/// Opens `path` beneath `folder`; returns -1 and sets errno on failure. With `links`, follows
+/// symbolic links that stay beneath `folder`.
 int openBeneath(int folder, const std::string &path, bool links) {
   open_how how = {};
   how.flags = fileFlags;
@@ -68,7 +68,7 @@ int openBeneath(int folder, const std::string &path, bool links) {
   long opened = ::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof(how));
   if (opened >= 0 || (errno != ENOSYS && errno != EPERM))
     return int(opened);
-  if (links) // cannot be had safely without openat2
+  if (links) // not safe without openat2
     return -1;
   Descriptor current(::dup(folder));
   std::vector<std::string> parts = components(path);
@@ -89,8 +89,8 @@ std::string realPath(const std::string &path) {
   return result;
 }
 
-/// The folder to open beneath and the path from there: the model's own folder, or the permitted
-/// root if the model lies inside it or elsewhere altogether.
+/// Returns the folder to open beneath, and the path from there. The folder is the model's own, or
+/// the permitted root if the model lies inside or outside of it.
 std::pair<std::string, std::string> anchor(const std::string &directory,
                                            const std::string &location, const std::string &root) {
   if (root.empty())
@@ -197,7 +197,7 @@ Result<std::optional<data::MappedFile>> openExternal(const std::string &tensor,
 
 Result<ExternalLedger::File *> ExternalLedger::find(const std::string &tensor,
                                                     const std::string &location) {
-  // By components, so that "a//b" and "a/b" are one file.
+  // Normalizes by components, so that "a//b" and "a/b" are one file.
   std::string key;
   for (const std::string &part : components(location))
     key += (key.empty() ? "" : "/") + part;

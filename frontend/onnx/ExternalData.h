@@ -2,16 +2,16 @@
 //
 // Part of tbc. Plain C++.
 //
-// The model file is not trusted: it names files that are read and, later, sent to other machines.
-// The rules:
-//  - the location is relative, and no component of it is "..";
-//  - opened beneath its folder without following symbolic links (openat2 where the kernel has it,
-//  else
-//    component by component), it is a regular file, and checked after opening, not before;
-//  - it has one link: a hard link could name any file of the same owner;
-//  - ranges lie inside the file, are not negative and do not overlap.
-// A root that the user names (--external-data-root) permits links, as caches and package tools make
-// them, as long as they stay beneath that root.
+// The model file is not trusted: it names files that are read and later sent to other machines. The
+// rules:
+//   - The location is relative, without a component "..".
+//   - The file is opened beneath its folder without following symbolic links (with openat2 if the
+//     kernel supports it, else component by component). It must be a regular file, checked after
+//     opening, not before.
+//   - It has one link: a hard link could name any file of the same owner.
+//   - Ranges are inside the file, not negative, and do not overlap.
+// A user-given root (--external-data-root) permits links, as caches and package tools make them, if
+// they stay beneath the root.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,32 +42,32 @@ Result<ExternalRange>
 parseExternalData(const std::string &tensor,
                   const std::vector<std::pair<std::string, std::string>> &entries);
 
-/// Says whether `location` has an allowed form.
+/// Checks the form of `location`. Example: "weights/a.bin" is allowed, "../a.bin" is not.
 Status checkLocation(const std::string &tensor, const std::string &location);
 
-/// Opens `location` as named by a model in `directory`; nothing if there is no such file. Errors
-/// (ModelRejected): a location or file that the rules above forbid.
+/// Opens `location`, named by a model in `directory`; null if the file does not exist. Errors
+/// (ModelRejected): a location or file forbidden by the rules above.
 Result<std::optional<data::MappedFile>> openExternal(const std::string &tensor,
                                                      const std::string &directory,
                                                      const std::string &location,
                                                      const std::string &externalDataRoot);
 
-/// Collects the ranges that a model's tensors claim and rejects those outside their file or
-/// overlapping.
+/// Collects the ranges claimed by a model's tensors. Rejects ranges outside of their file and
+/// overlaps.
 class ExternalLedger {
 public:
   ExternalLedger(std::string directory, std::string externalDataRoot)
       : directory(std::move(directory)), root(std::move(externalDataRoot)) {}
 
-  /// Claims `bytes` bytes for `tensor` and returns the file, nothing if it is not there. A file is
-  /// opened once, however many tensors lie in it.
+  /// Claims `bytes` bytes for `tensor` and returns the file; null if it does not exist. Each file
+  /// is opened once for all tensors.
   Result<std::optional<data::MappedFile>> claim(const std::string &tensor,
                                                 const ExternalRange &range, int64_t bytes);
-  /// The file alone, without a claim.
+  /// Opens the file without a claim.
   Result<std::optional<data::MappedFile>> open(const std::string &tensor,
                                                const ExternalRange &range);
 
-  /// Says whether any two ranges overlap.
+  /// Checks that ranges do not overlap.
   Status checkOverlaps() const;
 
 private:
@@ -79,7 +79,7 @@ private:
     std::optional<data::MappedFile> opened;
     std::vector<Claim> claims;
   };
-  /// The file at a location, opened where this is the first time.
+  /// Returns the file at a location, opened on first use.
   Result<File *> find(const std::string &tensor, const std::string &location);
 
   std::string directory, root;

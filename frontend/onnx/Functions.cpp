@@ -1,4 +1,4 @@
-//===- Functions.cpp - Local functions put in place, bodies renamed --------===//
+//===- Functions.cpp - Inline local functions and rename bodies ------------===//
 
 #include "frontend/onnx/Functions.h"
 
@@ -9,7 +9,7 @@ namespace tbc::frontend {
 
 namespace {
 
-/// Functions that call each other further than this are no model's.
+/// The limit on nested calls; real models stay far below.
 constexpr unsigned maxCallDepth = 64;
 
 /// (domain, name, overload)
@@ -18,7 +18,7 @@ using FunctionKey = std::tuple<std::string, std::string, std::string>;
 struct Function {
   const onnx::FunctionProto *proto = nullptr;
   int64_t opset = 0;
-  /// How many nodes a call becomes, and how deep the calls below it go; once known.
+  /// The number of nodes of an expanded call, and the depth of its calls; set once known.
   uint64_t nodes = 0;
   unsigned depth = 0;
   enum { New, Open, Done } state = New;
@@ -29,7 +29,8 @@ struct Function {
   }
 };
 
-/// What names mean: in the graph themselves, elsewhere what `names` says, else the scope around.
+/// Resolves value names: names of the main graph stay, other graphs look in `names`, then in the
+/// parent scope.
 struct Scope {
   const Scope *parent = nullptr;
   const Function *function = nullptr;
@@ -39,13 +40,13 @@ struct Scope {
 
 using AttributeMap = std::map<std::string, const onnx::AttributeProto *>;
 
-/// Where a node stands.
+/// The context of a node.
 struct Place {
   std::string prefix;
   const Scope *scope;
-  /// What references to attributes mean; null outside of functions.
+  /// The values of attribute references; null outside of functions.
   const AttributeMap *attributes;
-  /// For nodes without metadata of their own.
+  /// The call, for nodes without metadata of their own.
   const onnx::NodeProto *call;
   int64_t opset;
 };
@@ -144,7 +145,7 @@ void Expander::measure(Function &function) {
   if (function.state == Function::Open)
     throw ImportError(function.describe() + " calls itself");
   function.state = Function::Open;
-  // One node more for outputs that are inputs.
+  // One extra node for outputs that are inputs.
   function.nodes = 1 + countNodes(function.proto->node(), function.depth);
   if (function.depth > maxCallDepth)
     throw ImportError(function.describe() + " calls functions more than " +
@@ -152,7 +153,7 @@ void Expander::measure(Function &function) {
   function.state = Function::Done;
 }
 
-/// Refuses before anything is expanded: a few functions can ask for any number of nodes.
+/// Checks the size before expansion: a few nested functions can expand to any number of nodes.
 void Expander::checkSize() {
   uint64_t limit = 32768 + model.scanned.skeleton.size() / 16, total = 0;
   unsigned depth = 0;
@@ -225,7 +226,7 @@ std::string Expander::nodeName(const onnx::NodeProto &node, int index, const std
       prefix + (node.name().empty() ? node.op_type() + "_" + std::to_string(index) : node.name());
   std::string unique = name;
   bool isExplicit = prefix.empty() && !node.name().empty();
-  // A counter per name: a million nodes of one name stay cheap.
+  // One counter per name, so a million nodes of one name stay cheap.
   while (usedNodeNames.count(unique) ||
          ((!isExplicit || unique != name) && explicitNodeNames.count(unique)))
     unique = name + "#" + std::to_string(++nextSuffix[name]);
@@ -254,7 +255,7 @@ const onnx::NodeProto *Expander::rewrite(const onnx::NodeProto &node, const Plac
                           attribute.name() +
                           "' refers to an attribute of a function, but the node is in none");
       auto it = place.attributes->find(attribute.ref_attr_name());
-      // Neither given nor with a default: as if it did not stand here.
+      // A reference without value and default: the attribute is omitted.
       if (it == place.attributes->end())
         continue;
       source = it->second;
@@ -278,7 +279,7 @@ void Expander::emit(const onnx::NodeProto &node, int index, const Place &place,
   GraphNode result;
   result.name = name;
   result.opset = place.opset;
-  // In the graph itself a node stays as it is, and a reference to an attribute is its error.
+  // Nodes of the main graph stay unchanged; attribute references there are errors.
   bool mustRewrite = !place.scope->isGraph;
   std::set<std::string> captures;
   for (const onnx::AttributeProto &attribute : node.attribute())
@@ -401,7 +402,7 @@ Body Expander::makeBody(const onnx::AttributeProto &attribute, const std::string
   for (const onnx::TensorProto &tensor : graph.initializer()) {
     if (tensor.name().empty())
       throw ImportError("an initializer of node '" + owner + "' has no name");
-    // A weight keeps its name if it can.
+    // A weight keeps its name if possible.
     const std::string &name =
         define(tensor.name(),
                usedValueNames.count(tensor.name()) ? inside.prefix + tensor.name() : tensor.name());

@@ -1,4 +1,4 @@
-//===- Functions.h - Local functions put in place, bodies renamed ----------===//
+//===- Functions.h - Inline local functions and rename bodies --------------===//
 
 #ifndef TBC_FRONTEND_ONNX_FUNCTIONS_H
 #define TBC_FRONTEND_ONNX_FUNCTIONS_H
@@ -9,17 +9,17 @@ namespace tbc::frontend {
 
 /// Fills `model.nodes` with the nodes of the graph, in the order of the file and with unique names.
 ///
-/// A call of a local function is replaced by the function's nodes: node and value names become
-/// "call/inner", attributes by reference take the call's or the default value, and each node keeps
-/// the operator set that its function imports. A function that the model defines is meant wherever
-/// its domain and name stand, also if tbc knows an op of that name.
+/// A call of a local function is replaced by the function's nodes. Node and value names become
+/// "call/inner". Attribute references take the call's value or the default. Each node keeps the
+/// operator set imported by its function. A local function overrides an op of tbc with the same
+/// domain and name. Example: node "add" in a call "layer.0" becomes "layer.0/add".
 ///
-/// Bodies of control flow get value names of their own. A name in a body means the value of the
-/// innermost graph that defines it; a function sees nothing of the graph that calls it.
+/// Bodies of control flow get unique value names. A name in a body refers to the innermost
+/// enclosing graph that defines it; a function does not see the values of its caller.
 ///
-/// Errors (ImportError): functions that call themselves, are defined twice, or expand to more than
-/// the file can account for; calls with more inputs or outputs than the function has; values that
-/// nothing defines.
+/// Errors (ImportError): functions that call themselves, are defined twice, or expand beyond the
+/// limit for the file's size; calls with more inputs or outputs than the function has; undefined
+/// values.
 void expandNodes(Model &model);
 
 } // namespace tbc::frontend

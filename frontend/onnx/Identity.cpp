@@ -1,4 +1,4 @@
-//===- Identity.cpp - Which model a file holds, whatever its weights --------===//
+//===- Identity.cpp - Identity of a model without its weights ---------------===//
 
 #include "frontend/onnx/Identity.h"
 
@@ -8,8 +8,8 @@ namespace tbc::frontend {
 
 namespace {
 
-/// Writes what counts as a text in which different models differ: every list begins with its
-/// length, and every string too.
+/// Writes the identifying parts as an unambiguous text: every list and string begins with its
+/// length.
 class Describer {
 public:
   std::string text;
@@ -56,7 +56,7 @@ private:
   void attribute(const onnx::AttributeProto &attribute) {
     word(attribute.name());
     number(attribute.type());
-    // What is not in tensors or graphs is short, and protobuf writes the fields in one order.
+    // The other fields are short, and protobuf writes them in a fixed order.
     onnx::AttributeProto rest;
     rest.set_f(attribute.f());
     rest.set_i(attribute.i());

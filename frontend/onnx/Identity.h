@@ -1,4 +1,4 @@
-//===- Identity.h - Which model a file holds, whatever its weights ----------===//
+//===- Identity.h - Identity of a model without its weights -----------------===//
 
 #ifndef TBC_FRONTEND_ONNX_IDENTITY_H
 #define TBC_FRONTEND_ONNX_IDENTITY_H
@@ -7,11 +7,10 @@
 
 namespace tbc::frontend {
 
-/// SHA-256, in hexadecimal, of what makes the model what it is: its nodes in the file's order (op
+/// Returns the SHA-256, in hexadecimal, of a model's structure: its nodes in the file's order (op
 /// type, domain, names of inputs and outputs, attributes), and name, element type and shape of
-/// every initializer. The elements of tensors do not count, nor do documentation strings, so that a
-/// model keeps its identity while it is trained, and when the same code exports it with other
-/// initial weights.
+/// every initializer. Elements of tensors and documentation strings are excluded. So the identity
+/// survives training, and a new export with other initial weights.
 ///
 /// Example: an MLP with Relu and the same MLP with Tanh have equal parameters and different
 /// identities.

@@ -33,10 +33,10 @@ namespace tbc::frontend {
 
 namespace {
 
-/// Loops are not unrolled to more nodes than this.
+/// The limit on nodes of unrolled loops.
 constexpr int64_t maxUnrolledNodes = 32768;
 
-/// Throws if nodes have no importer; names all of them.
+/// Throws if nodes have no importer; lists all of them.
 void checkSupported(const Model &model) {
   std::map<std::string, std::vector<std::string>> unsupported;
   for (const GraphNode &node : model.nodes) {
@@ -48,7 +48,7 @@ void checkSupported(const Model &model) {
   if (unsupported.empty())
     return;
   std::string text = "the model has nodes that are not supported:";
-  size_t room = 4000; // for names, which functions in functions make many and long
+  size_t room = 4000; // bytes for names; nested functions can make many and long ones
   bool isFirst = true;
   for (const auto &[type, names] : unsupported) {
     text += "\n  " + type + ":";
@@ -230,8 +230,8 @@ void GraphImporter::countUses() {
     ++usesLeft[output.name()];
 }
 
-/// The value called `name`. Constants are read at their first use and dropped at their last one:
-/// there may be many large ones.
+/// Returns the value called `name`. Constants are read at their first use and freed at their last
+/// one, because there may be many large ones.
 const Value &GraphImporter::valueOf(const std::string &name) {
   auto [it, isNew] = values.try_emplace(name);
   if (!isNew)
@@ -248,7 +248,7 @@ const Value &GraphImporter::valueOf(const std::string &name) {
   return it->second;
 }
 
-/// A mask as a predicate over positions of queries and keys, without a table.
+/// Returns a mask as a predicate over positions of queries and keys, without a table.
 Value GraphImporter::bandMask(const ParameterSource &source) {
   MaskBand band = *bandOf(source);
   const Shape &shape = source.shape;
@@ -267,7 +267,7 @@ Value GraphImporter::bandMask(const ParameterSource &source) {
                   Value::ofSplat(source.dtype, shape, band.hidden));
 }
 
-/// The node's name, with its module path if the file has it.
+/// Returns the node's name, with its module path if the file has it.
 Location GraphImporter::locationOf(const GraphNode &node, const std::string &suffix) {
   Location inside = builder.getUnknownLoc();
   if (std::string module = modulePath(node); !module.empty())
@@ -289,7 +289,7 @@ void GraphImporter::importNode(const GraphNode &node) {
       });
   const OpImporter *importer = findImporter(node.proto->domain(), node.proto->op_type());
   try {
-    // Nodes of the graph were checked before; branches that are not taken are not checked.
+    // Nodes of the graph were checked before; bodies of branches are only checked if taken.
     if (!importer)
       throw ImportError("is not supported; docs/onnx-ops.md lists the ops that are");
     context.upgrade();
@@ -315,7 +315,7 @@ void GraphImporter::importNode(const GraphNode &node) {
         throw ImportError(describe(node) + ": output " + std::to_string(i) + " is not supported");
       values[node.proto->output(i)] = value;
     }
-  // A body may run again.
+  // A body may be imported several times.
   if (bodyDepth == 0) {
     for (const std::string &name : node.proto->input())
       dropUse(name);
@@ -395,14 +395,14 @@ void GraphImporter::addResults() {
 }
 
 void GraphImporter::eraseDeadOps() {
-  // The block's own reverse iterators survive an erasure at their position.
+  // Reverse iterators stay valid after an erasure at their position.
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
     if (op.use_empty() && !op.hasTrait<OpTrait::IsTerminator>())
       op.erase();
 }
 
 void GraphImporter::nameOps() {
-  // The first op of a node has its name; others add a number.
+  // The first op of a node has the node's name; others add a number.
   llvm::StringSet<> taken;
   forEachNode(model.nodes, [&](const GraphNode &node) { taken.insert(node.name); });
   llvm::StringMap<unsigned> next;
@@ -419,7 +419,7 @@ void GraphImporter::nameOps() {
   }
 }
 
-/// The names of parameters without a gradient: no path of floats leads from them to an output.
+/// Returns the names of parameters without a gradient: they have no path of floats to an output.
 /// Example: a bias that only selects experts.
 std::set<std::string> withoutGradient(func::FuncOp function) {
   Block &body = function.getBody().front();
@@ -583,7 +583,7 @@ Result<ImportedModel> importOnnx(MLIRContext &context, const std::string &path,
   if (!model)
     return model.error();
   try {
-    // Of the file as it is, whatever is split.
+    // The identity of the file, before initializers are split.
     std::string identity = identityOf(**model);
     std::vector<std::string> notes = splitMerged(**model, options);
     ImportedModel imported = importModel(context, **model, options);

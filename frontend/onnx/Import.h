@@ -30,13 +30,13 @@ struct ImportOptions {
   std::map<std::string, std::string> fix;
   /// Inputs to hold constant at given elements; integers as int64_t, floats as double (Arith::F64).
   std::map<std::string, kernels::Tensor> known;
-  /// Takes every input as it is: no dim is the batch, and no input is held constant by default. For
-  /// programs that evaluate a model and do not train it.
+  /// Imports every input as it is: no dim is the batch, and no input is held constant by default.
+  /// For programs that only evaluate a model.
   bool fixedShapes = false;
   /// "A=B" or "A=B^T": initializer A is parameter B, or its transpose; see Ties.h.
   std::vector<std::string> ties;
-  /// Globs of initializers (names or display names): constants, and parameters, against all other
-  /// evidence; see Roles.h.
+  /// Globs of initializers (names or display names) that are constants or parameters, against all
+  /// other evidence; see Roles.h.
   std::vector<std::string> constants, parameters;
   /// A directory whose files may be external data even as hard or symbolic links; empty: no
   /// directory.
@@ -54,7 +54,7 @@ struct ParameterSource {
 
   /// The initializer's name, and its module path where the file tells it.
   std::string name, displayName;
-  /// The exporter stored the transpose of the module's parameter: the weight of torch.nn.Linear as
+  /// The exporter stored the module's parameter transposed. Example: torch.nn.Linear's weight as
   /// the right operand of a MatMul.
   bool isTransposed = false;
   /// Running statistics and other tensors without an optimizer.
@@ -66,8 +66,8 @@ struct ParameterSource {
   Encoding encoding = Encoding::Raw;
   /// Whether the file exists. A model without its weights can be planned but not run.
   bool present = false;
-  /// The file as the import opened it. Read the data here while the model lives: the file at the
-  /// path may have been exchanged.
+  /// The file as opened by the import. Read the data from it while the model lives: the file at the
+  /// path may have changed.
   std::optional<data::MappedFile> opened;
   /// The permission under which an external file was named; see ImportOptions.
   bool isExternal = false;

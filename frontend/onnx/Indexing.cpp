@@ -1,4 +1,4 @@
-//===- Indexing.cpp - Gather and its kin -----------------------------------===//
+//===- Indexing.cpp - Gather and related ops -------------------------------===//
 
 #include "frontend/onnx/Indexing.h"
 
@@ -14,7 +14,8 @@ namespace tbc::frontend {
 
 namespace {
 
-/// Known indices with negative ones counted from the end; ImportError if one is out of range.
+/// Returns known indices with negative ones counted from the end; ImportError if one is out of
+/// range.
 Value checkIndices(const Value &indices, int64_t size) {
   const Known &known = *indices.known;
   int64_t low = 0, high = 0;
@@ -30,7 +31,7 @@ Value checkIndices(const Value &indices, int64_t size) {
     low = *least, high = *greatest;
   }
   if (known.numElements() > 0 && (low < -size || high >= size)) {
-    // Indices beyond the end of a table are mostly positions of a too long sequence.
+    // Indices beyond the end of a table are mostly positions of a sequence that is too long.
     bool counts = known.isAffine() && known.numElements() > 1 && low >= 0 && low < size;
     throw ImportError(
         "index " + std::to_string(low < -size ? low : high) +
@@ -67,8 +68,8 @@ std::optional<Range> asRange(const Value &indices) {
   return std::nullopt;
 }
 
-/// The core dims of affine indices, outermost first, if they count through the rows 0, 1, 2 ... of
-/// a dim of `size`; else nullopt.
+/// Returns the core dims of affine indices, outermost first, if they enumerate the rows 0, 1, 2 ...
+/// of a dim of `size`; else nullopt.
 std::optional<std::vector<unsigned>> asFlattened(const Known &known, int64_t size) {
   if (!known.isAffine() || known.offset() != 0)
     return std::nullopt;
@@ -104,8 +105,8 @@ unsigned movedDim(unsigned dim, unsigned axis, unsigned indexRank, unsigned axis
   return dim < axis ? dim : dim + indexRank - 1;
 }
 
-/// `data` as the result, of shape `shape`, whose dim `axis` (already cut to the range) is result
-/// dim `axisTo`. Index dims precede and follow in order, so no element moves.
+/// Returns `data` as the result of shape `shape`; its dim `axis`, already cut to the range, becomes
+/// result dim `axisTo`. The order of dims is kept, so no element moves.
 Value placed(const Value &data, unsigned axis, unsigned indexRank, unsigned axisTo,
              const Shape &shape) {
   Value result = data;
@@ -143,7 +144,7 @@ Value gatherKnown(const Value &data, const Value &indices, unsigned axis, const 
                                         : Known::ofInts(coreShape, std::move(ints)));
 }
 
-/// An affine table at affine indices is affine again.
+/// An affine table at affine indices is affine.
 Value composeAffine(const Value &data, const Value &indices, unsigned axis, const Shape &shape,
                     const std::vector<unsigned> &dims) {
   const Known &table = *data.known, &index = *indices.known;
@@ -169,7 +170,7 @@ Value composeAffine(const Value &data, const Value &indices, unsigned axis, cons
                         Known::affine(coreShape, offset, steps, table.isFloat()));
 }
 
-/// The dims of a gather's result with changing elements.
+/// Returns the non-repeating dims of a gather's result.
 std::vector<unsigned> gatheredDims(const Value &data, const Value &indices, unsigned axis) {
   std::vector<unsigned> dims;
   for (unsigned dim : data.dims)
@@ -225,7 +226,7 @@ Value gather(Emitter &emitter, const Value &data, const Value &givenIndices, uns
   Shape shape = gatheredShape(data, givenIndices, axis);
   bool indicesKnown = givenIndices.isKnown();
   Value indices = indicesKnown ? checkIndices(givenIndices, data.shape[axis]) : givenIndices;
-  if (data.coreDim(axis) < 0) // every row is the same
+  if (data.coreDim(axis) < 0) // all rows are equal
     return placed(data, axis, indices.rank(), 0, shape);
   if (!indicesKnown)
     return gatherRuntime(emitter, data, indices, axis, shape);
@@ -255,7 +256,8 @@ Value gather(Emitter &emitter, const Value &data, const Value &givenIndices, uns
 
 //===- GatherND ------------------------------------------------------------===//
 
-/// The coordinates of data dim `k`: `indices` at place k of its last dim, without that dim.
+/// Returns the coordinates of data dim `k`: `indices` at position k of its last dim, without that
+/// dim.
 static Value coordinate(Emitter &emitter, const Value &indices, int64_t k) {
   unsigned last = indices.rank() - 1;
   Value part = indices;
@@ -275,7 +277,7 @@ Value flatIndices(Emitter &emitter, const Value &indices, const Shape &sizes) {
   int64_t stride = 1;
   for (int64_t k = int64_t(sizes.size()) - 1; k >= 0; --k) {
     Value place = cast(emitter, coordinate(emitter, indices, k), DType::I64);
-    // A list along one dim alone is normalised by its reader.
+    // The reader of a list along one dim normalizes it itself.
     if (sizes.size() > 1 || stride > 1)
       place = select(emitter, compare(emitter, "lt", place, number(place, 0)),
                      elementwise(emitter, "add", {place, number(place, double(sizes[k]))}), place);
@@ -287,7 +289,7 @@ Value flatIndices(Emitter &emitter, const Value &indices, const Shape &sizes) {
   return flat;
 }
 
-/// Any coordinates: their dims become one dim, with one index.
+/// General coordinates: their dims are merged into one dim with one index.
 static Value gatherFlat(Emitter &emitter, const Value &data, const Value &indices,
                         int64_t batchDims) {
   unsigned depth = indices.shape.back();
@@ -337,8 +339,8 @@ Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_
   Shape shape = indexShape;
   shape.insert(shape.end(), data.shape.begin() + depth, data.shape.end());
 
-  // One coordinate after the other. A range takes its data dim to a dim of the result, so the data
-  // is first cut along all of them; only one coordinate may be a general list.
+  // One coordinate at a time. A range maps its data dim to a dim of the result, so the data is
+  // first cut along all of them; only one coordinate may be a general list.
   Value cut = data;
   std::vector<std::optional<unsigned>> target(depth);
   int64_t general = -1;
@@ -367,7 +369,7 @@ Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_
       return gatherFlat(emitter, data, indices, 0);
     }
   }
-  // The dims of the result are those of the indices, then the rest of the data's.
+  // The result's dims are those of the indices, then the remaining ones of the data.
   if (general >= 0) {
     Value part = coordinate(emitter, indices, general);
     bool alone = llvm::none_of(target, [](const auto &dim) { return dim.has_value(); });

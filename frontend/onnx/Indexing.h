@@ -1,4 +1,4 @@
-//===- Indexing.h - Gather and its kin -------------------------------------===//
+//===- Indexing.h - Gather and related ops ---------------------------------===//
 
 #ifndef TBC_FRONTEND_ONNX_INDEXING_H
 #define TBC_FRONTEND_ONNX_INDEXING_H
@@ -7,15 +7,15 @@
 
 namespace tbc::frontend {
 
-/// The rows of `data` along `axis` at `indices`, whose dims replace `axis`.
+/// Returns the rows of `data` along `axis` at `indices`; the dims of `indices` replace `axis`.
 ///
-/// Known indices that are a range become a slice; those that count through a dim that was flattened
-/// (row b * s + j) undo the flattening. So an index over the batch that selects the sample's own
-/// row disappears; any other is an error.
+/// Known indices that are a range become a slice. Known indices that enumerate a flattened dim (row
+/// b * s + j) undo the flattening. So an index over the batch disappears if it selects each
+/// sample's own row; otherwise it is an error.
 Value gather(Emitter &emitter, const Value &data, const Value &indices, unsigned axis);
 
-/// One index for coordinates along dims of `sizes`, which the last dim of `indices` lists: the
-/// place among those dims taken as one, in row-major order. Coordinates may be negative.
+/// Merges coordinates along dims of `sizes`, listed in the last dim of `indices`, into one
+/// row-major index. Coordinates may be negative. Example: (1, 2) in sizes [3, 4] is 6.
 Value flatIndices(Emitter &emitter, const Value &indices, const Shape &sizes);
 
 /// ONNX GatherND: the last dim of `indices` lists coordinates of the leading dims of `data`.

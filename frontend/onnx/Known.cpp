@@ -90,7 +90,7 @@ Known Known::ofReals(Shape shape, std::vector<double> elements) {
   return known;
 }
 
-/// Whether no sum of the offset and some of the steps is beyond 64 bits.
+/// Whether the offset plus any subset of the steps fits in 64 bits.
 static bool staysInRange(const Shape &shape, int64_t offset,
                          const std::vector<int64_t> &coefficients) {
   int64_t low = offset, high = offset;
@@ -106,7 +106,7 @@ static bool staysInRange(const Shape &shape, int64_t offset,
 Known Known::affine(Shape shape, int64_t offset, std::vector<int64_t> coefficients, bool isFloat) {
   Known known;
   for (size_t dim = 0; dim < shape.size(); ++dim)
-    if (shape[dim] <= 1) // takes no step
+    if (shape[dim] <= 1) // no step
       coefficients[dim] = 0;
   if (!staysInRange(shape, offset, coefficients))
     throw ImportError("integer arithmetic on shapes overflows");
@@ -222,7 +222,7 @@ Known Known::compacted(std::vector<unsigned> &kept) const {
 }
 
 void Known::findAffineForm() {
-  // Two elements are always affine; that says nothing.
+  // Two elements are always affine, so they prove no pattern.
   if (floating || sizes.empty() || intElements.size() < 3)
     return;
   std::vector<int64_t> steps(sizes.size());

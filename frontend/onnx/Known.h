@@ -55,7 +55,7 @@ void forEachIndex(const Shape &shape, const std::function<void(const Shape &inde
 
 /// The elements of a tensor: listed, or an affine function of the index. Affine ones (ranges,
 /// positions, sums and comparisons of these) are free at any size, and are emitted as `iota`, never
-/// as tables.
+/// as tables. Example: [5, 7, 9] is offset 5 with coefficient 2.
 class Known {
 public:
   static Known ofInts(Shape shape, std::vector<int64_t> elements);
@@ -81,8 +81,8 @@ public:
   std::vector<int64_t> ints() const;
   std::vector<double> reals() const;
 
-  /// The same tensor without the dims along which it is constant; `kept` lists the other dims. A
-  /// listed integer tensor with affine elements becomes affine.
+  /// Returns the same tensor without the dims along which it is constant; `kept` lists the other
+  /// dims. A listed integer tensor with affine elements becomes affine.
   Known compacted(std::vector<unsigned> &kept) const;
 
 private:

@@ -1,4 +1,4 @@
-//===- Merged.cpp - Equal initializers that an exporter made one -----------===//
+//===- Merged.cpp - Split equal initializers merged by an exporter ---------===//
 
 #include "frontend/onnx/Merged.h"
 
@@ -14,7 +14,8 @@ namespace tbc::frontend {
 
 namespace {
 
-/// The module of a node without what tells its second run from the first: "norm_1", "norm@1".
+/// Returns the module of a node without the suffix of its second call. Example: "norm_1" and
+/// "norm@1" are both "norm".
 std::string moduleOf(const GraphNode &node, const std::set<std::string> &modules) {
   std::string path = modulePath(node);
   size_t digits = path.find_last_not_of("0123456789");
@@ -26,7 +27,7 @@ std::string moduleOf(const GraphNode &node, const std::set<std::string> &modules
   return path[digits] == '_' && modules.count(first) ? first : path;
 }
 
-/// The readers of one module: nodes of the graph, and which of their inputs.
+/// The readers in one module: nodes of the graph, with the input of each.
 struct Part {
   std::string module;
   std::vector<std::pair<onnx::NodeProto *, int>> readers;
@@ -62,13 +63,13 @@ private:
   Model &model;
   Users users;
   Sources sources;
-  /// The nodes of the graph itself, which may be changed.
+  /// The nodes of the main graph; these may be changed.
   std::unordered_map<const onnx::NodeProto *, onnx::NodeProto *> own;
   std::set<std::string> modules, names;
 };
 
-/// Adds the readers of `value` to the parts of their modules, those behind plain copies too; false
-/// if one of them keeps the initializer from being split.
+/// Adds the readers of `value`, also those behind plain copies, to the parts of their modules.
+/// Returns false if a reader prevents the split.
 bool Splitter::addReaders(const std::string &value, const Shape &shape, std::vector<Part> &parts,
                           std::set<const onnx::NodeProto *> &copies) {
   if (users.isOutput(value))
@@ -105,7 +106,7 @@ std::vector<Part> Splitter::partsOf(const std::string &name, const Shape &shape,
   if (shape.empty() || std::count_if(shape.begin(), shape.end(), isLong) > 1 ||
       !addReaders(name, shape, parts, copies) || parts.size() < 2)
     return {};
-  // The module in its name keeps it.
+  // The initializer stays with the module in its name.
   auto owner = std::find_if(parts.begin(), parts.end(), [&](const Part &part) {
     return name.rfind(part.module + ".", 0) == 0;
   });
@@ -114,7 +115,8 @@ std::vector<Part> Splitter::partsOf(const std::string &name, const Shape &shape,
   return parts;
 }
 
-/// A free name in the module of `part`: with the last word of the whole's if a module gave it that.
+/// Returns a free name in the module of `part`, with the last word of the whole's name if it came
+/// from a module.
 std::string Splitter::nameFor(const Part &part, const std::string &whole) {
   size_t dot = whole.rfind('.');
   std::string word = isGeneratedName(whole) || dot == std::string::npos
@@ -126,7 +128,7 @@ std::string Splitter::nameFor(const Part &part, const std::string &whole) {
   return name;
 }
 
-/// Removes the copies, whose readers no longer read them, from the graph.
+/// Removes copies without readers from the graph.
 void Splitter::remove(const std::set<const onnx::NodeProto *> &copies) {
   auto isCopy = [&](const GraphNode &node) { return copies.count(node.proto) != 0; };
   model.nodes.erase(std::remove_if(model.nodes.begin(), model.nodes.end(), isCopy),
@@ -152,7 +154,7 @@ std::vector<std::string> Splitter::run() {
     std::vector<Part> parts = partsOf(name, shapeOfTensor(*tensor), copies);
     if (parts.empty() || !isUniform(sources.locateIfPacked(*tensor)))
       continue;
-    for (const onnx::NodeProto *copy : copies) // their names are free again
+    for (const onnx::NodeProto *copy : copies) // frees their names
       names.erase(copy->output(0));
     std::string list;
     for (size_t i = 0; i < parts.size(); ++i) {

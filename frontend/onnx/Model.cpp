@@ -16,7 +16,8 @@ namespace tbc::frontend {
 
 namespace {
 
-/// The operator sets that some op is known of; NodeContext::upgrade says which forms of each.
+/// The supported versions of the standard operator set; `NodeContext::upgrade` knows the forms of
+/// each op.
 constexpr int64_t oldestOpset = 1, newestOpset = 28;
 
 void readOperatorSets(Model &model) {
@@ -28,7 +29,7 @@ void readOperatorSets(Model &model) {
                         std::to_string(model.opset) + " and " + std::to_string(set.version()));
     model.opset = set.version();
   }
-  // A model of other domains alone names no version of the standard set.
+  // A model may use only other domains, without a version of the standard set.
   bool isStandard = false;
   for (const onnx::NodeProto &node : model.graph().node())
     isStandard |= node.domain().empty() || node.domain() == "ai.onnx";
@@ -113,7 +114,7 @@ void sortNodes(std::vector<GraphNode> &nodes, const std::vector<std::string> &de
     nodes = std::move(sorted);
     return;
   }
-  // Walking up from any node that waits ends in a cycle.
+  // Every waiting node waits for another one, so walking up ends in a cycle.
   int at =
       std::find_if(waiting.begin(), waiting.end(), [](int n) { return n > 0; }) - waiting.begin();
   std::set<int> seen;
@@ -177,7 +178,7 @@ Result<std::unique_ptr<Model>> loadModel(const std::string &path) {
   const std::string &skeleton = model->scanned.skeleton;
   google::protobuf::io::ArrayInputStream stream(skeleton.data(), int(skeleton.size()));
   google::protobuf::io::CodedInputStream coded(&stream);
-  // A graph inside a graph takes three levels: node, attribute, graph.
+  // A nested graph takes three levels: node, attribute, graph.
   coded.SetRecursionLimit(4 * ScanLimits().graphDepth + 16);
   auto reject = [&](const std::string &why) {
     return Error{ErrorCode::ModelRejected, path + ": " + why};
@@ -274,7 +275,7 @@ std::vector<int64_t> readVarints(const Bytes &bytes) {
   return values;
 }
 
-/// The integers that a typed field holds: integer elements, or the bits of 16-bit floats.
+/// Returns the integers of a typed field: integer elements, or the bits of 16-bit floats.
 std::vector<int64_t> typedInts(const Model &model, const onnx::TensorProto &tensor) {
   Bytes bytes = payloadOf(model, tensor);
   if (bytes.data && (bytes.field == 5 || bytes.field == 7 || bytes.field == 11))

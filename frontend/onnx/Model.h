@@ -34,8 +34,8 @@ struct GraphNode {
   std::vector<std::string> captures;
 };
 
-/// A graph inside a node (a branch, a loop's body), its values renamed so that no two values of the
-/// model share a name.
+/// A graph inside a node (a branch or a loop body). Its values are renamed to be unique in the
+/// model.
 struct Body {
   /// Its attribute. Example: "then_branch".
   std::string attribute;
@@ -43,8 +43,8 @@ struct Body {
   std::vector<GraphNode> nodes;
 };
 
-/// A model that passed the checks on names: every value is defined once, every input is defined
-/// somewhere, and no node waits for its own result.
+/// A model with checked names: every value is defined once, every input is defined, and the graph
+/// has no cycle.
 struct Model {
   ScannedModel scanned;
   std::unique_ptr<onnx::ModelProto> proto;
@@ -55,9 +55,9 @@ struct Model {
   /// The initializers in the order of the file, those of bodies last.
   std::vector<const onnx::TensorProto *> initializerOrder;
   std::set<std::string> bodyInitializers;
-  /// Initializers split from another one for a part of its readers, and the other; see Merged.h.
+  /// Maps split initializers to their origin; see Merged.h.
   std::map<std::string, std::string> splitFrom;
-  /// Nodes and tensors that were rewritten.
+  /// Rewritten nodes and tensors.
   std::deque<onnx::NodeProto> ownNodes;
   std::deque<onnx::TensorProto> ownTensors;
   /// Graph inputs that are not initializers.
@@ -70,19 +70,19 @@ struct Model {
 /// Maps, scans, parses and checks the file at `path`.
 Result<std::unique_ptr<Model>> loadModel(const std::string &path);
 
-/// ImportError unless the importer knows this version of the standard operator set.
+/// ImportError if the importer does not support this version of the standard operator set.
 void checkOpset(int64_t version, const std::string &what);
 
 /// "node 'NAME' (TYPE)".
 std::string describe(const GraphNode &node);
 
-/// Calls `visit` with every node, those of bodies behind the node that has them.
+/// Calls `visit` with every node; nodes of bodies come after their owner.
 void forEachNode(const std::vector<GraphNode> &nodes,
                  const std::function<void(const GraphNode &)> &visit);
 
-/// Sorts nodes topologically, in their own order where possible. `defined`: the values from
-/// outside. ImportError for a value that is defined twice, for a cycle, and, unless `isBody`, for a
-/// value that nothing defines.
+/// Sorts nodes topologically, in their own order if possible. `defined`: values from outside.
+/// ImportError for a value defined twice, for a cycle, and, unless `isBody`, for an undefined
+/// value.
 void sortNodes(std::vector<GraphNode> &nodes, const std::vector<std::string> &defined, bool isBody);
 
 /// The dtype of an ONNX element type; ImportError with `what` for an unsupported one.
@@ -91,14 +91,14 @@ DType dtypeOfOnnx(int32_t elementType, const std::string &what);
 /// The sizes of a tensor; ImportError for negative sizes or more than 2^56 elements.
 Shape shapeOfTensor(const onnx::TensorProto &tensor);
 
-/// The elements of a tensor in the model file. ImportError if they are elsewhere, or if their
-/// number differs from its shape.
+/// Returns the elements of a tensor in the model file. ImportError if they are elsewhere, or do not
+/// match its shape.
 Known readTensor(const Model &model, const onnx::TensorProto &tensor);
 
 /// Whether the tensor's data is in a file of its own.
 bool isExternal(const onnx::TensorProto &tensor);
 
-/// Whether an exporter made the name up ("val_152", "onnx::MatMul_2532").
+/// Whether an exporter generated the name ("val_152", "onnx::MatMul_2532").
 bool isGeneratedName(const std::string &name);
 
 } // namespace tbc::frontend

@@ -1,4 +1,4 @@
-//===- ModulePath.cpp - Which module of the exported program a node is in --===//
+//===- ModulePath.cpp - Module path of a node ------------------------------===//
 
 #include "frontend/onnx/ModulePath.h"
 
@@ -33,9 +33,9 @@ std::vector<std::string> scopesOfNamespace(const std::string &text) {
   return scopes;
 }
 
-/// The module path that torch's newer exporter leaves on a node, in two forms: the last name but
-/// one, which is that of the innermost module from the root on. Nodes that it made outside of any
-/// module have a hook for it.
+/// Returns the module path written by torch's newer exporter, in two forms: the last name but one
+/// is the path of the innermost module from the root. Nodes outside of all modules have a hook
+/// instead.
 std::string pathFromMetadata(const onnx::NodeProto &node) {
   std::string path;
   for (const onnx::StringStringEntryProto &entry : node.metadata_props()) {
@@ -50,8 +50,8 @@ std::string pathFromMetadata(const onnx::NodeProto &node) {
   return path;
 }
 
-/// The module path in a node name of torch's older exporter, or of a node of a function that was
-/// put in place: "/layer1/layer1.0/conv1/Conv" is in "layer1.0.conv1".
+/// Returns the module path in a node name of torch's older exporter, or of an inlined function's
+/// node. Example: "/layer1/layer1.0/conv1/Conv" is in "layer1.0.conv1".
 std::string pathFromName(const std::string &name) {
   std::vector<std::string> parts;
   size_t begin = !name.empty() && name[0] == '/' ? 1 : 0;

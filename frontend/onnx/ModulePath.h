@@ -1,4 +1,4 @@
-//===- ModulePath.h - Which module of the exported program a node is in ----===//
+//===- ModulePath.h - Module path of a node --------------------------------===//
 
 #ifndef TBC_FRONTEND_ONNX_MODULEPATH_H
 #define TBC_FRONTEND_ONNX_MODULEPATH_H
@@ -7,9 +7,9 @@
 
 namespace tbc::frontend {
 
-/// e.g. "transformer.h.0.attn": from what torch's newer exporter leaves in the node's metadata,
-/// else from the node's name where that is a path, as its older exporter writes them. Empty where
-/// the file does not tell.
+/// Returns the module path of a node, empty if unknown. It comes from the metadata of torch's newer
+/// exporter, else from a node name in the form of a path, as its older exporter writes it. Example:
+/// "transformer.h.0.attn".
 std::string modulePath(const GraphNode &node);
 
 } // namespace tbc::frontend

@@ -1,4 +1,4 @@
-//===- NodeContext.cpp - What the importer of one node sees ----------------===//
+//===- NodeContext.cpp - Inputs and attributes of one node -----------------===//
 
 #include "frontend/onnx/NodeContext.h"
 
@@ -13,14 +13,14 @@ const Value &NodeContext::input(size_t i) const {
   return *inputs[i];
 }
 
-/// Attributes that change nothing whatever the op.
+/// Whether an attribute has no effect.
 static bool saysNothing(llvm::StringRef type, const onnx::AttributeProto &attribute) {
   const std::string &name = attribute.name();
-  if (name == "stash_type") // of norms: float, in which they compute anyway
+  if (name == "stash_type") // of norms: they compute in f32 anyway
     return attribute.i() == onnx::TensorProto::FLOAT;
-  if (name == "broadcast") // before operator set 7: how operands combine today
+  if (name == "broadcast") // before operator set 7: the default today
     return true;
-  // Of reductions: what to do without axes; of the dims left over when none is reduced.
+  // Of reductions: the behaviour without axes, and of dims if there is no reduction.
   return type.starts_with("Reduce") && (name == "noop_with_empty_axes" || name == "keepdims");
 }
 
@@ -96,7 +96,7 @@ const onnx::AttributeProto *NodeContext::find(llvm::StringRef name) const {
   return found;
 }
 
-/// Throws unless `attribute` says it is of `type`, or says nothing, as old exporters do.
+/// Throws if `attribute` declares another type than `type`; old exporters declare no type.
 static void requireType(const onnx::AttributeProto &attribute,
                         onnx::AttributeProto::AttributeType type) {
   if (attribute.type() != type && attribute.type() != onnx::AttributeProto::UNDEFINED)

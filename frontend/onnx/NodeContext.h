@@ -1,4 +1,4 @@
-//===- NodeContext.h - The view of one node's importer ---------------------===//
+//===- NodeContext.h - Inputs and attributes of one node -------------------===//
 
 #ifndef TBC_FRONTEND_ONNX_NODECONTEXT_H
 #define TBC_FRONTEND_ONNX_NODECONTEXT_H
@@ -65,8 +65,8 @@ public:
   const std::string &inputName(size_t i) const {
     return int(i) < node.input_size() ? node.input(int(i)) : node.op_type();
   }
-  /// ImportError if the importer did not read an input or attribute of the node: the op does not
-  /// have it, or its importer does not know it.
+  /// ImportError if the importer did not read one of the node's inputs or attributes: the op does
+  /// not define it, or its importer does not support it.
   void requireAllAsked(llvm::StringRef unread) const;
   void setOutput(size_t i, Value value) {
     if (i < outputs.size())
@@ -74,8 +74,7 @@ public:
   }
   const std::vector<Value> &results() const { return outputs; }
 
-  /// The value that replaces the state `name` after a step; also output `output` of the
-  /// node.
+  /// Sets the new value of state `name` after a step; it is also output `output` of the node.
   void setNewState(const std::string &name, DType dtype, mlir::Value value, size_t output) {
     newStates.push_back({name, value});
     setOutput(output, Value::ofTensor(dtype, value));
@@ -92,18 +91,18 @@ public:
   Value attrTensor(llvm::StringRef name) const;
   const onnx::AttributeProto *find(llvm::StringRef name) const;
 
-  /// Axes that older operator sets give as an attribute and newer ones as input `i`.
+  /// Returns axes, an attribute in older operator sets and input `i` in newer ones.
   std::vector<int64_t> axes(size_t i, llvm::StringRef name = "axes") const;
   bool hasAxes(size_t i, llvm::StringRef name = "axes") const {
     return hasInput(i) || hasAttr(name);
   }
 
-  /// Warns the user about this kind of node: once, with the number of such nodes.
+  /// Adds a warning about this kind of node. It is printed once, with the number of nodes.
   void warn(const std::string &text) { warnings.push_back(text); }
   std::vector<std::string> warnings;
 
-  /// Gives the node the form of today's operator sets: attributes that became inputs are inputs,
-  /// and operands broadcast as in numpy. ImportError for a form that is too old.
+  /// Converts the node to the form of the newest operator sets: moved attributes become inputs, and
+  /// operands broadcast as in numpy. ImportError for a form that is too old.
   void upgrade();
 
 private:
@@ -119,15 +118,15 @@ private:
   std::deque<Value> added;
 };
 
-/// How an op uses its operands; evidence of roles (Roles.h).
+/// The way an op uses its operands; evidence of roles (Roles.h).
 struct OperandUse {
-  /// Bit i: operand i holds weights where it is an initializer.
+  /// Bit i: operand i is a weight if it is an initializer.
   uint32_t weights = 0;
   /// Whether the result holds elements of operand 0, rearranged or converted.
   bool isView = false;
 };
 
-/// Operands `positions` hold weights.
+/// Operands `positions` are weights.
 template <typename... Positions> constexpr OperandUse weightsAt(Positions... positions) {
   return {((uint32_t(1) << positions) | ...), false};
 }
@@ -167,7 +166,7 @@ llvm::ArrayRef<OpImporter> lossOps();
 llvm::ArrayRef<OpImporter> quantizationOps();
 llvm::ArrayRef<OpImporter> fourierOps();
 
-/// All of them.
+/// Returns all families.
 llvm::ArrayRef<llvm::ArrayRef<OpImporter>> opFamilies();
 
 /// The importer of a kind of node, or nullptr.

@@ -1,4 +1,4 @@
-//===- Parameters.cpp - Which initializers are parameters ------------------===//
+//===- Parameters.cpp - Find the parameters among the initializers ---------===//
 
 #include "frontend/onnx/Parameters.h"
 
@@ -13,8 +13,8 @@
 
 namespace tbc::frontend {
 
-/// Whether the exporter folded a transpose into it: the weight of a linear layer is stored as [out,
-/// in], and MatMul reads [in, out] under a generated name.
+/// Whether the exporter folded a transpose into it: a linear layer stores its weight as [out, in],
+/// and MatMul reads [in, out] under a generated name.
 static bool isFoldedTranspose(const Users &users, const onnx::TensorProto &tensor) {
   const std::vector<Use> &list = users.of(tensor.name());
   return tensor.dims_size() == 2 && isGeneratedName(tensor.name()) &&
@@ -52,7 +52,7 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
   std::set<std::string> displayNames;
   for (const onnx::TensorProto *initializer : model.initializerOrder) {
     const onnx::TensorProto &tensor = *initializer;
-    if (isExternal(tensor)) // checked, used or not
+    if (isExternal(tensor)) // checked even if unused
       sources.locate(tensor);
     if (users.of(tensor.name()).empty()) {
       result.warnings.push_back("initializer '" + tensor.name() + "' is not used");
@@ -83,7 +83,7 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
     if (isTensor && !isStatistic)
       result.constants.push_back({source.name, source.displayName, source.dtype, source.shape,
                                   describe(decision.evidence)});
-    // What cannot be in the function is handed to it.
+    // Constants too large for the function become state arguments.
     bool isHeld = decision.evidence == Evidence::Mask && bandOf(source);
     bool isTooLarge = kernels::numElements(source.shape) > kMaxStoredElements && !isHeld;
     if (decision.role == Role::Constant && isTensor && source.shape.size() > 0 &&

@@ -17,13 +17,12 @@ struct Tie {
 /// The parameters and the state of a model, each in the order of the file (see Roles.h); every
 /// other initializer is a constant.
 ///
-/// State is stored beside the parameters without training: running statistics of batch norm,
-/// tables of rotary angles, and constants that are too large for the function or have no data.
-/// Checks every reference to external data. ImportError for tensors whose data does not fit their
-/// shape.
+/// State is stored beside the parameters without training: running statistics of batch norm, tables
+/// of rotary angles, and constants that are too large for the function or have no data. Checks
+/// every reference to external data. ImportError for tensors whose data does not fit their shape.
 struct Parameters {
   std::vector<ParameterSource> params, states;
-  /// Initializers that are another parameter.
+  /// Initializers that are tied to another parameter.
   std::vector<Tie> ties;
   /// Constants in files of their own, and masks, by name.
   std::map<std::string, ParameterSource> constantSources;

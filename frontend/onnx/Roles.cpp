@@ -1,4 +1,4 @@
-//===- Roles.cpp - What initializers are to training -----------------------===//
+//===- Roles.cpp - Decide the roles of initializers ------------------------===//
 
 #include "frontend/onnx/Roles.h"
 
@@ -68,7 +68,7 @@ bool isRunningStatistic(const Users &users, const std::string &name) {
   });
 }
 
-/// Whether all readers are rotary ops: cosines and sines by position.
+/// Whether all readers are rotary ops, with cosines and sines by position.
 bool isRotaryTable(const Users &users, const std::string &name) {
   return allReads(users, name, [](const onnx::NodeProto &node, int input) {
     bool isMicrosoft = node.domain() == "com.microsoft";
@@ -78,16 +78,17 @@ bool isRotaryTable(const Users &users, const std::string &name) {
   });
 }
 
-/// Whether a tensor only configures nodes, e.g. Resize's region and scales, the values of OneHot.
+/// Whether a tensor only configures nodes. Example: Resize's region and scales, the values of
+/// OneHot.
 bool isSetting(const Users &users, const std::string &name) {
   return allReads(users, name, [](const onnx::NodeProto &node, int input) {
     return (node.op_type() == "Resize" && input >= 1) || (node.op_type() == "OneHot" && input == 2);
   });
 }
 
-/// Whether all values that depend on a tensor pass through Sin or Cos: rotary frequencies.
+/// Whether every path from a tensor passes through Sin or Cos: rotary frequencies.
 bool reachesOnlySinCos(const Users &users, const std::string &name) {
-  // Frequencies take a handful of nodes; a weight reaches most of the graph, so stop early.
+  // Frequencies reach few nodes, a weight most of the graph; so the search stops early.
   constexpr size_t maxNodes = 32;
   std::deque<std::string> pending{name};
   std::set<std::string> seen{name};
@@ -111,8 +112,8 @@ bool reachesOnlySinCos(const Users &users, const std::string &name) {
   return found;
 }
 
-/// Whether its reader is a norm whose result has other factors: exporters write a group norm as an
-/// instance norm with ones and zeros, then scale its result.
+/// Whether its reader is a norm with a separate scale on its result. Exporters write a group norm
+/// as an instance norm with ones and zeros, and scale the result.
 bool isScaffold(const Users &users, const std::vector<Use> &reads) {
   return !reads.empty() && std::all_of(reads.begin(), reads.end(), [&](const Use &use) {
     if (use.node->proto->op_type() != "InstanceNormalization" || use.input < 1)
@@ -225,8 +226,8 @@ const RoleFinder::Record *RoleFinder::recordOf(const std::string &name) const {
   return it == records.end() ? nullptr : &it->second;
 }
 
-/// Whether a tensor computed by the exporter from these values depends on no parameter: all are
-/// constants of the exporter, values of the graph (by their shape), or tensors without training.
+/// Whether a tensor computed by the exporter from these values depends on no parameter. The values
+/// must be constants of the exporter, values of the graph (by their shape), or untrained tensors.
 bool RoleFinder::isComputed(const std::vector<std::string> &names) const {
   return std::all_of(names.begin(), names.end(), [&](const std::string &name) {
     if (const Record *record = recordOf(name); record && !record->kind.empty())
@@ -282,7 +283,7 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
   if (isReadAs({UseKind::Weight})) {
     if (isGenerated && reads && isScaffold(users, *reads) && isUniform(source))
       return {Role::Constant, Evidence::Scaffold};
-    // A table of positions that is read by indices may be a formula as well.
+    // A position table read by indices may also be computed from a formula.
     bool isTable = reads && std::all_of(reads->begin(), reads->end(), [](const Use &use) {
                      return use.node->proto->op_type() == "Gather";
                    });

@@ -1,4 +1,4 @@
-//===- Scan.cpp - A bounded look at an ONNX file before it is parsed -------===//
+//===- Scan.cpp - Bounded scan of an ONNX file before parsing --------------===//
 
 #include "frontend/onnx/Scan.h"
 
@@ -48,7 +48,7 @@ struct Field {
   Kind child = Kind::Model;
 };
 
-/// Everything that the importer reads, from onnx.proto. Fields that are not listed are dropped.
+/// All fields read by the importer, from onnx.proto. Other fields are dropped.
 constexpr Field fields[] = {
     {Kind::Model, 1, Action::Scalar},
     {Kind::Model, 2, Action::Name},
@@ -164,8 +164,8 @@ const char *nameOf(Kind kind) {
   return "message";
 }
 
-/// Bytes that one parsed object takes, generously: its class, its slot in the parent, and what the
-/// importer keeps beside it.
+/// Returns an upper estimate of the bytes of one parsed object: its class, its slot in the parent,
+/// and the importer's data for it.
 uint64_t parsedBytes(Kind kind) {
   switch (kind) {
   case Kind::Node:
@@ -291,7 +291,7 @@ private:
                                        std::to_string(limit) + " are supported");
   }
 
-  /// How many numbers a field holds: one, or as many as a packed list has.
+  /// Returns the number of numbers in a field: one, or the length of a packed list.
   uint64_t scalars(const WireField &field) {
     if (field.type != WireType::Bytes)
       return 1;
@@ -303,7 +303,7 @@ private:
     return n;
   }
 
-  /// Throws if a packed list ends inside a number: `width` bytes each, or varints if that is 0.
+  /// Throws if a packed list ends inside a number: `width` bytes each, or varints if `width` is 0.
   void requireWholeNumbers(const WireField &field, unsigned width) {
     if (field.type != WireType::Bytes)
       return;
@@ -322,8 +322,8 @@ private:
       throw WireError(field.begin, "a list of numbers ends inside a number");
   }
 
-  /// The module paths that exporters leave on nodes, and where they say that the values of
-  /// initializers come from; the rest (stack traces) is most of the file.
+  /// Whether to keep a metadata entry: module paths of nodes, and sources of initializers. The rest
+  /// (stack traces) is most of the file.
   bool isWantedMetadata(const WireField &entry) {
     for (uint64_t at = entry.data; at < entry.data + entry.bytes;) {
       WireField field = wire.field(at, entry.data + entry.bytes);
@@ -338,7 +338,7 @@ private:
     return false;
   }
 
-  /// Whether the value info of a value inside of the graph has such metadata.
+  /// Whether the value info of an inner value has such metadata.
   bool isWantedRecord(const WireField &record) {
     for (uint64_t at = record.data; at < record.data + record.bytes;) {
       WireField field = wire.field(at, record.data + record.bytes);
@@ -383,7 +383,7 @@ private:
 
   void nested(const Field &known, const WireField &field, unsigned graphDepth) {
     putTag(model.skeleton, field.number, WireType::Bytes);
-    // The length is not known yet: five bytes, patched afterwards.
+    // The length is unknown yet: reserves five bytes, patched afterwards.
     size_t lengthAt = model.skeleton.size();
     model.skeleton.append(5, '\0');
     message(known.child, field.data, field.data + field.bytes, graphDepth);

@@ -1,10 +1,10 @@
-//===- Scan.h - A bounded look at an ONNX file before it is parsed ---------===//
+//===- Scan.h - Bounded scan of an ONNX file before parsing ----------------===//
 //
 // Part of tbc. Plain C++, no protobuf.
 //
 // Protobuf expands hostile input a hundredfold (10 MB of empty nodes become 742 MB) and copies
 // every weight. The scan walks the wire format of the mapped file once, under limits on size,
-// nesting, counts and estimated memory, and writes a *skeleton*: the same model without
+// nesting, counts and estimated memory. It writes a *skeleton*: the same model without
 // documentation, type annotations and unknown fields, and without tensor payloads over 1 KiB. Only
 // the skeleton is given to protobuf.
 //
@@ -20,8 +20,8 @@
 
 namespace tbc::frontend {
 
-/// The keys under which torch.onnx says what a value is to the exported program (PARAMETER, BUFFER,
-/// CONSTANT_TENSOR ...), and the names of the values that it was computed from at export.
+/// Metadata keys of torch.onnx: the kind of a value in the exported program (PARAMETER, BUFFER,
+/// CONSTANT_TENSOR ...), and the names of its source values at export.
 inline constexpr const char *kInputKindKey = "pkg.torch.export.graph_signature.InputSpec.kind";
 inline constexpr const char *kFoldedFromKey = "pkg.onnxscript.optimizer.folded_from";
 
@@ -39,7 +39,7 @@ struct ScanLimits {
   uint64_t inlineBytes = 1024;
 };
 
-/// The data of one tensor as it lies in the file.
+/// The location of a tensor's data in the file.
 struct Payload {
   /// The field number of TensorProto: 4 float, 5 int32, 7 int64, 9 raw, 10 double, 11 uint64.
   unsigned field = 0;
@@ -54,7 +54,8 @@ struct ScannedModel {
   std::map<uint64_t, Payload> payloads;
 };
 
-/// Scans `file`. Rejects what is not an ONNX model, naming the byte, the message and the limit.
+/// Scans `file`. Rejects files that are not ONNX models, naming the byte, the message and the
+/// limit.
 Result<ScannedModel> scanModel(data::MappedFile file, const ScanLimits &limits = {});
 
 } // namespace tbc::frontend

@@ -1,4 +1,4 @@
-//===- Selection.cpp - Rows that data selects ------------------------------===//
+//===- Selection.cpp - Import of rows selected by data ---------------------===//
 
 #include "frontend/onnx/Selection.h"
 
@@ -13,8 +13,9 @@ namespace tbc::frontend {
 
 namespace {
 
-/// The index a * token + b * choice is known, during import, as a * tokenCode + b * choiceCode: all
-/// arithmetic on indices is linear, so the importers of the nodes compute on the codes.
+/// During import, the index a * token + b * choice is represented as a * tokenCode + b *
+/// choiceCode. All arithmetic on indices is linear, so the importers of the nodes compute on the
+/// codes.
 constexpr int64_t tokenCode = 1, choiceCode = int64_t(1) << 31;
 
 /// The use of selected rows by a node.
@@ -120,8 +121,8 @@ void Selections::import(const GraphNode &graphNode, NodeContext &context,
       selected[output] = result;
 }
 
-/// The mask of a NonZero, and as its output the codes of the coordinates. The tokens lie along the
-/// dim that depends on the batch, or the longer one.
+/// Returns the mask of a NonZero; its output is the codes of the coordinates. The tokens are along
+/// the dim that depends on the batch, or the longer one.
 Selections::Selected Selections::start(NodeContext &context) const {
   Emitter &e = context.emitter;
   Value mask = context.input(0);
@@ -155,8 +156,8 @@ Selections::Selected Selections::start(NodeContext &context) const {
   return result;
 }
 
-/// Rows of a whole value: those of the tokens are the value itself, and a number for each token and
-/// choice is a factor of the row.
+/// Gathers rows of a whole value. Rows of the tokens are the value itself; a number per token and
+/// choice becomes a factor of the row.
 Selections::Selected Selections::gather(const onnx::NodeProto &node, NodeContext &context) const {
   Emitter &e = context.emitter;
   const Value &data = context.input(0);
@@ -196,7 +197,7 @@ Selections::Selected Selections::gather(const onnx::NodeProto &node, NodeContext
       result.origin = node.input(0);
     return result;
   }
-  // The data as a matrix of tokens and choices, whose other dims have size 1.
+  // Views the data as a matrix of tokens and choices; its other dims have size 1.
   Shape matrix{from.tokens(), from.choices()};
   bool isSwapped = false;
   if (codes.size() == 2) {
@@ -286,7 +287,7 @@ Selections::Selected Selections::importRowwise(const onnx::NodeProto &node, Node
                        "tokens. Export the experts in another form (all of them on all tokens "
                        "with a weight that is 0 for those not chosen, or batched weights)");
   };
-  // Sizes stay sizes: results of them are known, and only used as shapes.
+  // Sizes of selected rows are known, and may only be used as shapes.
   bool onlySizes = true;
   for (int i = 0; i < node.input_size(); ++i) {
     const Selected *input = find(node, i);
@@ -331,7 +332,7 @@ Selections::Selected Selections::importRowwise(const onnx::NodeProto &node, Node
   };
 
   if (access == Access::Elementwise) {
-    // Counted from the back, the rows of all operands are along one dim.
+    // Counted from the last dim, the rows of all operands are along one dim.
     unsigned back = context.input(first).rank() - result.dim;
     const Selected *scaled = nullptr;
     std::optional<Value> scale;

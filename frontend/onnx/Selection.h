@@ -1,11 +1,10 @@
-//===- Selection.h - Rows that data selects --------------------------------===//
+//===- Selection.h - Import of rows selected by data -----------------------===//
 //
-// A mixture of experts is often exported as a loop over experts: NonZero finds the tokens of an
+// A mixture of experts is often exported as a loop over experts. NonZero finds the tokens of an
 // expert, Gather takes their rows, the expert maps each row by itself, and ScatterND or
 // ScatterElements adds the results to the rows of the tokens. The number of rows depends on data.
-// But rows are independent, so the result is equal if the expert maps the rows of all tokens and
-// rows that were not selected have weight 0. A later pass finds the experts in this form and
-// computes only the selected rows.
+// But rows are independent: mapping the rows of all tokens gives the same result if unselected rows
+// have weight 0. A later pass finds experts in this form and computes only the selected rows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,14 +21,14 @@
 namespace tbc::frontend {
 
 /// The values of the graph with selected rows. Such a value is imported as if every token were
-/// selected. Only nodes that treat each row by itself may read it; other nodes are an ImportError.
+/// selected. Only row-wise nodes may read it; other nodes are an ImportError.
 class Selections {
 public:
   /// Whether the node selects rows by data or reads selected ones.
   bool concerns(const onnx::NodeProto &node, const NodeContext &context) const;
   /// Imports such a node. ImportError if its result would depend on the selection of rows.
   void import(const GraphNode &node, NodeContext &context, const OpImporter &importer);
-  /// Forgets the results of a node of this name from an earlier run of its body.
+  /// Forgets the results of node `name` from an earlier run of its body.
   void forget(const std::string &name) { selected.erase(name); }
   /// ImportError if the value has selected rows.
   void requireWhole(const std::string &name) const;
@@ -58,8 +57,8 @@ private:
     unsigned dim = 0;
     /// [tokens, choices]
     std::optional<Value> scale;
-    /// Rows: the value they were gathered from, if they are unchanged; or, if `isSum`, the value
-    /// with the rows that were added to these.
+    /// Rows: the value they were gathered from, if unchanged. With `isSum`: the value to which
+    /// these rows were added.
     std::string origin;
     bool isSum = false;
   };

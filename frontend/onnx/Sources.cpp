@@ -1,4 +1,4 @@
-//===- Sources.cpp - Where the data of initializers lies -------------------===//
+//===- Sources.cpp - Locate the data of initializers -----------------------===//
 
 #include "frontend/onnx/Sources.h"
 
@@ -30,7 +30,7 @@ ParameterSource Sources::describe(const onnx::TensorProto &tensor) const {
 }
 
 ParameterSource Sources::external(const onnx::TensorProto &tensor) {
-  // A second look is no second claim.
+  // A second lookup claims no bytes.
   if (auto it = located.find(&tensor); it != located.end())
     return it->second;
   ParameterSource source = describe(tensor);
@@ -40,7 +40,7 @@ ParameterSource Sources::external(const onnx::TensorProto &tensor) {
   Result<ExternalRange> range = parseExternalData(tensor.name(), entries);
   if (!range)
     throw ImportError(range.error().message);
-  // A part of a merged initializer lies where the whole does.
+  // A part of a merged initializer has the data of the whole.
   auto whole = model.splitFrom.find(tensor.name());
   Result<std::optional<data::MappedFile>> file =
       whole != model.splitFrom.end() ? ledger.open(tensor.name(), *range)
@@ -160,7 +160,7 @@ bool forEachElement(const ParameterSource &source, const std::function<bool(doub
   case DType::BF16:
     return visitAs(uint16_t(), decode16);
   default:
-    return false; // integers have no roles to find
+    return false; // integers have no role
   }
 }
 

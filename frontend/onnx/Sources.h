@@ -1,4 +1,4 @@
-//===- Sources.h - Where the data of initializers lies ---------------------===//
+//===- Sources.h - Locate the data of initializers -------------------------===//
 
 #ifndef TBC_FRONTEND_ONNX_SOURCES_H
 #define TBC_FRONTEND_ONNX_SOURCES_H
@@ -11,15 +11,16 @@
 
 namespace tbc::frontend {
 
-/// Finds the data of a model's initializers and checks every reference to external data. Each
-/// external file is opened once, and what was opened is what everybody reads from then on.
+/// Locates the data of a model's initializers and checks every reference to external data. Each
+/// external file is opened once, and all later reads use the opened file.
 class Sources {
 public:
   Sources(const Model &model, const ImportOptions &options);
 
-  /// The data of `tensor`. ImportError if it is malformed, or not what the shape asks for.
+  /// Returns the location of the tensor's data. ImportError if it is malformed, or does not match
+  /// the shape.
   ParameterSource locate(const onnx::TensorProto &tensor);
-  /// The same, without data where a tensor inside of the model holds its elements in another way.
+  /// The same, but without a location if the model file holds the elements in another encoding.
   ParameterSource locateIfPacked(const onnx::TensorProto &tensor);
 
   /// ImportError if two tensors share external bytes.
@@ -28,7 +29,7 @@ public:
 private:
   ParameterSource describe(const onnx::TensorProto &tensor) const;
   ParameterSource external(const onnx::TensorProto &tensor);
-  /// Nothing where all is well, else what is wrong.
+  /// Sets the location of data inside the model file. Returns an error text, empty on success.
   std::string findInside(const onnx::TensorProto &tensor, ParameterSource &source) const;
 
   const Model &model;
@@ -37,14 +38,15 @@ private:
   std::map<const onnx::TensorProto *, ParameterSource> located;
 };
 
-/// The bytes of `source` in the file that the import opened; nullptr if they are not there.
+/// Returns the bytes of `source` in the opened file; nullptr if they are missing.
 const uint8_t *bytesOf(const ParameterSource &source);
 
-/// The elements of `source`, whose data is there. ImportError if there are too many for a constant.
+/// Returns the elements of `source`; its data must be present. ImportError if there are too many
+/// for a constant.
 Known readSource(const ParameterSource &source);
 
-/// Calls `visit` with each element, in row-major order, until it says false. Says whether the data
-/// is there and `visit` never said so.
+/// Calls `visit` with each element, in row-major order, until it returns false. Returns whether the
+/// data is present and `visit` always returned true.
 bool forEachElement(const ParameterSource &source, const std::function<bool(double)> &visit);
 
 } // namespace tbc::frontend

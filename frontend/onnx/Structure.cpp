@@ -1,4 +1,4 @@
-//===- Structure.cpp - Ops that only rearrange a value ---------------------===//
+//===- Structure.cpp - Ops that rearrange a value --------------------------===//
 
 #include "frontend/onnx/Structure.h"
 
@@ -136,13 +136,12 @@ namespace {
 /// Input and output dims of a reshape with the same elements.
 struct Span {
   std::vector<unsigned> in, out;
-  /// The factors of the span, and their number per dim; empty `sizes` without a common
-  /// split.
+  /// The factors of the span, and their number per dim; `sizes` is empty without a common split.
   std::vector<int64_t> sizes, inCounts, outCounts;
 };
 
-/// Splits a span at the products of its leading dims: [6, 4] to [6, 2, 2] is 6, 2, 2; [6, 4] to [8,
-/// 3] has no common split.
+/// Splits a span at the products of its leading dims. Example: [6, 4] to [6, 2, 2] is 6, 2, 2; [6,
+/// 4] to [8, 3] has no common split.
 void splitSpan(Span &span, const Shape &inShape, const Shape &outShape) {
   std::vector<int64_t> cuts;
   auto addCuts = [&](const std::vector<unsigned> &dims, const Shape &shape) {
@@ -204,7 +203,7 @@ std::vector<Span> findSpans(const Shape &inShape, const Shape &outShape) {
   return spans;
 }
 
-/// `value`, whose spans in `merge` have no common split, with each of those spans as one dim.
+/// Returns `value` with each unsplittable span in `merge` as one dim.
 Value mergeSpans(Emitter &emitter, const Value &value, const std::vector<Span> &spans) {
   Shape merged;
   for (const Span &span : spans) {
@@ -227,7 +226,7 @@ Value reshapeKnown(const Value &value, const Shape &shape) {
                                                     : Known::ofInts(shape, full.ints()));
 }
 
-/// Whether no element moves: every span of the core is one dim, which keeps its size.
+/// Whether no element moves: every span of the core is one dim of unchanged size.
 bool onlyRenames(const Value &value, const std::vector<Span> &spans) {
   for (const Span &span : spans) {
     bool isBroadcast = llvm::all_of(span.in, [&](unsigned dim) { return value.coreDim(dim) < 0; });
@@ -255,7 +254,7 @@ Value renameDims(const Value &value, const std::vector<Span> &spans, const Shape
 
 } // namespace
 
-/// The product of the sizes; ImportError if it is too large for a tensor.
+/// Returns the product of the sizes; ImportError if it is too large for a tensor.
 static int64_t checkedElements(const Shape &shape) {
   __int128 product = 1;
   for (int64_t size : shape)
@@ -345,11 +344,11 @@ Value slice(Emitter &emitter, const Value &value, unsigned axis, int64_t start, 
   result.shape[axis] = count;
   if (core < 0)
     return result;
-  // The result is empty, and tensors of the IR are not.
+  // The result is empty, but IR tensors must not be.
   if (count == 0)
     return Value::ofSplat(value.dtype, result.shape, 0);
   if (count <= 1)
-    step = 1; // never taken, and may be any number
+    step = 1; // unused, and may be any number
   if (value.isKnown())
     return sliceKnown(value, axis, start, step, count);
   if (step != 1) {
@@ -367,7 +366,7 @@ Value slice(Emitter &emitter, const Value &value, unsigned axis, int64_t start, 
 
 //===- concat --------------------------------------------------------------===//
 
-/// Joins known values as a table, or as parts if the table would be larger than they are.
+/// Joins known values as a table, or as parts if the table would be larger than the parts.
 static Value concatKnown(const std::vector<Value> &values, unsigned axis, const Shape &shape,
                          const std::vector<unsigned> &dims) {
   Value result;
@@ -421,7 +420,7 @@ Value concat(Emitter &emitter, const std::vector<Value> &values, unsigned axis) 
       throw ImportError("joins tensors of shapes " + printShape(values[0].shape, emitter.marker) +
                         " and " + printShape(value.shape, emitter.marker) + " along dim " +
                         std::to_string(axis));
-    if ((shape[axis] += value.shape[axis]) > (int64_t(1) << 56)) // the sum of two such fits
+    if ((shape[axis] += value.shape[axis]) > (int64_t(1) << 56)) // the sum of two such sizes fits
       throw ImportError("joins tensors to a dim of more than 2^56");
     if (value.shape[axis] == 0)
       continue;

@@ -1,4 +1,4 @@
-//===- Suggest.cpp - What a name may have been meant to be -----------------===//
+//===- Suggest.cpp - Suggestions for misspelt names ------------------------===//
 
 #include "frontend/onnx/Suggest.h"
 

@@ -1,4 +1,4 @@
-//===- Suggest.h - What a name may have been meant to be -------------------===//
+//===- Suggest.h - Suggestions for misspelt names --------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -12,9 +12,8 @@
 
 namespace tbc::frontend {
 
-/// "; did you mean 'NAME'?" for the one of `names` that is closest to `word` by edits, or "" if
-/// none is close. Of a glob the part in front of its first wildcard counts, and is compared to as
-/// much of each name.
+/// Returns "; did you mean 'NAME'?" with the closest of `names` by edit distance, or "" if all are
+/// far. For a glob, compares the part before its first wildcard with a prefix of each name.
 std::string suggestion(const std::string &word, const std::vector<std::string> &names);
 
 } // namespace tbc::frontend

@@ -1,4 +1,4 @@
-//===- Ties.cpp - Parameters that are stored twice -------------------------===//
+//===- Ties.cpp - Parameters stored twice ----------------------------------===//
 
 #include "frontend/onnx/Ties.h"
 
@@ -12,10 +12,10 @@ namespace tbc::frontend {
 
 namespace {
 
-/// Smaller matrices are equal by chance.
+/// Smaller matrices may be equal by chance.
 constexpr int64_t minCopyElements = 64;
 
-/// The elements of a parameter where they lie.
+/// Reads the elements of a parameter in place.
 class Elements {
 public:
   explicit Elements(const ParameterSource &source)
@@ -36,7 +36,7 @@ private:
 
 Shape transposed(const Shape &shape) { return {shape[1], shape[0]}; }
 
-/// Whether the matrix `a` is `b`, or `b` transposed, element for element.
+/// Whether the matrix `a` equals `b`, or `b` transposed, element for element.
 bool areEqual(const ParameterSource &source, const Elements &a, const Elements &b,
               bool isTransposed) {
   if (!isTransposed)
@@ -105,7 +105,7 @@ void warn(Parameters &parameters, const ParameterSource &copy, const ParameterSo
                                 "' joins them");
 }
 
-/// The tables whose rows the model looks up.
+/// Returns the tables used in row lookups.
 std::set<std::string> findTables(const Model &model) {
   std::set<std::string> tables;
   forEachNode(model.nodes, [&](const GraphNode &node) {
@@ -157,7 +157,8 @@ void warnOfCopies(const Model &model, Parameters &parameters) {
             }
           continue;
         }
-        // Without data, by the names: the exporter stores a tied table once more, transposed.
+        // Without data, decides by names: the exporter stores a second, transposed copy of a tied
+        // table.
         for (auto [table, copy] : {std::pair(&a, &b), std::pair(&b, &a)})
           if (tables.count(table->name) && table->shape[0] != table->shape[1] &&
               copy->shape == transposed(table->shape) && copy->name.rfind("onnx::MatMul_", 0) == 0)

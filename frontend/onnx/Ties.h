@@ -1,4 +1,4 @@
-//===- Ties.h - Parameters that are stored twice ---------------------------===//
+//===- Ties.h - Parameters stored twice ------------------------------------===//
 
 #ifndef TBC_FRONTEND_ONNX_TIES_H
 #define TBC_FRONTEND_ONNX_TIES_H
@@ -7,15 +7,14 @@
 
 namespace tbc::frontend {
 
-/// Joins what `options` say is one parameter: "A=B" or "A=B^T" makes every use of A a use of B, or
-/// of B transposed, and A is no parameter any more. A and B are names or display names. ImportError
-/// if they are no parameters, differ in shape or element type, hold different data, or if B is
-/// itself tied.
+/// Ties parameters by option: "A=B" or "A=B^T" replaces every use of A by B, or by B transposed,
+/// and removes parameter A. A and B are names or display names. ImportError if A or B is not a
+/// parameter, if they differ in shape, element type or data, or if B is itself tied.
 void joinTies(Parameters &parameters, const std::vector<std::string> &ties);
 
-/// Warns of matrices that are copies of each other, transposed or not: where the data is there, by
-/// the data; else of a weight that the tracing exporter stored under a name of its own and that has
-/// the shape of an embedding table, which it does to tied weights.
+/// Warns of matrices that are copies of each other, transposed or not. With data, compares the
+/// data. Without data, looks for a weight with a generated name and the shape of an embedding
+/// table: the tracing exporter stores tied weights so.
 void warnOfCopies(const Model &model, Parameters &parameters);
 
 } // namespace tbc::frontend

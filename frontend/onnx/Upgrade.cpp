@@ -1,4 +1,4 @@
-//===- Upgrade.cpp - Nodes of older operator sets in today's form ----------===//
+//===- Upgrade.cpp - Convert nodes of older operator sets ------------------===//
 
 #include "frontend/onnx/NodeContext.h"
 
@@ -12,7 +12,7 @@ namespace {
 /// An attribute that became an input.
 struct MovedAttribute {
   const char *type;
-  /// The operator set that made it an input.
+  /// The first operator set with it as an input.
   int64_t until;
   const char *attribute;
   size_t input;
@@ -27,8 +27,8 @@ constexpr MovedAttribute movedAttributes[] = {
     {"Upsample", 9, "scales", 1},
 };
 
-/// The oldest operator set whose form of an op the importer knows: where nothing is said, nothing
-/// that matters changed since 6.
+/// Returns the oldest operator set with a supported form of the op. Unlisted ops have had no
+/// relevant change since 6.
 int64_t oldestForm(llvm::StringRef type) {
   return llvm::StringSwitch<int64_t>(type)
       .Case("Not", 1)
@@ -38,7 +38,7 @@ int64_t oldestForm(llvm::StringRef type) {
       .Default(6);
 }
 
-/// Ops that broadcast their second operand from dim `axis` on before operator set 7.
+/// Whether the op broadcasts its second operand from dim `axis` on before operator set 7.
 bool hadBroadcastAxis(llvm::StringRef type) {
   return llvm::is_contained(
       {"Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor"}, type);

@@ -1,4 +1,4 @@
-//===- Users.cpp - Who reads and who makes each value ----------------------===//
+//===- Users.cpp - Readers and producers of values -------------------------===//
 
 #include "frontend/onnx/Users.h"
 
@@ -20,7 +20,7 @@ bool isOneOf(const GraphNode *node, std::initializer_list<const char *> types) {
                              [&](const char *type) { return node->proto->op_type() == type; });
 }
 
-/// The input beside `use` of a node of two.
+/// Returns the other input of a binary node.
 const std::string &otherInput(const Use &use) { return use.node->proto->input(1 - use.input); }
 
 } // namespace
@@ -82,8 +82,8 @@ bool Users::isRoot(const std::string &value) const {
   return isOneOf(producerBehindViews(value), {"Sqrt", "Pow", "Reciprocal"});
 }
 
-/// Whether a norm made `value`: one op, or x / sqrt(..) or x * 1/sqrt(..) as exporters take it
-/// apart.
+/// Whether `value` is the result of a norm: one op, or the decomposed x / sqrt(..) or x *
+/// 1/sqrt(..).
 bool Users::isNormalized(const std::string &value) const {
   const GraphNode *node = producerBehindViews(value);
   if (!node)

@@ -30,7 +30,7 @@ enum class UseKind {
   Other
 };
 
-/// The edges of a model's graph, bodies included. The model must outlive it and stay as it is.
+/// The edges of a model's graph, bodies included. The model must outlive it and stay unchanged.
 class Users {
 public:
   explicit Users(const Model &model);
@@ -40,8 +40,8 @@ public:
   const GraphNode *producer(const std::string &value) const;
   bool isOutput(const std::string &value) const { return outputs.count(value) != 0; }
 
-  /// The reads of `value` behind ops that only rearrange or convert it, without these ops. Empty if
-  /// there are more than a few hundred.
+  /// Returns the reads of `value` behind ops that only rearrange or convert it, without these ops;
+  /// nullopt if there are more than a few hundred.
   std::optional<std::vector<Use>> readsOf(const std::string &value) const;
 
   /// The use of a tensor of `shape` in `use`.

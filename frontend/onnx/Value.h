@@ -19,9 +19,11 @@ namespace tbc::frontend {
 /// Expand and Unsqueeze are free. Example: a mask [s, s] expanded to [b, h, s, s] keeps the core
 /// [s, s].
 ///
-/// The core is one of: known elements, a tensor of the IR, known parts joined along a dim (lists of
-/// coordinates, which would be large as a table), or an op on known values that is emitted when it
-/// is first used (it may be there for its shape alone).
+/// The core is one of:
+///   - known elements;
+///   - an IR tensor;
+///   - known parts joined along a dim (lists of coordinates, which would be large as a table);
+///   - an op on known values, emitted at its first use (it may be used for its shape alone).
 struct Value {
   DType dtype = DType::F32;
   Shape shape;
@@ -58,7 +60,8 @@ struct Value {
   static Value ofCore(DType dtype, Shape shape, std::vector<unsigned> dims, mlir::Value tensor);
 };
 
-/// "[10007, 12]"; a dim that is a multiple of `marker` reads "batch" or "12*batch".
+/// Prints a shape as "[10007, 12]"; a dim divisible by `marker` is printed as "batch" or
+/// "12*batch".
 std::string printShape(const Shape &shape, int64_t marker);
 
 /// The broadcast shape of values; ImportError if they do not broadcast.

@@ -1,4 +1,4 @@
-//===- Wire.cpp - The protobuf wire format, read with bounds ---------------===//
+//===- Wire.cpp - Bounded reader of the protobuf wire format ---------------===//
 
 #include "frontend/onnx/Wire.h"
 

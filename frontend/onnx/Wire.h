@@ -1,4 +1,4 @@
-//===- Wire.h - The protobuf wire format, read with bounds -----------------===//
+//===- Wire.h - Bounded reader of the protobuf wire format -----------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -15,14 +15,14 @@ namespace tbc::frontend {
 
 enum class WireType : unsigned { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
 
-/// Thrown for bytes that are not a message; `offset` is where in the file.
+/// Thrown for malformed bytes; `offset` is the position in the file.
 struct WireError : std::runtime_error {
   WireError(uint64_t offset, const std::string &message)
       : std::runtime_error(message), offset(offset) {}
   uint64_t offset;
 };
 
-/// One field: `begin` is its tag, `data` and `bytes` its content, `next` what follows it.
+/// One field: `begin` is its tag, `data` and `bytes` its content, `next` the following position.
 struct WireField {
   unsigned number = 0;
   WireType type = WireType::Varint;
@@ -33,10 +33,11 @@ class Wire {
 public:
   Wire(const uint8_t *data, uint64_t size) : data(data), size(size) {}
 
-  /// The field at `at` of a message that ends at `end`. Throws WireError if it does not fit.
+  /// Returns the field at `at` of a message that ends at `end`. Throws WireError if it does not
+  /// fit.
   WireField field(uint64_t at, uint64_t end) const;
 
-  /// Reads a varint at `at` and moves `at` behind it.
+  /// Reads a varint at `at` and advances `at`.
   uint64_t varint(uint64_t &at, uint64_t end) const;
 
 private:

@@ -19,6 +19,9 @@
 
 namespace tbc::cuda {
 
+/// Rounds up to the alignment of tensors and workspaces on a device. Example: 300 gives 512.
+inline int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
 /// A GPU with its primary context, shared with NVIDIA's libraries. Objects made on it keep it open.
 /// Threads make it current before they use it.
 class Device {

@@ -16,9 +16,6 @@
 
 namespace tbc::cuda {
 
-/// Rounds up to the alignment of tensors and workspaces on a device. Example: 300 gives 512.
-inline int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 /// A range of device memory.
 struct DeviceRange {
   DeviceAddress begin = 0;
