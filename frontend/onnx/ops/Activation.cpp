@@ -1,6 +1,7 @@
 //===- Activation.cpp - Activation functions -------------------------------===//
 //
-// What has no kernel of its own is a formula in elementwise ops; its gradient follows.
+// Activations without a kernel are formulas of elementwise ops; their gradients follow from
+// autodiff.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +24,8 @@ Value softplus(Formula &f, const Value &x) {
   return f.add(f.relu(x), f.log(f.add(number(x, 1), f.exp(f.neg(f.abs(x))))));
 }
 
-/// exp(min(x, 0)) - 1: the branch of ELU and its kin, whose gradient stays finite for large x.
+/// exp(min(x, 0)) - 1: the negative branch of ELU and similar functions. Its gradient stays finite
+/// for large x.
 static Value expm1Negative(Formula &f, const Value &x) {
   return f.sub(f.exp(f.minimum(x, number(x, 0))), number(x, 1));
 }
@@ -64,7 +66,7 @@ void importLeakyRelu(NodeContext &node) {
   node.setOutput(0, leakyRelu(f, floatInput(node), node.attrFloat("alpha", 0.01)));
 }
 
-/// x where x >= 0, slope * x elsewhere. Before operator set 7 a slope per channel is a vector.
+/// x if x >= 0, else slope * x. Before operator set 7 a slope per channel is a vector.
 void importPRelu(NodeContext &node) {
   Formula f{node.emitter};
   const Value &x = node.input(0);
@@ -126,8 +128,8 @@ void importCelu(NodeContext &node) {
   node.setOutput(0, f.select(f.compare("gt", x, number(x, 0)), x, negative));
 }
 
-/// gamma * (x where x > 0, alpha * (exp(x) - 1) elsewhere). Source: Klambauer et al., "Self-
-/// Normalizing Neural Networks", 2017; the constants are those of the operator's definition.
+/// gamma * (x if x > 0, else alpha * (exp(x) - 1)). Source: Klambauer et al., "Self-Normalizing
+/// Neural Networks", 2017; the constants are those of the operator's definition.
 void importSelu(NodeContext &node) {
   Formula f{node.emitter};
   const Value &x = floatInput(node);
@@ -148,7 +150,7 @@ void importThresholdedRelu(NodeContext &node) {
   node.setOutput(0, thresholdedRelu(f, floatInput(node), node.attrFloat("alpha", 1)));
 }
 
-/// x + bias where x < -lambd, x - bias where x > lambd, 0 between.
+/// x + bias if x < -lambd, x - bias if x > lambd, else 0.
 void importShrink(NodeContext &node) {
   Formula f{node.emitter};
   const Value &x = node.input(0);

@@ -8,7 +8,7 @@ namespace tbc::frontend {
 
 namespace {
 
-/// The mask with its last dim, keys, filled up to `count`: those that are not there are hidden.
+/// Returns the mask with its last dim, keys, extended to `count`; the added keys are hidden.
 Value fillKeys(Emitter &e, const Value &mask, int64_t count) {
   unsigned last = mask.rank() - 1;
   int64_t missing = count - mask.shape[last];
@@ -20,7 +20,7 @@ Value fillKeys(Emitter &e, const Value &mask, int64_t count) {
   return concat(e, {mask, Value::ofSplat(mask.dtype, shape, hidden)}, last);
 }
 
-/// `past` (if it is there) and `now` joined along the sequence, as they are handed on.
+/// Returns `past` (if present) and `now` joined along the sequence, the cache for the next step.
 Value withPast(NodeContext &node, size_t input, const Value &now) {
   if (!node.hasInput(input))
     return now;
@@ -56,7 +56,7 @@ void importAttention(NodeContext &node) {
     Value mask = fillKeys(e, node.input(3), numKeys);
     (mask.dtype == DType::Bool ? form.allowed : form.biases).push_back(mask);
   }
-  if (node.hasInput(6)) { // how many keys of each sample are there
+  if (node.hasInput(6)) { // number of valid keys of each sample
     Value lengths = cast(e, node.input(6), DType::I64);
     Value index =
         Value::ofKnown(DType::I64, {numKeys}, {0}, Known::affine({numKeys}, 0, {1}, false));

@@ -1,4 +1,4 @@
-//===- AttentionForm.cpp - What the attention ops of all domains share -----===//
+//===- AttentionForm.cpp - Common parts of the attention ops of all domains -===//
 
 #include "frontend/onnx/ops/AttentionForm.h"
 
@@ -30,7 +30,8 @@ double lowestOf(DType dtype) {
 
 namespace {
 
-/// Keys or values repeated for the query heads that share them.
+/// Repeats key or value heads for the query heads that share them (GQA). Example: 2 heads repeated
+/// to 8 gives each 4 times.
 Value repeatHeads(Emitter &e, const Value &value, int64_t heads) {
   int64_t own = value.shape[1];
   if (own == heads)
@@ -53,7 +54,7 @@ void checkShapes(const AttentionForm &form, int64_t marker) {
                       printShape(v.shape, marker));
 }
 
-/// Positions along one dim of [s, t], or one number per sample, as [b, 1, s, t] sees them.
+/// Positions along one dim of [s, t], or one number per sample, broadcastable to [b, 1, s, t].
 struct Positions {
   Value query, key;
 };
@@ -69,7 +70,7 @@ Positions positionsOf(Emitter &e, const AttentionForm &form) {
   return {elementwise(e, "add", {index(0), offset}), index(1)};
 }
 
-/// Where all of the form's conditions let a key be read.
+/// Returns the conditions under which a key is read; all must hold.
 std::vector<Value> conditionsOf(Emitter &e, const AttentionForm &form) {
   std::vector<Value> conditions = form.allowed;
   if (!form.isCausal && form.left < 0 && form.right < 0)
@@ -118,7 +119,7 @@ AttentionResult attend(Emitter &e, AttentionForm form) {
     scores = cast(e, scores, *form.softmaxType);
   Value weights = softmax(e, scores, scores.rank() - 1);
   weights = cast(e, weights, dtype);
-  // Hidden weights are 0 but for rows that have no other: those are 0 all the same.
+  // Masked weights are 0 already, except in fully masked rows; those become 0 here.
   if (mayHideRows)
     for (const Value &condition : conditions)
       weights = select(e, condition, weights, number(weights, 0));
@@ -131,7 +132,7 @@ AttentionResult attend(Emitter &e, AttentionForm form) {
 
 namespace {
 
-/// The rotary op on the whole last dim, where the angles are the same for all samples.
+/// The rotary op on the whole last dim, if the angles are equal for all samples.
 std::optional<Value> rotateHalves(Emitter &e, const Value &x, const Value &cos, const Value &sin) {
   unsigned s = x.rank() - 2, d = x.rank() - 1;
   for (const Value *table : {&cos, &sin})

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t maxWindow = int64_t(1) << 31;
 
-/// kernel_shape, strides and dilations, checked.
+/// Reads and checks kernel_shape, strides and dilations.
 Window readGeometry(NodeContext &node, const Shape &input, const std::vector<int64_t> &kernel) {
   size_t dims = input.size() - 2;
   Window window;
@@ -35,7 +35,8 @@ Window readGeometry(NodeContext &node, const Shape &input, const std::vector<int
   return window;
 }
 
-/// Sets both pads of a dim to `total` in sum, the larger one low if `lowFirst`.
+/// Splits `total` padding of a dim in two halves; if it is odd, the larger half is low if
+/// `lowFirst`.
 void splitPads(int64_t total, bool lowFirst, int64_t &low, int64_t &high) {
   low = lowFirst ? total - total / 2 : total / 2;
   high = total - low;
@@ -73,7 +74,7 @@ Window readWindow(NodeContext &node, const Shape &input, std::vector<int64_t> ke
       throw ImportError("the window does not fit into an input of shape " +
                         printShape(input, node.emitter.marker));
     int64_t rest = size + low + high - reach, last = rest / stride;
-    // Rounding up makes another window unless it starts in the padding behind.
+    // Rounding up adds a window only if it starts before the padding at the end.
     if (roundsUp && rest % stride != 0 && (last + 1) * stride < size + low) {
       ++last;
       high = last * stride + reach - size - low;
@@ -121,8 +122,8 @@ Value convolve(Emitter &e, const Value &x, const Value &weight, const Window &wi
 
 namespace {
 
-/// Throws unless a convolution of `x` with the weight, whose dim `weightDim` is x's channels (per
-/// group, if it is dim 1), has consistent shapes and types.
+/// Throws unless `x` and the weight have consistent shapes and types. Dim `weightDim` of the weight
+/// is x's channels (per group, if it is dim 1).
 void checkWeight(NodeContext &node, const Value &x, const Value &w, int64_t groups,
                  unsigned weightDim) {
   int64_t marker = node.emitter.marker;
@@ -143,7 +144,7 @@ void importConv(NodeContext &node) {
   node.setOutput(0, addChannelBias(node, convolve(node.emitter, x, w, window, groups), 2));
 }
 
-/// The transpose of a convolution: what its gradient does to a cotangent. Along a spatial dim
+/// The transpose of a convolution, i.e. the map of its input gradient. Along a spatial dim
 ///     output = stride * (input - 1) + output_padding + reach - low - high.
 void importConvTranspose(NodeContext &node) {
   Emitter &e = node.emitter;
@@ -173,7 +174,7 @@ void importConvTranspose(NodeContext &node) {
       else
         low = high = 0, extra[i] -= total;
     }
-    // What is added behind and what is cut off behind cancel.
+    // Padding and cropping at the end cancel.
     int64_t both = std::min(high, extra[i]);
     high -= both, extra[i] -= both;
     if (extra[i] >= window.strides[i])
@@ -192,8 +193,8 @@ void importConvTranspose(NodeContext &node) {
   node.setOutput(0, addChannelBias(node, Value::ofTensor(x.dtype, y), 2));
 }
 
-/// A convolution of each channel that looks back only: over the carried last elements, then the
-/// input. The new state is the last elements of both.
+/// A causal convolution per channel, over the carried last elements followed by the input. The new
+/// state is the last elements of both.
 void importCausalConv(NodeContext &node) {
   Formula f{node.emitter};
   const Value &x = imageInput(node), &w = node.input(1);

@@ -1,8 +1,8 @@
 //===- Fourier.cpp - Discrete Fourier transforms ---------------------------===//
 //
-// As products with tables of cosines and sines: y[k] = sum over n of e^(-2 pi i k n / N) x[n], the
-// inverse with the other sign and divided by N. Complex numbers are a last dim of size 2. Source:
-// ONNX's definition of DFT.
+// Transforms are matmuls with tables of cosines and sines: y[k] = sum over n of e^(-2 pi i k n / N)
+// x[n]. The inverse has the other sign and is divided by N. Complex numbers are a last dim of size
+// 2. Source: ONNX's definition of DFT.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,9 +14,8 @@ namespace tbc::frontend {
 
 namespace {
 
-/// e^(sign 2 pi i k n / size) as a map of (real, imaginary) to the same, [n, in, k, out]. If
-/// `mirrored`, the places n between 1 and size / 2 stand for size - n too, whose numbers are their
-/// conjugates.
+/// Returns e^(sign 2 pi i k n / size) as a linear map of (real, imaginary), [n, in, k, out]. If
+/// `mirrored`, a position n between 1 and size / 2 also stands for its conjugate at size - n.
 Known rotations(int64_t size, int64_t inputs, int64_t places, int64_t inParts, int64_t outParts,
                 int sign, bool mirrored) {
   std::vector<double> table;
@@ -25,7 +24,7 @@ Known rotations(int64_t size, int64_t inputs, int64_t places, int64_t inParts, i
     for (int64_t in = 0; in < inParts; ++in)
       for (int64_t k = 0; k < places; ++k)
         for (int64_t out = 0; out < outParts; ++out) {
-          // In __int128: a product of places need not fit.
+          // In __int128: the product n * k may overflow 64 bits.
           int64_t turn = int64_t(__int128(n) * k % size);
           double angle = 2 * M_PI * double(turn) / double(size) * sign;
           double weight = mirrored && n > 0 && 2 * n < size ? 2 * scale : scale;
@@ -49,7 +48,7 @@ void importDft(NodeContext &node) {
   bool isInverse = node.attrInt("inverse", 0) != 0, isHalf = node.attrInt("onesided", 0) != 0;
   if (e.dependsOnBatch(x.shape[axis]))
     throw ImportError("transforms along the batch");
-  // The other half of a real signal's transform is that of conjugates.
+  // The other half of a real signal's transform is the conjugate.
   bool mirrored = isInverse && isHalf;
   int64_t size = mirrored ? 2 * (x.shape[axis] - 1) : x.shape[axis];
   if (node.hasInput(1))

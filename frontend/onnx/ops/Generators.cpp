@@ -94,7 +94,7 @@ void importEyeLike(NodeContext &node) {
   node.setOutput(0, cast(node.emitter, isDiagonal, dtype));
 }
 
-/// The windows sum of c_k cos(2 pi k i / n), n the size, or one less unless periodic.
+/// Windows: the sum of c_k cos(2 pi k i / n), with n = the size if periodic, else size - 1.
 template <int numTerms> void importWindow(NodeContext &node, const double (&terms)[numTerms]) {
   std::vector<int64_t> sizes = node.ints(0);
   if (sizes.size() != 1 || sizes[0] < 1 || sizes[0] > kMaxKnownElements)
@@ -119,7 +119,7 @@ constexpr double kHann[] = {0.5, -0.5}, kHamming[] = {25.0 / 46, -21.0 / 46},
 
 //===- running sums and products -------------------------------------------===//
 
-/// Which elements of dim `axis` a running sum holds at a place.
+/// The range of elements in a running sum along dim `axis`.
 struct Running {
   unsigned axis;
   bool exclusive, reverse, isProduct;
@@ -130,7 +130,7 @@ int64_t combined(int64_t a, int64_t b, bool isProduct) {
   return isProduct ? productOf(a, b) : sumOf(a, b);
 }
 
-/// The running sum of a known tensor.
+/// Computes the running sum of a known tensor.
 Known accumulateKnown(const Value &value, const Running &running) {
   WorkBudget::spend(saturatedElements(value.shape));
   Known full = fullKnown(value);
@@ -181,7 +181,7 @@ void importRunning(NodeContext &node, bool isProduct) {
                                           emitter.flag("reverse", running.reverse)});
     return node.setOutput(0, Value::ofCore(value.dtype, value.shape, dims, sums));
   }
-  // A triangle: from element i to place o, in the dims `axis` and after it.
+  // A triangular matrix from element i to position o, over dim `axis`.
   Shape square{value.shape[axis], value.shape[axis]};
   llvm::StringRef predicate =
       running.reverse ? (running.exclusive ? "gt" : "ge") : (running.exclusive ? "lt" : "le");

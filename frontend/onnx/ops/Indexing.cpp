@@ -1,4 +1,4 @@
-//===- Indexing.cpp - Elements chosen by index or by order -----------------===//
+//===- Indexing.cpp - Select elements by index or by order -----------------===//
 
 #include "frontend/onnx/ops/Families.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 //===- order ---------------------------------------------------------------===//
 
-/// The first `k` elements along a dim in descending or ascending order.
+/// Selects the first `k` elements along a dim in descending or ascending order.
 struct Top {
   Value values, indices;
 };
@@ -46,14 +46,14 @@ Top top(Emitter &emitter, const Value &value, unsigned axis, int64_t k, bool lar
 
 void importTopK(NodeContext &node) {
   const Value &value = node.input(0);
-  // Where the order does not matter, the sorted one will do.
+  // The sorted order is valid for unsorted results too.
   Top result = top(node.emitter, value, checkAxis(node.attrInt("axis", -1), value.rank()),
                    node.integer(1), node.attrInt("largest", 1) != 0);
   node.setOutput(0, result.values);
   node.setOutput(1, result.indices);
 }
 
-/// The index of the largest or smallest element; of equals the first, or the last if
+/// Returns the index of the largest or smallest element; among equals the first, or the last if
 /// `select_last_index`.
 void importArg(NodeContext &node, bool largest) {
   Emitter &emitter = node.emitter;
@@ -91,7 +91,7 @@ void importGatherElements(NodeContext &node) {
   unsigned axis = checkAxis(node.attrInt("axis", 0), data.rank());
   if (indices.rank() != data.rank())
     throw ImportError("needs indices of the data's rank");
-  // Where the data is larger, the rest of it is not asked for.
+  // Dims of the data may be larger than those of the indices; the rest is unused.
   for (unsigned dim = 0; dim < data.rank(); ++dim) {
     if (dim == axis)
       continue;
@@ -102,7 +102,8 @@ void importGatherElements(NodeContext &node) {
   node.setOutput(0, gatherElements(node.emitter, data, indices, axis));
 }
 
-/// The places along dim `time` counted backwards within the first sequence_lens[b] of sample b.
+/// Reverses positions along dim `time` within the first sequence_lens[b] of sample b. Example:
+/// length 3 of 4 maps 0, 1, 2, 3 to 2, 1, 0, 3.
 void importReverseSequence(NodeContext &node) {
   Emitter &emitter = node.emitter;
   const Value &data = node.input(0);
@@ -122,7 +123,7 @@ void importReverseSequence(NodeContext &node) {
   node.setOutput(0, gatherElements(emitter, data, expand(emitter, chosen, data.shape), time));
 }
 
-/// The elements where a known condition holds.
+/// Selects the elements with a true known condition.
 void importCompress(NodeContext &node) {
   Value data = node.input(0);
   std::vector<int64_t> condition = node.ints(1), places;
@@ -137,7 +138,7 @@ void importCompress(NodeContext &node) {
   node.setOutput(0, gather(node.emitter, data, Value::ofInts(std::move(places)), axis));
 }
 
-/// The coordinates of what is not zero, one column each.
+/// Returns the coordinates of nonzero elements, one per column.
 void importNonZero(NodeContext &node) {
   const Value &value = node.input(0);
   if (!value.isKnown())
@@ -157,7 +158,7 @@ void importNonZero(NodeContext &node) {
                                                              std::move(elements))));
 }
 
-/// values[1] where the index is the place along a new dim, values[0] elsewhere.
+/// values[1] if the index equals the position along a new dim, else values[0].
 void importOneHot(NodeContext &node) {
   Emitter &emitter = node.emitter;
   Value indices = cast(emitter, node.input(0), DType::I64);
@@ -175,7 +176,7 @@ void importOneHot(NodeContext &node) {
     return compare(emitter, "eq", indices, positions(shape, axis, offset));
   };
   Value chosen = isAt(0);
-  // Negative indices count from the end; those of a topk never are.
+  // Negative indices count from the end; those of a topk are never negative.
   bool isPlace = indices.ir && indices.ir.getDefiningOp() &&
                  indices.ir.getDefiningOp()->getName().stripDialect() == "topk";
   if (indices.isKnown() ? llvm::any_of(fullInts(indices), [](int64_t i) { return i < 0; })
@@ -198,7 +199,7 @@ llvm::ArrayRef<OpImporter> indexingOps() {
       {"", "NonZero", importNonZero},
       {"", "OneHot", importOneHot},
       {"", "ReverseSequence", importReverseSequence},
-      {"", "TopK", importTopK, "sorted"}, // one of the orders that unsorted allows
+      {"", "TopK", importTopK, "sorted"}, // sorted is one of the orders allowed for unsorted
   };
   return ops;
 }

@@ -1,4 +1,4 @@
-//===- Linear.cpp - Matrix products ----------------------------------------===//
+//===- Linear.cpp - Matmuls and einsums ------------------------------------===//
 
 #include "frontend/onnx/ops/Families.h"
 
@@ -11,8 +11,7 @@ namespace tbc::frontend {
 
 namespace {
 
-/// `value` with dims `labels`, changed to the dims `wanted` in their order; missing dims have size
-/// 1.
+/// Returns `value`, with dims `labels`, permuted to the dims `wanted`; missing dims have size 1.
 Value arranged(Emitter &emitter, const Value &value, const std::vector<int64_t> &labels,
                const std::vector<int64_t> &wanted) {
   std::vector<unsigned> permutation, added;
@@ -26,7 +25,7 @@ Value arranged(Emitter &emitter, const Value &value, const std::vector<int64_t> 
   return unsqueeze(transpose(emitter, value, permutation), added);
 }
 
-/// The einsum of integers: broadcast products, added up.
+/// The einsum of integers: broadcast products, summed.
 Value integerEinsum(Emitter &emitter, const Value &a, const std::vector<int64_t> &aLabels,
                     const Value &b, const std::vector<int64_t> &bLabels,
                     const std::vector<int64_t> &outLabels) {
@@ -52,7 +51,7 @@ Value einsum(Emitter &emitter, const Value &a, const std::vector<int64_t> &aLabe
                       std::string(kernels::name(b.dtype)));
   if (!kernels::isFloat(a.dtype))
     return integerEinsum(emitter, a, aLabels, b, bLabels, outLabels);
-  // A summed dim along which both repeat must exist once, to count its terms.
+  // A summed dim along which both operands repeat must be materialized once, to count its terms.
   auto coreLabels = [](const Value &value, const std::vector<int64_t> &labels) {
     std::vector<int64_t> result;
     for (unsigned dim : value.dims)
@@ -177,8 +176,9 @@ void importGemm(NodeContext &node) {
   node.setOutput(0, result);
 }
 
-/// An Einsum equation: the labels of each operand and of the result. Letters are their character
-/// codes; the dims of an ellipsis, counted from the last, are the numbers behind `firstEllipsis`.
+/// An Einsum equation: the labels of each operand and of the result. A letter's label is its
+/// character code. The dims of an ellipsis, counted from the last, have labels from `firstEllipsis`
+/// on.
 struct Equation {
   static constexpr int64_t firstEllipsis = 1000;
 
@@ -207,7 +207,7 @@ std::vector<int64_t> parseTerm(const std::string &term, int64_t ellipsisRank) {
   return labels;
 }
 
-/// The rank of the ellipsis of `term` in a tensor of rank `rank`.
+/// Returns the number of ellipsis dims of `term` for a tensor of rank `rank`.
 int64_t ellipsisRank(const std::string &term, unsigned rank) {
   if (term.find("...") == std::string::npos)
     return 0;
@@ -238,7 +238,8 @@ Equation parseEquation(const std::string &text, const std::vector<Value> &values
   if (arrow != std::string::npos) {
     equation.result = parseTerm(text.substr(arrow + 2), rank);
   } else {
-    // Without a result: the ellipsis, then the letters that occur once, in their order.
+    // Without an explicit result: the ellipsis, then the letters that occur once, in alphabetical
+    // order.
     equation.result = parseTerm("...", rank);
     for (auto [label, count] : uses)
       if (count == 1 && label < Equation::firstEllipsis)
@@ -266,7 +267,7 @@ Value diagonal(Emitter &emitter, const Value &value, unsigned first, unsigned se
   return reduce(emitter, "reduce_sum", masked, {second}, false);
 }
 
-/// Checks that a label has one size; dims of an ellipsis repeat where they have size 1.
+/// Checks that each label has one size; ellipsis dims of size 1 are repeated.
 void repeatEllipses(Emitter &emitter, const std::vector<std::vector<int64_t>> &labels,
                     std::vector<Value> &values) {
   std::map<int64_t, int64_t> sizes;
@@ -287,7 +288,8 @@ void repeatEllipses(Emitter &emitter, const std::vector<std::vector<int64_t>> &l
   }
 }
 
-/// Diagonals first, then one matmul after the other; each sums labels without later uses.
+/// Takes diagonals first, then multiplies operand by operand; each matmul sums the labels without
+/// later uses.
 void importEinsum(NodeContext &node) {
   Emitter &e = node.emitter;
   std::vector<Value> values = node.allInputs();
@@ -337,7 +339,7 @@ void importEinsum(NodeContext &node) {
 llvm::ArrayRef<OpImporter> linearOps() {
   static const OpImporter ops[] = {
       {"", "Einsum", importEinsum, "", weightsAt(0, 1, 2, 3)},
-      // beta: the factor of an operand that may be absent
+      // beta: factor of an optional operand
       {"", "Gemm", importGemm, "beta", weightsAt(0, 1, 2)},
       {"", "MatMul", importMatMul, "", weightsAt(0, 1)},
   };

@@ -29,7 +29,7 @@ void importDropout(NodeContext &node) {
     return;
   Value mask = Value::ofSplat(DType::Bool, input.shape, 1);
   if (drops) {
-    // Exporters name the mask though nobody reads it.
+    // Exporters name the mask output even if it is unused.
     mask.known = nullptr;
     mask.dims.resize(input.rank());
     std::iota(mask.dims.begin(), mask.dims.end(), 0u);
@@ -47,14 +47,14 @@ void importDropout(NodeContext &node) {
 // Losses: scores or log-probabilities [N, C, d1 .. dk], labels [N, d1 .. dk], weights [C]
 //===----------------------------------------------------------------------===//
 
-/// The label that never occurs, where a node names none to be ignored.
+/// A label that never occurs, for nodes without ignore_index.
 constexpr int64_t noLabel = -(int64_t(1) << 40);
 
 /// The operands of a loss node, with the classes in the last dim.
 struct LossInputs {
   Value scores, labels;
   int64_t ignored;
-  /// What each label counts, of its shape; undefined where all count as one.
+  /// The weight of each label, in the labels' shape; undefined if all weights are 1.
   Value weights;
 
   explicit LossInputs(NodeContext &node)
@@ -82,7 +82,7 @@ private:
     if (ignored != noLabel)
       counts = compare(e, "ne", labels, number(labels, double(ignored)));
     if (node.hasInput(2)) {
-      // A label that is ignored need not be one of the table.
+      // An ignored label may be outside of the table.
       Value inTable = counts.isDefined() ? select(e, counts, labels, number(labels, 0)) : labels;
       weights = cast(e, gather(e, node.input(2), inTable, 0), dtype);
       if (counts.isDefined())
@@ -99,7 +99,7 @@ std::vector<unsigned> allDims(const Value &value) {
   return dims;
 }
 
-/// Output 0 from the loss of every label, which is not weighted yet.
+/// Sets output 0 from the unweighted loss of every label.
 void setReduced(NodeContext &node, const LossInputs &in, Value losses) {
   Emitter &e = node.emitter;
   std::string reduction = node.attrText("reduction", "mean");
@@ -134,7 +134,7 @@ void importSoftmaxCrossEntropyLoss(NodeContext &node) {
   }
 }
 
-/// The log-probability of the label, taken out by comparing all classes with it.
+/// Selects the log-probability of the label by comparing all classes with it.
 void importNegativeLogLikelihoodLoss(NodeContext &node) {
   Emitter &e = node.emitter;
   LossInputs in(node);
@@ -154,7 +154,7 @@ void importNegativeLogLikelihoodLoss(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> lossOps() {
   static const OpImporter ops[] = {
-      {"", "Dropout", importDropout, "seed"}, // there is one seed for the whole step
+      {"", "Dropout", importDropout, "seed"}, // the step has a single seed
       {"", "NegativeLogLikelihoodLoss", importNegativeLogLikelihoodLoss},
       {"", "SoftmaxCrossEntropyLoss", importSoftmaxCrossEntropyLoss},
   };

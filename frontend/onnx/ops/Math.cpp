@@ -115,8 +115,8 @@ void importIsNan(NodeContext &node) {
 
 void importIdentity(NodeContext &node) { node.setOutput(0, node.input(0)); }
 
-/// The remainder of truncated division of floats, with the sign of `x`, zeros too; x / infinity
-/// leaves x.
+/// Remainder of truncated float division, with the sign of `x`, also for zeros; x / infinity leaves
+/// x. Example: -7 and 3 give -1.
 Value truncatedRest(Formula &f, const Value &x, const Value &y) {
   Value quotient = f.div(x, y), zero = number(x, 0);
   Value whole = f.select(f.compare("lt", quotient, zero), f.ceil(quotient), f.floor(quotient));
@@ -125,8 +125,8 @@ Value truncatedRest(Formula &f, const Value &x, const Value &y) {
   return f.select(f.compare("eq", rest, zero), f.mul(x, zero), rest);
 }
 
-/// Mod: the remainder of floor division, with the sign of the divisor; with `fmod` that of
-/// truncated division, with the sign of the dividend.
+/// Mod: the remainder of floor division, with the sign of the divisor; with `fmod`, of truncated
+/// division, with the sign of the dividend. Example: -7 mod 3 is 2, with `fmod` -1.
 void importMod(NodeContext &node) {
   Formula f{node.emitter};
   const Value &x = node.input(0), &y = node.input(1);
@@ -164,7 +164,7 @@ void importSign(NodeContext &node) {
   node.setOutput(0, f.select(f.compare("lt", x, zero), number(x, -1), positive));
 }
 
-/// x - x is NaN for infinities alone, besides NaN itself.
+/// x - x is NaN only for infinities and NaN.
 void importIsInf(NodeContext &node) {
   Formula f{node.emitter};
   const Value &x = node.input(0);
@@ -239,12 +239,12 @@ void importBitwise(NodeContext &node, llvm::StringRef mnemonic) {
 
 bool isSignedInteger(DType dtype) { return kernels::wrapTo(dtype, -1) < 0; }
 
-/// All bits set: -1, or the largest unsigned number.
+/// Returns all bits set: -1, or the largest unsigned number.
 Value allBits(const Value &like) {
   return Value::ofKnown(like.dtype, Known::ofInt(kernels::wrapTo(like.dtype, -1)));
 }
 
-/// -1 - x, which is the largest number minus x where there are no negative ones.
+/// -1 - x; for unsigned types the largest number minus x.
 void importBitwiseNot(NodeContext &node) {
   Formula f{node.emitter};
   const Value &x = node.input(0);
@@ -252,9 +252,8 @@ void importBitwiseNot(NodeContext &node) {
   node.setOutput(0, f.sub(allBits(x), x));
 }
 
-/// Shifts as products and quotients of powers of two. To the right, negative numbers round down. A
-/// shift by a negative number, or by as many bits as the type has or more, leaves nothing but the
-/// sign.
+/// Shifts are multiplications and divisions by powers of two. A right shift rounds negative numbers
+/// down. A shift by a negative number, or by the type's width or more, leaves only the sign.
 void importBitShift(NodeContext &node) {
   Formula f{node.emitter};
   const Value &x = node.input(0), &bits = node.input(1);
@@ -266,7 +265,7 @@ void importBitShift(NodeContext &node) {
   Value zero = number(x, 0), two = number(x, 2);
   bool isSigned = isSignedInteger(x.dtype);
   int64_t width = 8 * kernels::byteWidth(x.dtype);
-  // The largest power of two that the type has; in a signed one, one bit more is still a shift.
+  // The largest power of two of the type; a signed type can shift by one bit more.
   Value largest = number(x, double(width - (isSigned ? 2 : 1)));
   Value power = f.pow(two, f.maximum(f.minimum(bits, largest), zero));
   Value isOneMore = f.compare("eq", bits, number(x, double(width - 1)));
@@ -329,7 +328,7 @@ llvm::ArrayRef<OpImporter> mathOps() {
       COMPARE("LessOrEqual", "le"),
       COMPARE("Greater", "gt"),
       COMPARE("GreaterOrEqual", "ge"),
-      // Of float8 types, which are refused.
+      // Options of float8 types, which are refused.
       {"", "Cast", importCast, "round_mode saturate", kView},
       {"", "CastLike", importCastLike, "round_mode saturate", kView},
       {"", "Clip", importClip},

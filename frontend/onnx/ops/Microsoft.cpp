@@ -80,7 +80,7 @@ void importSkipNorm(NodeContext &node, bool isSimplified) {
   node.setOutput(3, sum);
 }
 
-/// RMS norm under the name that ONNX Runtime gave it before operator set 23.
+/// RMS norm under its name in ONNX Runtime before operator set 23.
 void importSimplifiedLayerNorm(NodeContext &node) {
   Normalized result = rmsNorm(node.emitter, node.input(0), node.attrInt("axis", -1), node.input(1),
                               node.attrFloat("epsilon", 1e-5));
@@ -90,8 +90,8 @@ void importSimplifiedLayerNorm(NodeContext &node) {
 
 //===- attention -----------------------------------------------------------===//
 
-/// Which keys a mask of ONNX Runtime lets through: [b] lengths, [b, t], [b, s, t] or
-/// [b, 1, s, t] with 1 for keys that are read.
+/// Converts a mask of ONNX Runtime to booleans, true for read keys. Forms: [b] lengths, or [b, t],
+/// [b, s, t] or [b, 1, s, t] with 1 for read keys.
 Value allowedBy(Emitter &e, const Value &mask, int64_t batch, int64_t numKeys) {
   if (mask.rank() == 1) {
     if (mask.shape[0] != batch)
@@ -112,7 +112,7 @@ Value allowedBy(Emitter &e, const Value &mask, int64_t batch, int64_t numKeys) {
   return read;
 }
 
-/// Puts keys and values of earlier steps before those of this one.
+/// Puts cached keys and values before those of this step.
 void addPast(NodeContext &node, AttentionForm &form, size_t key, size_t value) {
   int64_t numNew = form.key.shape[2];
   for (auto [input, now] : {std::pair(key, &form.key), std::pair(value, &form.value)})
@@ -176,7 +176,7 @@ void importAttention(NodeContext &node) {
   node.setOutput(0, mergeHeads(e, attend(e, form).result));
 }
 
-/// The part `index` of a packed [b, s, h, parts, d], as [b, h, s, d].
+/// Returns part `index` of a packed [b, s, h, parts, d], as [b, h, s, d].
 Value packedPart(Emitter &e, const Value &packed, int64_t index) {
   Value part = squeeze(e, slice(e, packed, 3, index, 1, 1), {3});
   return transpose(e, part, {0, 2, 1, 3});
@@ -229,7 +229,7 @@ void importMultiHeadAttention(NodeContext &node) {
   node.setOutput(2, form.value);
 }
 
-/// The rows of a rotary table for queries that start at position `first`.
+/// Returns the rows of a rotary table for queries from position `first` on.
 Value tableRows(Emitter &e, const Value &table, int64_t first, int64_t count) {
   if (table.rank() != 2 || first + count > table.shape[0])
     throw ImportError("needs angles of " + std::to_string(first + count) +
@@ -237,7 +237,8 @@ Value tableRows(Emitter &e, const Value &table, int64_t first, int64_t count) {
   return slice(e, table, 0, first, 1, count);
 }
 
-/// Where keys are not behind the last position of their sample: `last` is [b] or [b, 1].
+/// True for keys up to the last position of their sample: `last` is [b] or [b, 1]. Example: last 2
+/// allows keys 0, 1 and 2.
 Value keysThrough(Emitter &e, const Value &last, int64_t batch, int64_t numKeys) {
   Value positions = last.rank() == 2 && last.shape[1] == 1 ? squeeze(e, last, {1}) : last;
   if (positions.rank() != 1 || positions.shape[0] != batch)
@@ -247,9 +248,8 @@ Value keysThrough(Emitter &e, const Value &last, int64_t batch, int64_t numKeys)
   return compare(e, "le", index, unsqueeze(cast(e, positions, DType::I64), {1, 2, 3}));
 }
 
-/// Causal attention with shared key heads. Input 5 is the last position of each sample; input 6,
-/// how long the longest is, says nothing that the shapes do not. With a cache, which is then as
-/// long for all samples, they are taken to fill it.
+/// Causal grouped-query attention. Input 5 is the last position of each sample. Input 6, the
+/// longest length, is redundant with the shapes. With a cache, all samples are assumed to fill it.
 void importGroupQueryAttention(NodeContext &node) {
   Emitter &e = node.emitter;
   int64_t heads = node.attrInt("num_heads", 0), keyHeads = node.attrInt("kv_num_heads", 0);

@@ -35,8 +35,8 @@ void requireFloatInput(const Value &value) {
                       std::string(kernels::name(value.dtype)));
 }
 
-/// Softmax and its kin: `function` of the input along `axis`. Before operator set 13 the dims from
-/// `axis` on are one.
+/// Applies `function`, such as softmax, along `axis`. Before operator set 13 the dims from `axis`
+/// on are flattened into one.
 template <Value (*function)(Emitter &, const Value &, unsigned)>
 void importAlongAxis(NodeContext &node) {
   Emitter &e = node.emitter;
@@ -53,7 +53,7 @@ void importAlongAxis(NodeContext &node) {
   node.setOutput(0, reshape(e, function(e, reshape(e, x, flat), axis), x.shape));
 }
 
-/// 1 at the first of the largest elements, 0 elsewhere.
+/// 1 at the first largest element, 0 elsewhere.
 Value hardmax(Emitter &e, const Value &x, unsigned axis) {
   Formula f{e};
   std::vector<int64_t> steps(x.rank(), 0);
@@ -63,7 +63,7 @@ Value hardmax(Emitter &e, const Value &x, unsigned axis) {
   mlir::Value core = coreWith(e, x, {axis}, dims);
   Value whole = Value::ofCore(x.dtype, x.shape, dims, core);
   Value isLargest = f.compare("eq", whole, reduce(e, "reduce_max", whole, {axis}, true));
-  // The first index is the one whose negation is largest.
+  // The smallest index has the largest negation.
   Value candidates = f.select(isLargest, f.neg(index), number(index, double(-x.shape[axis])));
   Value first = f.neg(reduce(e, "reduce_max", candidates, {axis}, true));
   return f.select(f.compare("eq", index, first), number(x, 1), number(x, 0));
@@ -79,10 +79,10 @@ Value logSoftmax(Emitter &e, const Value &x, unsigned axis) {
   return elementwise(e, "sub", {shifted, elementwise(e, "log", {sum})});
 }
 
-/// A norm over trailing dims, as tbc has it: over the last of a core, with vectors for weight and
-/// bias.
+/// A norm over trailing dims, in tbc's form: over the last dim of a core, with vectors as weight
+/// and bias.
 struct TrailingNorm {
-  /// The input with its normalized dims as one, and that dim's place.
+  /// The input with its normalized dims flattened into one, and that dim's index.
   Value flat;
   std::vector<unsigned> dims;
   mlir::Value input;
@@ -103,7 +103,7 @@ struct TrailingNorm {
     input = coreWith(e, flat, {axis}, dims);
   }
 
-  /// A parameter as a vector over the normalized dims.
+  /// Returns a parameter as a vector over the normalized dims.
   mlir::Value vector(Emitter &e, const Value &value) {
     Shape trailing(shape.begin() + (flat.rank() - 1), shape.end());
     Value whole = expand(e, value,
@@ -121,7 +121,7 @@ struct TrailingNorm {
   Value output(Emitter &e, DType dtype, mlir::Value core) {
     return reshape(e, Value::ofCore(dtype, flat.shape, dims, core), shape);
   }
-  /// One number per row, in the shape of the input with ones for the normalized dims.
+  /// Returns one number per row, in the input's shape with ones for the normalized dims.
   Value statistic(mlir::Value core) {
     return Value::ofCore(
         dtypeOf(llvm::cast<mlir::RankedTensorType>(core.getType()).getElementType()), statistics,
@@ -193,7 +193,7 @@ void importBatchNormalization(NodeContext &node) {
                         e.real("momentum", node.attrFloat("momentum", 0.9))};
   if (!node.attrInt("spatial", 1))
     throw ImportError("normalizes each position by itself (spatial = 0), which is not supported");
-  // Older operator sets train where the running statistics are outputs, or is_test is not set.
+  // Older operator sets train if the running statistics are outputs, or if is_test is not set.
   bool trains = node.opset >= 14  ? node.attrInt("training_mode", 0) != 0
                 : node.opset >= 7 ? node.wantsOutput(1)
                                   : node.attrInt("is_test", 0) == 0;
@@ -218,7 +218,7 @@ Value standardize(Emitter &e, const Value &x, const std::vector<unsigned> &axes,
   return elementwise(e, "mul", {centred, rstd});
 }
 
-/// `vector` over the channels, dim 1 of a tensor of rank `rank`.
+/// Broadcasts `vector` over the channels, dim 1 of a tensor of rank `rank`.
 Value perChannel(const Value &vector, unsigned rank) {
   std::vector<unsigned> added;
   for (unsigned dim = 0; dim < rank; ++dim)
@@ -263,7 +263,7 @@ void importGroupNormalization(NodeContext &node) {
   node.setOutput(0, scaleAndShift(node, reshape(node.emitter, normal, x.shape)));
 }
 
-/// x / |x|_p along a dim; 0 where the norm is 0.
+/// x / |x|_p along a dim; 0 if the norm is 0.
 void importLpNormalization(NodeContext &node) {
   Formula f{node.emitter};
   const Value &x = node.input(0);
@@ -274,7 +274,7 @@ void importLpNormalization(NodeContext &node) {
     throw ImportError("has p = " + std::to_string(p) + "; expected 1 or 2");
   Value sum = reduce(f.emitter, "reduce_sum", p == 1 ? f.abs(x) : f.mul(x, x), {axis}, true);
   Value isZero = f.compare("eq", sum, number(x, 0));
-  // Where the sum is 0 so is x, and the root of 1 keeps its gradient finite.
+  // If the sum is 0, so is x; the root of 1 keeps its gradient finite.
   Value norm = f.select(isZero, number(x, 1), sum);
   node.setOutput(0, f.div(x, p == 1 ? norm : f.sqrt(norm)));
 }
@@ -291,8 +291,8 @@ void importMeanVariance(NodeContext &node) {
 }
 
 /// x / (bias + alpha / size * sum of squares of the `size` channels around)^beta. The sum is a
-/// product with a band matrix over the channels. Source: Krizhevsky et al., "ImageNet
-/// Classification with Deep Convolutional Neural Networks", 2012, section 3.3.
+/// matmul with a band matrix over the channels. Source: Krizhevsky et al., "ImageNet Classification
+/// with Deep Convolutional Neural Networks", 2012, section 3.3.
 void importLrn(NodeContext &node) {
   Formula f{node.emitter};
   const Value &x = node.input(0);

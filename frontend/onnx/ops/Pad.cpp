@@ -1,4 +1,4 @@
-//===- Pad.cpp - Elements around a tensor, and elements cut away -----------===//
+//===- Pad.cpp - Pad and crop ----------------------------------------------===//
 
 #include "frontend/onnx/ops/Families.h"
 
@@ -27,7 +27,8 @@ Value padZeros(Emitter &emitter, const Value &value, unsigned axis, int64_t low,
 
 namespace {
 
-/// Which element of a dim of `size` a mode takes for position `at` outside of it.
+/// Returns the source index of position `at`, outside of a dim of `size`, in a padding mode.
+/// Example: at = -1 is 1 in mode reflect and 0 in mode edge.
 int64_t mirrored(int64_t at, int64_t size, llvm::StringRef mode) {
   if (mode == "edge")
     return std::clamp<int64_t>(at, 0, size - 1);
@@ -37,7 +38,7 @@ int64_t mirrored(int64_t at, int64_t size, llvm::StringRef mode) {
   return place < size ? place : period - place;
 }
 
-/// Elements of the tensor itself all around it.
+/// Pads with elements of the tensor itself.
 Value padWithElements(Emitter &emitter, const Value &value, unsigned axis, int64_t low,
                       int64_t high, llvm::StringRef mode) {
   int64_t size = value.shape[axis], total;
@@ -53,7 +54,7 @@ Value padWithElements(Emitter &emitter, const Value &value, unsigned axis, int64
   return gather(emitter, value, Value::ofInts(std::move(places)), axis);
 }
 
-/// Pads dims of `value`: `low[i]` and `high[i]` (not negative) along `axes[i]`.
+/// Pads dim `axes[i]` of `value` with `low[i]` and `high[i]` elements, both >= 0.
 Value padWithNumber(Emitter &emitter, const Value &value, const std::vector<unsigned> &axes,
                     const std::vector<int64_t> &low, const std::vector<int64_t> &high,
                     double number) {
@@ -85,7 +86,7 @@ void importPad(NodeContext &node) {
   std::string mode = node.attrText("mode", "constant");
   if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
     throw ImportError("Pad in mode '" + mode + "' is not supported");
-  bool hasNumber = node.hasInput(2); // the other modes take one too, and ignore it
+  bool hasNumber = node.hasInput(2); // the other modes ignore it
   double number = mode == "constant" && hasNumber ? node.scalar(2) : 0;
   std::vector<int64_t> pads = node.ints(1), axes;
   for (unsigned dim = 0; dim < value.rank(); ++dim)
@@ -120,7 +121,7 @@ void importPad(NodeContext &node) {
   node.setOutput(0, padWithNumber(node.emitter, value, padded, lows, highs, number));
 }
 
-/// Cuts and pads dims, as evenly on both sides as goes, to given sizes.
+/// Crops and pads dims to given sizes, as evenly on both sides as possible.
 void importCenterCropPad(NodeContext &node) {
   Value value = node.input(0);
   std::vector<int64_t> sizes = checkedShape(node.ints(1)), axes;

@@ -26,7 +26,7 @@ Value pool(NodeContext &node, llvm::StringRef mnemonic, const Value &x, const Wi
   return Value::ofTensor(x.dtype, y);
 }
 
-/// Small integers are pooled as floats, which hold them exactly.
+/// Small integers are pooled as floats, which is exact.
 void importMaxPool(NodeContext &node) {
   Value x = node.input(0);
   DType dtype = x.dtype;
@@ -41,7 +41,7 @@ void importMaxPool(NodeContext &node) {
   node.setOutput(0, cast(node.emitter, y, dtype));
 }
 
-/// How many elements each window has along spatial dim `i`, of those from `low` to before `high`.
+/// Returns the number of elements in [low, high) of each window along spatial dim `i`.
 std::vector<int64_t> windowCounts(const Window &window, size_t i, int64_t low, int64_t high) {
   std::vector<int64_t> counts;
   for (int64_t position = 0; position < window.output[i]; ++position) {
@@ -55,8 +55,8 @@ std::vector<int64_t> windowCounts(const Window &window, size_t i, int64_t low, i
   return counts;
 }
 
-/// The mean over windows that tbc.avg_pool has not: dilated ones, and ones that ceil_mode lets
-/// reach beyond the padding that counts.
+/// The mean over windows not supported by tbc.avg_pool: dilated ones, and ones that ceil_mode
+/// extends beyond the counted padding.
 Value averageBySum(NodeContext &node, const Window &window, bool includePad) {
   Formula f{node.emitter};
   const Value &x = node.input(0);
@@ -102,7 +102,7 @@ void importGlobalMaxPool(NodeContext &node) {
   node.setOutput(0, reduce(node.emitter, "reduce_max", x, spatialDims(x), true));
 }
 
-/// (sum of |x|^p)^(1/p) of what `sum` adds up.
+/// (sum of |x|^p)^(1/p), with the sum computed by `sum`.
 template <typename Sum> Value lpNorm(NodeContext &node, Sum sum) {
   Formula f{node.emitter};
   const Value &x = imageInput(node);

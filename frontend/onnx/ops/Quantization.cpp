@@ -1,7 +1,7 @@
 //===- Quantization.cpp - Floats as small integers --------------------------===//
 //
-// y = saturate(round(x / scale) + zero point), halves rounded to even, and back. Source: ONNX's
-// definitions of the ops. Rounding has the gradient 0.
+// y = saturate(round(x / scale) + zero point), halves rounded to even, and the inverse. Source:
+// ONNX's definitions of the ops. Rounding has the gradient 0.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,8 +11,8 @@ namespace tbc::frontend {
 
 namespace {
 
-/// A scale or zero point as it lies over x: one number, one per place of dim `axis`, or one per
-/// block of `block` places of it.
+/// Broadcasts a scale or zero point over x: one number, one per index of dim `axis`, or one per
+/// block of `block` indices.
 Value spread(Emitter &e, Value value, const Value &x, unsigned axis, int64_t block) {
   if (value.rank() == 0 || value.shape == Shape{1})
     return value.rank() == 0 ? value : squeeze(e, value, {0});
@@ -40,7 +40,7 @@ Value spread(Emitter &e, Value value, const Value &x, unsigned axis, int64_t blo
   return slice(e, value, axis, 0, 1, x.shape[axis]);
 }
 
-/// The smallest and the largest number of a quantized type.
+/// Returns the smallest and the largest number of a quantized type.
 std::pair<double, double> limitsOf(DType dtype) {
   if (dtype != DType::I8 && dtype != DType::U8 && dtype != DType::I16)
     throw ImportError("quantizes to " + std::string(kernels::name(dtype)) +
@@ -58,7 +58,7 @@ Value quantize(Emitter &e, const Value &ratio, const Value &zero, DType dtype) {
   return cast(e, f.maximum(f.minimum(y, number(y, high)), number(y, low)), dtype);
 }
 
-/// x - zero point as f64, in which integers of 32 bits and sums of their products are exact.
+/// Returns x - zero point as f64, exact for 32-bit integers and sums of their products.
 Value centred(Emitter &e, const Value &x, const std::optional<Value> &zero) {
   Value wide = cast(e, x, DType::F64);
   return zero ? elementwise(e, "sub", {wide, cast(e, *zero, DType::F64)}) : wide;
@@ -67,7 +67,7 @@ Value centred(Emitter &e, const Value &x, const std::optional<Value> &zero) {
 void importQuantizeLinear(NodeContext &node) {
   Emitter &e = node.emitter;
   const Value &x = node.input(0);
-  // Without meaning for one scale, whatever the rank.
+  // Ignored for one scale of any rank.
   int64_t along = node.attrInt("axis", 1);
   unsigned axis = checkAxis(x.rank() < 2 && along == 1 ? 0 : along, std::max(x.rank(), 1U));
   int64_t block = node.attrInt("block_size", 0), named = node.attrInt("output_dtype", 0);
@@ -75,7 +75,7 @@ void importQuantizeLinear(NodeContext &node) {
   if (precision != 0 && precision != onnx::TensorProto::FLOAT)
     throw ImportError("divides in element type " + std::to_string(precision) +
                       "; only f32 is supported");
-  node.attrInt("saturate", 1); // of 8-bit floats, which are refused
+  node.attrInt("saturate", 1); // of float8 types, which are refused
   DType dtype = DType::U8;
   if (named != 0)
     dtype = dtypeOfOnnx(int32_t(named), "attribute 'output_dtype'");
@@ -91,7 +91,7 @@ void importQuantizeLinear(NodeContext &node) {
 void importDequantizeLinear(NodeContext &node) {
   Emitter &e = node.emitter;
   const Value &x = node.input(0);
-  // Without meaning for one scale, whatever the rank.
+  // Ignored for one scale of any rank.
   int64_t along = node.attrInt("axis", 1);
   unsigned axis = checkAxis(x.rank() < 2 && along == 1 ? 0 : along, std::max(x.rank(), 1U));
   int64_t block = node.attrInt("block_size", 0), named = node.attrInt("output_dtype", 0);
@@ -107,7 +107,7 @@ void importDequantizeLinear(NodeContext &node) {
   node.setOutput(0, cast(e, elementwise(e, "mul", {exact, scale}), dtype));
 }
 
-/// The scale takes the range of x, and 0, to 0 .. 255.
+/// The scale maps the range of x, extended to 0, to 0 .. 255.
 void importDynamicQuantizeLinear(NodeContext &node) {
   Emitter &e = node.emitter;
   Formula f{e};

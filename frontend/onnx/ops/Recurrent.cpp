@@ -2,8 +2,8 @@
 //
 // Terms without the state are computed for all positions at once. LSTM and GRU in their usual form
 // become one op per direction. RNN, peepholes, other activations, clipping and samples of different
-// lengths become a step per position of the sequence, in matmuls and elementwise ops. Source:
-// ONNX's definitions of the three operators.
+// lengths are unrolled: one step per position, in matmuls and elementwise ops. Source: ONNX's
+// definitions of the three operators.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@ namespace tbc::frontend {
 
 namespace {
 
-/// More steps than this are refused, over all directions of one node.
+/// The limit on unrolled steps, over all directions of one node.
 constexpr int64_t maxSteps = 2048;
 
 /// An activation with its parameters.
@@ -63,8 +63,8 @@ constexpr Defaults activationDefaults[] = {
     {"ScaledTanh", 2, 1, 1}, {"HardSigmoid", 2, 0.2, 0.5}, {"Elu", 1, 1, 0},
 };
 
-/// The node's activations; without any, `defaults` in each direction. Given parameters go to the
-/// activations with parameters, in order.
+/// Returns the node's activations; by default `defaults` in each direction. Given parameters belong
+/// to the activations that take parameters, in order.
 std::vector<Activation> readActivations(NodeContext &node, const std::vector<std::string> &defaults,
                                         size_t directions) {
   std::vector<std::string> names;
@@ -153,7 +153,7 @@ public:
     return bias ? f.add(value, *bias) : value;
   }
 
-  /// Whether the node is a tbc.lstm or tbc.gru.
+  /// Whether the node can become a tbc.lstm or tbc.gru.
   bool isPlain() const {
     auto isUsual = [](const Activation &activation) {
       return activation.name == "Sigmoid" || activation.name == "Tanh";
@@ -290,7 +290,7 @@ private:
     return ofDirection(value, direction);
   }
 
-  /// Goes on to `next`, in samples that are longer than `t`; returns the output of the step.
+  /// Advances `state` to `next` in samples longer than `t`; returns the output of the step.
   Value advance(int64_t t, State &state, const State &next, bool hasCell) {
     if (!node.hasInput(4)) {
       state = next;
@@ -375,7 +375,7 @@ void importLstm(NodeContext &node) {
 }
 
 /// Gates z, r and the candidate h: H' = (1 - z) * h + z * H. With linear_before_reset the reset
-/// gate r scales the recurrence's product, else the state before it.
+/// gate r scales the recurrent matmul's result, else the state before it.
 void importGru(NodeContext &node) {
   Recurrence r(node, 3, {"Sigmoid", "Tanh"});
   Formula &f = r.f;

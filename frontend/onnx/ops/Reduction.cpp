@@ -1,4 +1,4 @@
-//===- Reduction.cpp - Sums, means and extremes over dims ------------------===//
+//===- Reduction.cpp - Sums, means, products and extremes over dims --------===//
 
 #include "frontend/onnx/ops/Families.h"
 
@@ -24,7 +24,7 @@ Shape reducedShape(const Shape &shape, const std::vector<unsigned> &axes, bool k
   return result;
 }
 
-/// A known tensor, reduced element by element.
+/// Reduces a known tensor element by element.
 Value reduceKnown(llvm::StringRef mnemonic, const Value &value, const std::vector<unsigned> &axes,
                   bool keepDims) {
   Known full = fullKnown(value);
@@ -110,7 +110,7 @@ Value reduce(Emitter &emitter, llvm::StringRef mnemonic, const Value &value,
 
 Value reduceMean(Emitter &emitter, const Value &value, const std::vector<unsigned> &axes,
                  bool keepDims) {
-  // Along dims that repeat, the mean is the value.
+  // The mean along repeated dims is the value.
   Value once = value;
   int64_t count = 1;
   for (unsigned axis : axes) {
@@ -132,7 +132,7 @@ Value reduceMean(Emitter &emitter, const Value &value, const std::vector<unsigne
   return elementwise(emitter, "div", {sum, Value::ofCore(value.dtype, {}, {}, divisor)});
 }
 
-/// Halves the dim again and again: the first half times the second.
+/// Multiplies the halves of the dim until its size is 1. Example: size 8 takes 3 multiplications.
 static Value multiplyUp(Emitter &emitter, Value value, unsigned axis) {
   if (emitter.dependsOnBatch(value.shape[axis]))
     throw ImportError("multiplies over the batch, so its meaning depends on the batch size");
@@ -159,7 +159,7 @@ Value reduceProduct(Emitter &emitter, Value value, const std::vector<unsigned> &
 
 namespace {
 
-/// The axes of a reduction; nothing if it leaves its input as it is.
+/// Returns the axes of a reduction; null if it returns its input unchanged.
 std::optional<std::vector<unsigned>> reductionAxes(NodeContext &node) {
   unsigned rank = node.input(0).rank();
   std::vector<int64_t> axes = node.hasAxes(1) ? node.axes(1) : std::vector<int64_t>();
@@ -173,13 +173,13 @@ std::optional<std::vector<unsigned>> reductionAxes(NodeContext &node) {
 
 bool keepsDims(NodeContext &node) { return node.attrInt("keepdims", 1) != 0; }
 
-/// Adds up (or otherwise reduces) what a reduction is defined on.
+/// Reduces input 0 over the node's axes, by sum or by `mnemonic`.
 Value reduceInput(NodeContext &node, llvm::StringRef mnemonic, const Value &value) {
   auto axes = reductionAxes(node);
   return axes ? reduce(node.emitter, mnemonic, value, *axes, keepsDims(node)) : value;
 }
 
-/// The smallest element, by the largest of what is in reverse order.
+/// The smallest element, as the largest in reversed order.
 Value reduceMin(Emitter &emitter, const Value &value, const std::vector<unsigned> &axes,
                 bool keepDims) {
   if (value.isKnown())
@@ -189,7 +189,7 @@ Value reduceMin(Emitter &emitter, const Value &value, const std::vector<unsigned
       return elementwise(emitter, "not", {x});
     if (kernels::isFloat(x.dtype))
       return elementwise(emitter, "neg", {x});
-    // -1 - x, or the largest unsigned number minus x: no integer overflows.
+    // -1 - x, or the largest unsigned number minus x: reverses the order without overflow.
     Value bits = Value::ofKnown(x.dtype, Known::ofInt(kernels::wrapTo(x.dtype, -1)));
     return elementwise(emitter, "sub", {bits, x});
   };
@@ -241,7 +241,7 @@ void importLogSum(NodeContext &node) {
   node.setOutput(0, f.log(reduceInput(node, "reduce_sum", node.input(0))));
 }
 
-/// m + log(sum(exp(x - m))), where m is the largest element, or 0 where that is infinite.
+/// m + log(sum(exp(x - m))) with the largest element m, or m = 0 if that is infinite.
 void importLogSumExp(NodeContext &node) {
   Formula f{node.emitter};
   const Value &x = node.input(0);

@@ -1,8 +1,9 @@
 //===- Resize.cpp - Interpolation along dims -------------------------------===//
 //
-// Every element of a resized dim is a weighted sum of a few of the old ones, with weights that are
-// known: a matrix, by which the dim is multiplied, or for single elements a list of indices. The
-// rules are those of the operator's definition (onnx.ai/onnx/operators/onnx__Resize.html).
+// Every element of a resized dim is a weighted sum of a few old ones, with known weights. The dim
+// is multiplied by a matrix of weights, or gathered by a list of indices if every element has a
+// single source. The rules are those of the operator's definition
+// (onnx.ai/onnx/operators/onnx__Resize.html).
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,14 +24,15 @@ struct Options {
   bool antialias = false, excludeOutside = false;
 };
 
-/// One resized dim: sizes, the ratio between them as it is given, and the region of interest.
+/// One resized dim: its sizes, the given ratio between them, and the region of interest.
 struct ResizedDim {
   unsigned axis;
   int64_t from, to;
   double scale, begin = 0, end = 1;
 };
 
-/// Where element `x` of the result stands among the old ones.
+/// Returns the position of result element `x` among the old ones. Example: mode asymmetric with
+/// scale 2 maps 3 to 1.5.
 double placeOf(const ResizedDim &dim, double x, const std::string &mode) {
   double width = dim.scale * double(dim.from), last = double(dim.from) - 1;
   if (mode == "align_corners")
@@ -50,7 +52,7 @@ double placeOf(const ResizedDim &dim, double x, const std::string &mode) {
   throw ImportError("coordinate mode '" + mode + "' is not supported");
 }
 
-/// The kernel of linear or cubic interpolation at distance `x`.
+/// Returns the weight of linear or cubic interpolation at distance `x`.
 double kernelAt(double x, const Options &options) {
   x = std::fabs(x);
   if (options.mode == "linear")
@@ -61,7 +63,7 @@ double kernelAt(double x, const Options &options) {
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
-/// The old element that a nearest one is, `ratio` in (0, 1] behind element `base`.
+/// Returns the nearest old element for a position `ratio` in (0, 1] behind element `base`.
 int64_t nearestTo(int64_t base, double ratio, const std::string &mode) {
   if (ratio == 1)
     return base + 1;
@@ -76,7 +78,7 @@ int64_t nearestTo(int64_t base, double ratio, const std::string &mode) {
   throw ImportError("nearest mode '" + mode + "' is not supported");
 }
 
-/// The weights of the old elements in the new ones: row by row, [to, from].
+/// Returns the weights of old elements in new ones, [to, from] in row-major order.
 std::vector<double> weightsOf(const ResizedDim &dim, const Options &options) {
   std::vector<double> matrix(dim.to * dim.from, 0);
   double stretch = options.antialias ? std::min(dim.scale, 1.0) : 1;
@@ -103,7 +105,7 @@ std::vector<double> weightsOf(const ResizedDim &dim, const Options &options) {
   return matrix;
 }
 
-/// False where the region of interest lies outside of the old elements.
+/// Returns for each new element 1 if its position is within the old ones, else 0.
 std::vector<int64_t> insideOf(const ResizedDim &dim, const Options &options) {
   std::vector<int64_t> inside;
   for (int64_t x = 0; x < dim.to; ++x) {
@@ -149,7 +151,7 @@ std::vector<double> reals(NodeContext &node, size_t i) {
   return fullReals(value);
 }
 
-/// The dims that change, from the scales or the sizes of `axes`.
+/// Returns the resized dims, from the scales or the sizes of `axes`.
 std::vector<ResizedDim> resizedDims(NodeContext &node, const std::vector<int64_t> &axes) {
   const Shape &shape = node.input(0).shape;
   std::vector<ResizedDim> dims;
@@ -209,7 +211,7 @@ void importResize(NodeContext &node) {
   options.antialias = node.attrInt("antialias", 0) != 0;
   options.excludeOutside = node.attrInt("exclude_outside", 0) != 0;
   for (size_t i : {1, 2})
-    node.hasInput(i); // a region is read by one mode only, and sizes stand for scales
+    node.hasInput(i); // only one mode reads a region, and sizes replace scales
   if (options.mode != "nearest" && options.mode != "linear" && options.mode != "cubic")
     throw ImportError("mode '" + options.mode + "' is not supported");
   if (options.mode != "nearest" && !kernels::isFloat(value.dtype))
@@ -290,8 +292,7 @@ void importSpaceToDepth(NodeContext &node) {
   node.setOutput(0, reshape(node.emitter, split, {s[0], s[1] * b * b, s[2] / b, s[3] / b}));
 }
 
-/// Adds columns of blocks to the images that they were cut from: [n, c * block, l] to [n, c,
-/// image...].
+/// Adds columns of blocks to their source images: [n, c * block, l] to [n, c, image...].
 void importCol2Im(NodeContext &node) {
   Emitter &emitter = node.emitter;
   const Value &value = node.input(0);
@@ -346,7 +347,7 @@ void importCol2Im(NodeContext &node) {
   node.setOutput(0, result);
 }
 
-/// The places of an image's pixels, from -1 to 1, under an affine map of each sample.
+/// Returns the coordinates of an image's pixels, from -1 to 1, under an affine map per sample.
 void importAffineGrid(NodeContext &node) {
   Emitter &emitter = node.emitter;
   const Value &theta = node.input(0);

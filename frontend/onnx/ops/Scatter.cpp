@@ -1,4 +1,4 @@
-//===- Scatter.cpp - Elements written by index -----------------------------===//
+//===- Scatter.cpp - Write elements by index -------------------------------===//
 
 #include "frontend/onnx/ops/Families.h"
 
@@ -8,7 +8,7 @@ namespace tbc::frontend {
 
 namespace {
 
-/// What happens where an element is written.
+/// How an update combines with the old element.
 enum class Mode { Replace, Add, Multiply, Maximum, Minimum };
 
 Mode modeOf(NodeContext &node) {
@@ -34,8 +34,8 @@ void requireSameType(const Value &data, const Value &updates) {
 
 bool isZero(const Value &value) { return value.isSplat() && value.splatReal() == 0; }
 
-/// data where nothing is written, elsewhere what `mode` makes of both. `sums` are 0 where nothing
-/// is written, so data of zeros needs no `hits`.
+/// Returns data without an update, else the combination of both by `mode`. `sums` are 0 without an
+/// update, so data of zeros needs no `hits`.
 Value combine(Emitter &emitter, const Value &data, Mode mode, const Value &sums,
               const Value &hits) {
   if (isZero(data))
@@ -45,8 +45,8 @@ Value combine(Emitter &emitter, const Value &data, Mode mode, const Value &sums,
   return select(emitter, compare(emitter, "ne", hits, number(hits, 0)), sums, data);
 }
 
-/// Maximum, minimum or product, which elements may take part in several times: every place of the
-/// dim is compared with every index.
+/// Maximum, minimum or product of several updates per element: compares every position of the dim
+/// with every index.
 Value reduceInto(Emitter &emitter, Value data, Value indices, Value updates, unsigned axis,
                  Mode mode) {
   int64_t size = data.shape[axis];
@@ -79,8 +79,8 @@ Value reduceInto(Emitter &emitter, Value data, Value indices, Value updates, uns
   return isMinimum ? elementwise(emitter, "neg", {result}) : result;
 }
 
-/// ONNX ScatterElements: updates go to data at `indices` along `axis`, at their own place in the
-/// other dims.
+/// ONNX ScatterElements: writes each update to data at `indices` along `axis`, at the update's own
+/// position in the other dims.
 Value scatterElements(Emitter &emitter, const Value &data, const Value &indices,
                       const Value &updates, unsigned axis, Mode mode) {
   requireSameType(data, updates);
@@ -122,8 +122,8 @@ void importScatterElements(NodeContext &node) {
                                     checkAxis(node.attrInt("axis", 0), data.rank()), modeOf(node)));
 }
 
-/// The last dim of `indices` lists coordinates of the leading dims of the data: rows of the data
-/// with those dims as one.
+/// The last dim of `indices` lists coordinates of the leading dims of the data. They are merged
+/// into one dim of rows.
 void importScatterNd(NodeContext &node) {
   Emitter &emitter = node.emitter;
   const Value &data = node.input(0), &indices = node.input(1), &updates = node.input(2);
@@ -164,7 +164,7 @@ void importScatterNd(NodeContext &node) {
   node.setOutput(0, reshape(emitter, result, data.shape));
 }
 
-/// New entries of a cache: sample b's go to places write_indices[b] on of dim `axis`.
+/// New cache entries: sample b's are written from position write_indices[b] on along dim `axis`.
 void importTensorScatter(NodeContext &node) {
   Emitter &emitter = node.emitter;
   const Value &data = node.input(0), &updates = node.input(1);

@@ -38,9 +38,9 @@ void importSize(NodeContext &node) {
   node.setOutput(0, Value::ofKnown(DType::I64, Known::ofInt(size)));
 }
 
-/// In a file of fixed sizes: `target`, written for the exported batch, for the batch of the import.
-/// Both must have the batch outermost: dim 0 of `target` is then the exported batch times what is
-/// left of one sample. What does not fit stays as it is.
+/// For a file of fixed sizes: converts `target` from the exported batch to the import's batch. Both
+/// must have the batch outermost: dim 0 of `target` is the exported batch times a quotient. Other
+/// targets stay unchanged. Example: exported batch 2, target [2 * 8, 64] becomes [batch * 8, 64].
 std::vector<int64_t> rebatchTarget(const Emitter &e, const Shape &shape,
                                    std::vector<int64_t> target) {
   if (e.exportedBatch == 0 || shape.empty() || target.empty() || shape[0] % e.marker != 0)
@@ -229,7 +229,7 @@ void importSlice(NodeContext &node) {
     int64_t size = value.shape[axis], step = steps[i];
     if (step == 0)
       throw ImportError("slices in steps of 0");
-    // As numpy: out-of-range bounds are clamped; backwards, position -1 is in front of the first.
+    // Like numpy: out-of-range bounds are clamped; backwards, position -1 is before the first.
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
     auto clamp = [&](int64_t at) { return std::clamp(at < 0 ? at + size : at, low, high); };
     int64_t start = clamp(starts[i]), end = clamp(ends[i]);
@@ -242,7 +242,7 @@ void importSlice(NodeContext &node) {
   node.setOutput(0, value);
 }
 
-/// Repeats along each dim: a new dim in front of it, then both become one.
+/// Repeats along each dim: inserts a new dim in front of it, then merges both.
 void importTile(NodeContext &node) {
   Value value = node.input(0);
   std::vector<int64_t> repeats = checkedShape(node.ints(1));

@@ -1,8 +1,8 @@
-//===- Training.cpp - Optimizers that stand in the graph -------------------===//
+//===- Training.cpp - Optimizer ops in the graph ---------------------------===//
 //
-// Adagrad, Adam and Momentum of the domain ai.onnx.preview.training: a rate R, a count T of
-// updates, then all parameters, all gradients and all of each kind of state. The outputs are in
-// that order too, without the gradients.
+// Adagrad, Adam and Momentum of the domain ai.onnx.preview.training. Inputs: a rate R, a count T of
+// updates, then all parameters, all gradients and all of each kind of state. The outputs have the
+// same order, without the gradients.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,7 +12,7 @@ namespace tbc::frontend {
 
 namespace {
 
-/// Reads `kinds` lists of one length behind R and T; returns that length.
+/// Returns the common length of the `kinds` lists after R and T.
 size_t countParameters(NodeContext &node, size_t kinds) {
   size_t given = node.numInputs() < 2 ? 0 : node.numInputs() - 2;
   if (given == 0 || given % kinds != 0)
@@ -21,12 +21,12 @@ size_t countParameters(NodeContext &node, size_t kinds) {
   return given / kinds;
 }
 
-/// The gradient with its penalty: norm_coefficient * x + g.
+/// Returns the gradient with its weight decay: norm_coefficient * x + g.
 Value penalized(NodeContext &node, Formula &f, const Value &x, const Value &g) {
   return f.add(f.mul(number(x, node.attrFloat("norm_coefficient", 0)), x), g);
 }
 
-/// T as a number of the type of `like`.
+/// Returns T in the type of `like`.
 Value updates(NodeContext &node, const Value &like) {
   return cast(node.emitter, node.input(1), like.dtype);
 }
@@ -47,9 +47,9 @@ void importAdagrad(NodeContext &node) {
   }
 }
 
-/// V' = alpha V + (1 - alpha) g, H' = beta H + (1 - beta) g^2,
-/// x' = (1 - norm_coefficient_post) (x - R' V' / (sqrt(H') + epsilon)), where from the second
-/// update on R' = R sqrt(1 - beta^T) / (1 - alpha^T).
+/// V' = alpha V + (1 - alpha) g, H' = beta H + (1 - beta) g^2, x' = (1 - norm_coefficient_post) (x
+/// - R' V' / (sqrt(H') + epsilon)). From the second update on, R' = R sqrt(1 - beta^T) / (1 -
+/// alpha^T).
 void importAdam(NodeContext &node) {
   Formula f{node.emitter};
   size_t count = countParameters(node, 4);
@@ -61,7 +61,7 @@ void importAdam(NodeContext &node) {
     Value newV = f.add(f.mul(number(x, alpha), v), f.mul(number(x, 1 - alpha), g));
     Value newH = f.add(f.mul(number(x, beta), h), f.mul(number(x, 1 - beta), f.mul(g, g)));
     Value t = updates(node, x), isLater = f.compare("gt", t, number(x, 0));
-    // The exponent of the branch that is not taken must not make a zero divisor.
+    // The unselected branch must not divide by zero.
     Value exponent = f.maximum(t, one);
     Value corrected = f.div(f.mul(rate, f.sqrt(f.sub(one, f.pow(number(x, beta), exponent)))),
                             f.sub(one, f.pow(number(x, alpha), exponent)));
@@ -74,7 +74,7 @@ void importAdam(NodeContext &node) {
   }
 }
 
-/// V' = alpha V + beta' g, where beta' is 1 at the first update; x' = x - R V', or with Nesterov's
+/// V' = alpha V + beta' g, with beta' = 1 at the first update; x' = x - R V', or with Nesterov's
 /// momentum x - R (g + alpha V').
 void importMomentum(NodeContext &node) {
   Formula f{node.emitter};
