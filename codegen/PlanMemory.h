@@ -25,8 +25,9 @@ namespace tbc {
 ///      (memory::StreamOrder::settled). Values of update begin at 2, as no micro-batch is in flight
 ///      then.
 ///
-/// A result that goes to a slot is computed in the slot in two cases: the old content has no more
-/// readers, or its only reader is the instruction itself and may overwrite it. Deterministic.
+/// A block result that goes to a slot is computed in the slot if the old content has no more
+/// readers. It is also computed there if its own instruction is the only reader and may overwrite
+/// it. Deterministic.
 void planMemory(program::Program &program);
 
 } // namespace tbc

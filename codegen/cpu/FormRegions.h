@@ -21,10 +21,10 @@ struct KernelSource {
 /// the order of their first use. `origins`: from `emitProgram`; its context must be prepared
 /// (`prepareContext`). The program must have its memory plan, as regions must be correct under it.
 ///
-/// A region is the longest run of kernels from an instruction on that satisfies two conditions: it
-/// is one nest of loops (`findDomain`), and its results lie over no operand still read by the
-/// kernel. A run that conflicts with the memory plan is cut short. Example: matmul, add, gelu,
-/// matmul gives one region, {add, gelu}.
+/// A region is the longest run of kernels from an instruction on that is one nest of loops
+/// (`findDomain`). Its results must not lie over operands still read by the kernel: a run that
+/// conflicts with the memory plan is cut short. Example: matmul, add, gelu, matmul gives one
+/// region, {add, gelu}.
 std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
                                       const CpuTarget &target);
 

@@ -32,7 +32,7 @@ public:
   using Value = mlir::Value;
   using Body = llvm::function_ref<llvm::SmallVector<Value>(Value index, llvm::ArrayRef<Value>)>;
 
-  /// Begins a kernel; code built next is the body of `thread`.
+  /// Begins a kernel; code built next is the body of one thread, `thread`.
   ThreadKernel(mlir::MLIRContext &context, const OpCall &call, int64_t numThreads, Form form);
   /// Ends the kernel. Fails if it needs more blocks than a launch allows.
   mlir::FailureOr<cpu::Kernel> finish();

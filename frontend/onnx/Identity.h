@@ -8,8 +8,8 @@
 namespace tbc::frontend {
 
 /// Returns the SHA-256, in hexadecimal, of a model's structure: its nodes in the file's order (op
-/// type, domain, names of inputs and outputs, attributes), and name, element type and shape of
-/// every initializer. Elements of tensors and documentation strings are excluded. So the identity
+/// type, domain, names of inputs and outputs, attributes), and every initializer's name, element
+/// type and shape. Elements of tensors and documentation strings are excluded. So the identity
 /// survives training, and a new export with other initial weights.
 ///
 /// Example: an MLP with Relu and the same MLP with Tanh have equal parameters and different

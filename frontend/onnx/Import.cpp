@@ -126,7 +126,7 @@ private:
   /// Remaining uses: inputs of nodes, and outputs of the graph.
   std::map<std::string, int64_t> usesLeft;
   std::map<std::string, mlir::Value> newStates;
-  /// Of the bodies around the current node.
+  /// The suffix of op names in the bodies around the current node.
   std::string suffix;
   unsigned bodyDepth = 0;
   int64_t unrolledNodes = 0;

@@ -15,9 +15,10 @@ namespace tbc::frontend {
 /// zeros, so one initializer stands for all of them and would be trained as one. Gives the readers
 /// in each module their own initializer with the same data.
 ///
-/// An initializer is split under three conditions: it is a vector of equal numbers, with its data
-/// present; every reader uses it as a factor or term of a norm, a convolution or a matmul; and the
-/// file tells the module of every reader. A module that runs twice stays one reader.
+/// An initializer is split if all of these hold:
+///   - It is a vector of equal numbers, in the model file or beside it.
+///   - Every reader uses it as a factor or term of a norm, a convolution or a matmul.
+///   - The file tells the module of every reader. A module that runs twice stays one reader.
 ///
 /// Example: LayerNormalization nodes "/b.0/ln1/..", "/b.0/ln2/.." both read "b.0.ln1.weight"; the
 /// second then reads "b.0.ln2.weight".

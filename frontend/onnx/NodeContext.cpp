@@ -20,7 +20,7 @@ static bool saysNothing(llvm::StringRef type, const onnx::AttributeProto &attrib
     return attribute.i() == onnx::TensorProto::FLOAT;
   if (name == "broadcast") // before operator set 7: the default today
     return true;
-  // Of reductions: the behaviour without axes, and of dims if there is no reduction.
+  // Reductions: the behaviour without axes, and for the remaining dims.
   return type.starts_with("Reduce") && (name == "noop_with_empty_axes" || name == "keepdims");
 }
 

@@ -42,21 +42,22 @@ struct Value {
   bool isSplat() const { return known && dims.empty(); }
   unsigned rank() const { return shape.size(); }
   Shape coreShape() const;
-  /// The core dim of logical dim `dim`, or -1.
+  /// Returns the core dim of logical dim `dim`, or -1. Example: in the mask above, dim 2 is core
+  /// dim 0, and dim 0 is -1.
   int coreDim(unsigned dim) const;
-  /// The one element of a splat.
+  /// Returns the one element of a splat.
   int64_t splatInt() const { return known->intAt({}); }
   double splatReal() const { return known->realAt({}); }
 
-  /// A known value; dims without change leave the core.
+  /// Makes a known value; dims along which it is constant leave the core.
   static Value ofKnown(DType dtype, Shape shape, std::vector<unsigned> dims, const Known &known);
   /// The same for a `known` of the logical shape.
   static Value ofKnown(DType dtype, const Known &known);
   static Value ofInts(std::vector<int64_t> elements);
   static Value ofSplat(DType dtype, Shape shape, double value);
-  /// A tensor of the IR with the whole value.
+  /// Makes a value from an IR tensor of its whole shape.
   static Value ofTensor(DType dtype, mlir::Value tensor);
-  /// A tensor of the IR with the core.
+  /// Makes a value from an IR tensor of its core.
   static Value ofCore(DType dtype, Shape shape, std::vector<unsigned> dims, mlir::Value tensor);
 };
 
@@ -64,13 +65,13 @@ struct Value {
 /// "12*batch".
 std::string printShape(const Shape &shape, int64_t marker);
 
-/// The broadcast shape of values; ImportError if they do not broadcast.
+/// Returns the broadcast shape of values; ImportError if they do not broadcast.
 Shape broadcastShapes(const std::vector<Value> &values, int64_t marker);
 
-/// Elements of a known value in full, in row-major order. ImportError if there are too many.
+/// Returns all elements of a known value, in row-major order. ImportError if there are too many.
 std::vector<int64_t> fullInts(const Value &value);
 std::vector<double> fullReals(const Value &value);
-/// A known value as elements over its whole shape.
+/// Returns a known value with its elements over the whole shape.
 Known fullKnown(const Value &value);
 
 /// Limits of tables, in elements: computed at import, and read from the model's

@@ -17,8 +17,8 @@ namespace tbc::driver {
 
 static constexpr llvm::StringLiteral applyPlanName = "tbc-apply-plan";
 
-/// Maps each folded op of `graph` to its replacement comment; the comment is empty except for the
-/// first op of a folded run. Unfolded ops have no entry.
+/// Maps each folded op of `graph` to the comment printed in place of its run; all ops of a run have
+/// the same comment. Unfolded ops have no entry.
 static std::map<int, std::string> foldedOps(const reshard::Graph &graph) {
   std::vector<int> anchors = planner::forwardAnchors(graph);
   std::map<int, std::string> folded;

@@ -17,7 +17,8 @@ struct TrainedModel {
 /// Returns the trained model: the original with the checkpoint's weights. Weights have the model's
 /// types and come from master weights if the step kept them; padding rows of a vocabulary are
 /// dropped. Tied initializers (`options.ties`, or tied in the file) get the same weights.
-/// `dataName` is the name of the second file, beside the model; it is used if weights take more
+///
+/// `dataName` is the name of the second file, beside the model. It is used if weights take more
 /// than `inlineBytes`, since an ONNX file is limited to 2 GiB.
 ///
 /// Errors: ModelRejected, for the model; CheckpointUnreadable; Usage, naming the parameter, if the

@@ -305,7 +305,7 @@ static Result<SerialRuns> runWithoutOverflow(TrainingStep &step, const planner::
 
 /// Returns how much larger the rounding errors of native kernels may be. Reference kernels round a
 /// sum once; native ones up to 8 sqrt(n) times for n terms (KernelCheck.h). n is at most the number
-/// of elements of a value. Example: n = 10000 gives 800.
+/// of elements of a value. Example: n = 10000 gives 801.
 static double growthOf(const program::Program &program) {
   int64_t most = 1;
   for (const program::Stage &stage : program.stages)

@@ -67,11 +67,13 @@ struct Comparison {
 
 /// Compares bit by bit; sorted by name.
 std::vector<Comparison> compareExactly(const RunRecord &serial, const RunRecord &parallel);
-/// Compares with f64, within the bound of docs/design.md section 4. The bound is the sum of: 4 x
-/// the serial program's largest error; one ulp of the tensor's largest magnitude; for gradients and
-/// moments, 2^-24 of the largest magnitude among all tensors of the kind. Second moments are
-/// compared by their roots. `program` tells the kinds of tensors. `growth` multiplies the bound,
-/// for kernels with larger rounding errors.
+/// Compares with f64, within the bound of docs/design.md section 4. The bound is the sum of:
+///   - 4 x the serial program's largest error;
+///   - one ulp of the tensor's largest magnitude;
+///   - for gradients and moments, 2^-24 of the largest magnitude among all tensors of the kind.
+///
+/// Second moments are compared by their roots. `program` tells the kinds of tensors. `growth`
+/// multiplies the bound, for kernels with larger rounding errors.
 std::vector<Comparison> compareFloats(const program::Program &program, const RunRecord &reference,
                                       const std::vector<RunRecord> &serial,
                                       const std::vector<RunRecord> &references,

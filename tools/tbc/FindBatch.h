@@ -45,7 +45,7 @@ Result<FoundBatch> findBatch(const BatchQuestion &question, const planner::Job &
 /// The memory of a trial run's ranks.
 struct TrialOutcome {
   bool fits = false;
-  // Of the rank with the least headroom, or the largest excess:
+  // These describe the rank with the least headroom, or the largest excess.
   int64_t peakBytes = 0; // resident
   int64_t limitBytes = 0;
   int64_t predictedBytes = 0;

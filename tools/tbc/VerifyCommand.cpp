@@ -252,7 +252,7 @@ static Result<Findings> verifySubject(const Options &options) {
 }
 
 //===----------------------------------------------------------------------===//
-// What was found
+// Findings
 //===----------------------------------------------------------------------===//
 
 static const char *nameOf(cpu::KernelComparison::Kind kind) {
