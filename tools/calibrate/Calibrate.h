@@ -57,7 +57,8 @@ struct Measurements {
 /// Starts the ranks and measures. Errors: a rank failed; its message is on stderr.
 Result<Measurements> measure(const Options &options);
 
-/// Runs `measure` in one rank. Fills all fields but `ranks`, with the same values on all ranks.
+/// Measures kernels in one rank of `measure`. Fills all fields but `ranks`, with the same values on
+/// all ranks.
 Status measureKernels(const Options &options, comm::Communicator &communicator,
                       Measurements &measurements);
 Status measureCollectives(const Options &options, comm::Communicator &communicator,

@@ -23,9 +23,9 @@ struct GpuOptions {
 /// install; Usage for fewer GPUs than ranks; a failed rank, with its message on stderr.
 Result<Measurements> measureGpus(const GpuOptions &options);
 
-/// Runs `measureGpus` in one rank, on its device. Fills all fields but `ranks`, with the same
-/// values on all ranks. One rank measures no collectives; with several, the communicator must be a
-/// `cuda::DeviceCommunicator`.
+/// Measures in one rank of `measureGpus`, on its device. Fills all fields but `ranks`, with the
+/// same values on all ranks. One rank measures no collectives; with several, the communicator must
+/// be a `cuda::DeviceCommunicator`.
 Status measureGpu(const cuda::DevicePtr &device, const cuda::CublasLt &cublas, bool isQuick,
                   comm::Communicator &communicator, Measurements &measurements);
 
