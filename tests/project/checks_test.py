@@ -121,6 +121,17 @@ class ChecksTest(unittest.TestCase):
             found, ["a.md:1: there is no " + name for name in ("ir/Loss.cpp", "ir/Los.td", "tests/gone")]
         )
 
+    def test_a_constraint_without_a_test_is_named(self):
+        found = self.complaints(
+            checks.labels,
+            files={
+                "ir/A.td": 'def Tbc_AOp : Tbc_Op<"a"> {\n  (C1) one\n  (C2) two\n}\n'
+                'def Tbc_BOp : Op<Tbc_Dialect, "b", []> {\n  (C1) one\n}\n',
+                "tests/ir/invalid_a.mlir": "func.func @a_c1_size(\nfunc.func @a_c20(\nfunc.func @b_c1(\n",
+            },
+        )
+        self.assertEqual(found, ["ir/A.td: no test breaks (C2) of a: tests/ir has no @a_c2"])
+
     def test_a_design_that_names_other_things_than_the_code_is_named(self):
         rooms = "".join(
             f"| `{room}` | {', '.join(f'`{use}`' for use in sorted(layer.uses)) or 'nothing'} |\n"
