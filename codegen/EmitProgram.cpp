@@ -13,17 +13,6 @@ using namespace mlir;
 
 namespace tbc {
 
-static program::AxisRef toProgram(const reshard::AxisRef &axis) {
-  return {axis.axis, axis.pre, axis.size};
-}
-
-static std::vector<program::AxisRef> toProgram(const std::vector<reshard::AxisRef> &axes) {
-  std::vector<program::AxisRef> result;
-  for (const reshard::AxisRef &axis : axes)
-    result.push_back(toProgram(axis));
-  return result;
-}
-
 static program::Piece toPiece(const PartitionedTensor &tensor) {
   const reshard::TensorLayout &layout = tensor.layout;
   const reshard::Sharding &sharding = tensor.sharding;
@@ -39,14 +28,14 @@ static program::Piece toPiece(const PartitionedTensor &tensor) {
           pieceFactor.zigzag = tensor.zigzag;
         for (const reshard::FactorSharding &fs : sharding.factors)
           if (fs.dim == int(dim) && fs.factor == factor.id)
-            pieceFactor.axes = toProgram(fs.axes);
+            pieceFactor.axes = fs.axes;
         pieceSegment.push_back(pieceFactor);
       }
       pieceDim.push_back(pieceSegment);
     }
     piece.dims.push_back(pieceDim);
   }
-  piece.flat = toProgram(sharding.flat);
+  piece.flat = sharding.flat;
   return piece;
 }
 
@@ -82,7 +71,7 @@ static FailureOr<program::GlobalTensor> toGlobalTensor(const PartitionedTensor &
   result.type.shape = tensor.layout.shape();
   result.piece = toPiece(tensor);
   for (const reshard::Pending &pending : tensor.sharding.pending)
-    result.pending.push_back(toProgram(pending.axis));
+    result.pending.push_back(pending.axis);
   return result;
 }
 
@@ -90,8 +79,7 @@ FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions
                                         EmittedOps *origins) {
   program::Program result;
   result.metadata = options.metadata;
-  for (const reshard::MeshAxis &axis : options.mesh.axes)
-    result.mesh.axes.push_back({axis.name, axis.size});
+  result.mesh = options.mesh;
   if (result.mesh.axes.empty()) // one device: a Program's mesh still needs an axis
     result.mesh.axes.push_back({"dp", 1});
   result.pipelineAxis = options.pipelineAxis;

@@ -11,67 +11,6 @@ namespace tbc::reshard {
 // Mesh and axes
 //===----------------------------------------------------------------------===//
 
-int64_t Mesh::numRanks() const {
-  int64_t product = 1;
-  for (const MeshAxis &axis : axes)
-    product *= axis.size;
-  return product;
-}
-
-int Mesh::axisIndex(const std::string &name) const {
-  for (size_t i = 0; i < axes.size(); ++i)
-    if (axes[i].name == name)
-      return static_cast<int>(i);
-  return -1;
-}
-
-std::vector<int64_t> Mesh::coordinates(int64_t rank) const {
-  std::vector<int64_t> result(axes.size());
-  for (size_t i = axes.size(); i-- > 0;) {
-    result[i] = rank % axes[i].size;
-    rank /= axes[i].size;
-  }
-  return result;
-}
-
-int64_t Mesh::rankOf(const std::vector<int64_t> &coordinates) const {
-  int64_t rank = 0;
-  for (size_t i = 0; i < axes.size(); ++i)
-    rank = rank * axes[i].size + coordinates[i];
-  return rank;
-}
-
-AxisRef wholeAxis(const Mesh &mesh, int axis) { return {axis, 1, mesh.axes[axis].size}; }
-
-bool overlap(const AxisRef &a, const AxisRef &b) {
-  if (a.axis != b.axis)
-    return false;
-  // Digits of a mixed-radix number: disjoint only if one starts at or after the other's end.
-  return b.pre % (a.pre * a.size) != 0 && a.pre % (b.pre * b.size) != 0;
-}
-
-bool overlap(const std::vector<AxisRef> &axes, const AxisRef &axis) {
-  return std::any_of(axes.begin(), axes.end(),
-                     [&](const AxisRef &other) { return overlap(other, axis); });
-}
-
-int64_t groupSize(const std::vector<AxisRef> &axes) {
-  int64_t product = 1;
-  for (const AxisRef &axis : axes)
-    product *= axis.size;
-  return product;
-}
-
-int64_t groupIndex(const Mesh &mesh, const std::vector<AxisRef> &axes,
-                   const std::vector<int64_t> &coordinates) {
-  int64_t index = 0;
-  for (const AxisRef &axis : axes) {
-    int64_t rest = mesh.axes[axis.axis].size / (axis.pre * axis.size);
-    index = index * axis.size + coordinates[axis.axis] / rest % axis.size;
-  }
-  return index;
-}
-
 //===----------------------------------------------------------------------===//
 // Layouts
 //===----------------------------------------------------------------------===//
@@ -147,22 +86,6 @@ const FactorSharding *find(const Sharding &sharding, int dim, FactorId factor) {
   return nullptr;
 }
 
-static std::string nameOf(const Mesh &mesh, const AxisRef &axis) {
-  if (axis.axis < 0 || axis.axis >= static_cast<int>(mesh.axes.size()))
-    return "axis#" + std::to_string(axis.axis);
-  const MeshAxis &whole = mesh.axes[axis.axis];
-  if (axis.pre == 1 && axis.size == whole.size)
-    return whole.name;
-  return whole.name + ":(" + std::to_string(axis.pre) + ")" + std::to_string(axis.size);
-}
-
-std::string toString(const Mesh &mesh, const std::vector<AxisRef> &axes) {
-  std::string text;
-  for (const AxisRef &axis : axes)
-    text += (text.empty() ? "" : "+") + nameOf(mesh, axis);
-  return text;
-}
-
 /// Returns why the axes of a sharding are invalid for any tensor, or "".
 static std::string whyInvalidAxes(const Mesh &mesh, const Sharding &sharding) {
   std::vector<AxisRef> axes = usedAxes(sharding);
@@ -171,7 +94,7 @@ static std::string whyInvalidAxes(const Mesh &mesh, const Sharding &sharding) {
     if (a.axis < 0 || a.axis >= static_cast<int>(mesh.axes.size()))
       return "the mesh has no axis number " + std::to_string(a.axis);
     if (a.size < 1 || a.pre < 1 || mesh.axes[a.axis].size % (a.pre * a.size) != 0)
-      return "'" + nameOf(mesh, a) + "' is no part of an axis of size " +
+      return "'" + toString(mesh, a) + "' is no part of an axis of size " +
              std::to_string(mesh.axes[a.axis].size);
     for (size_t j = 0; j < i; ++j)
       if (a.size > 1 && axes[j].size > 1 && overlap(axes[j], a))

@@ -8,58 +8,23 @@
 #ifndef TBC_PLANNER_RESHARD_SHARDING_H
 #define TBC_PLANNER_RESHARD_SHARDING_H
 
+#include "runtime/mesh/Mesh.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace tbc::reshard {
 
-struct MeshAxis {
-  std::string name;
-  int64_t size = 1;
-};
-
-/// A device mesh. Ranks are numbered in row-major order, the first axis slowest. Example: dp=2,
-/// tp=4: rank 5 has coordinates (1, 1).
-struct Mesh {
-  std::vector<MeshAxis> axes;
-
-  int64_t numRanks() const;
-  /// Returns the index of the axis `name`, or -1.
-  int axisIndex(const std::string &name) const;
-  /// Returns the coordinate of `rank` along every axis.
-  std::vector<int64_t> coordinates(int64_t rank) const;
-  int64_t rankOf(const std::vector<int64_t> &coordinates) const;
-};
-
-/// A whole mesh axis, or the middle part of an axis read as pre x size x rest. Example: on an axis
-/// of size 8, pre = 2 and size = 2 stand for the middle bit.
-struct AxisRef {
-  int axis = 0;
-  int64_t pre = 1;
-  int64_t size = 1;
-
-  bool operator==(const AxisRef &o) const {
-    return axis == o.axis && pre == o.pre && size == o.size;
-  }
-  bool operator<(const AxisRef &o) const {
-    if (axis != o.axis)
-      return axis < o.axis;
-    return pre != o.pre ? pre < o.pre : size < o.size;
-  }
-};
-
-/// Returns the whole axis number `axis` of `mesh`.
-AxisRef wholeAxis(const Mesh &mesh, int axis);
-/// Whether two references name overlapping parts of one axis (conservative for parts that do not
-/// nest, e.g. 2 x 3 and 3 x 2 of an axis of size 6).
-bool overlap(const AxisRef &a, const AxisRef &b);
-bool overlap(const std::vector<AxisRef> &axes, const AxisRef &axis);
-/// Returns the number of ranks spanned by `axes`.
-int64_t groupSize(const std::vector<AxisRef> &axes);
-/// Returns the index of a rank within its group along `axes`, the first axis slowest.
-int64_t groupIndex(const Mesh &mesh, const std::vector<AxisRef> &axes,
-                   const std::vector<int64_t> &coordinates);
+using mesh::AxisRef;
+using mesh::groupIndex;
+using mesh::groupSize;
+using mesh::Mesh;
+using mesh::MeshAxis;
+using mesh::overlap;
+using mesh::ReduceKind;
+using mesh::toString;
+using mesh::wholeAxis;
 
 using FactorId = int64_t;
 
@@ -108,8 +73,6 @@ struct FactorSharding {
   }
 };
 
-enum class ReduceKind { Sum, Max };
-
 /// The tensor is a partial result along `axis`, completed by a reduction of kind `kind`.
 struct Pending {
   AxisRef axis;
@@ -127,7 +90,6 @@ struct Pending {
 /// groupSize(flat), and cut into equal chunks, chunk i on group index i. ZeRO and FSDP store
 /// parameters, gradients and optimizer state in this form, for any shape. Example: 10 elements over
 /// 4 ranks are chunks of 3 with 2 elements of padding.
-/// store parameters, gradients and optimizer state, for any shape.
 struct Sharding {
   std::vector<FactorSharding> factors;
   std::vector<Pending> pending;
@@ -177,8 +139,6 @@ std::vector<int64_t> localIndices(const Mesh &mesh, const TensorLayout &layout,
 /// Format for messages and tests: dim, factor id, axes. Example: "[d0.3@dp, d1.7@tp] pending{tp}
 /// flat{fsdp}".
 std::string toString(const Mesh &mesh, const Sharding &sharding);
-/// Axis names joined by "+". Example: "dp+tp"; the part pre x size of an axis is written "tp:(1)2".
-std::string toString(const Mesh &mesh, const std::vector<AxisRef> &axes);
 
 } // namespace tbc::reshard
 

@@ -7,60 +7,23 @@
 #ifndef TBC_RUNTIME_ABI_PIECE_H
 #define TBC_RUNTIME_ABI_PIECE_H
 
+#include "runtime/mesh/Mesh.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace tbc::program {
 
-struct MeshAxis {
-  std::string name;
-  int64_t size = 1;
-  bool operator==(const MeshAxis &o) const { return name == o.name && size == o.size; }
-};
-
-/// The grid of ranks. Ranks are numbered in row-major order, the first axis slowest.
-struct Mesh {
-  std::vector<MeshAxis> axes;
-
-  int64_t numRanks() const;
-  /// The index of the axis called `name`, or -1.
-  int axisIndex(const std::string &name) const;
-  /// The coordinate of `rank` along every axis.
-  std::vector<int64_t> coordinates(int64_t rank) const;
-  int64_t rankOf(const std::vector<int64_t> &coordinates) const;
-  bool operator==(const Mesh &o) const { return axes == o.axes; }
-};
-
-/// Part of the mesh axis `axis`. The axis is read as pre x size x rest, and this is the middle
-/// part. The whole axis has pre = 1 and size = the axis' size. Example: an axis of 8 as 2 x 4 x 1;
-/// its part {pre 2, size 4} is "dp:(2)4".
-struct AxisRef {
-  int axis = 0;
-  int64_t pre = 1;
-  int64_t size = 1;
-  bool operator==(const AxisRef &o) const {
-    return axis == o.axis && pre == o.pre && size == o.size;
-  }
-};
-
-AxisRef wholeAxis(const Mesh &mesh, int axis);
-/// "dp" for a whole axis, "dp:(2)4" for the part with pre 2 and size 4.
-std::string toString(const Mesh &mesh, const AxisRef &axis);
-/// The same, joined by "+"; "" for an empty list.
-std::string toString(const Mesh &mesh, const std::vector<AxisRef> &axes);
-
-/// The number of ranks that `axes` span.
-int64_t groupSize(const std::vector<AxisRef> &axes);
-/// The index of a rank within its group along `axes`, the first axis slowest.
-int64_t groupIndex(const Mesh &mesh, const std::vector<AxisRef> &axes,
-                   const std::vector<int64_t> &coordinates);
-/// The ranks that differ from `coordinates` along `axes` only, in the order of their group index.
-std::vector<int64_t> groupRanks(const Mesh &mesh, const std::vector<AxisRef> &axes,
-                                const std::vector<int64_t> &coordinates);
-/// Why `axes` cannot name a group of `mesh`, or "". Reasons: an axis out of range, a part that does
-/// not divide its axis, overlapping parts.
-std::string whyInvalid(const Mesh &mesh, const std::vector<AxisRef> &axes);
+using mesh::AxisRef;
+using mesh::groupIndex;
+using mesh::groupRanks;
+using mesh::groupSize;
+using mesh::Mesh;
+using mesh::MeshAxis;
+using mesh::toString;
+using mesh::wholeAxis;
+using mesh::whyInvalid;
 
 /// A factor of a dim, cut by `axes` (the first is the slowest) into groupSize(axes) equal runs.
 struct PieceFactor {

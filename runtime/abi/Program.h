@@ -131,7 +131,7 @@ constexpr bool isCommunication(InstructionKind kind) {
   return kind != InstructionKind::Kernel && !isHostCopy(kind);
 }
 
-enum class ReduceKind { Sum, Max };
+using mesh::ReduceKind;
 
 /// A segment of a dim in a collective of a group of `n` ranks. The full dim has outer * (n * k) *
 /// inner elements of it; the local dim has outer * k * inner. Example: 8 columns per row, 4 ranks:

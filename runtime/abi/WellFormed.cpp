@@ -129,7 +129,7 @@ std::string whyInvalidSchedule(const Program &program) {
   return "";
 }
 
-bool usesAxis(const Piece &piece, int axis) {
+bool isCutAlong(const Piece &piece, int axis) {
   for (const PieceDim &dim : piece.dims)
     for (const PieceSegment &segment : dim)
       for (const PieceFactor &factor : segment)
@@ -153,7 +153,7 @@ std::string whyInvalid(const Program &program, const GlobalTensor &tensor) {
     return why;
   if (std::string why = whyInvalid(program.mesh, tensor.pending); !why.empty())
     return why;
-  if (program.pipelineAxis >= 0 && usesAxis(tensor.piece, program.pipelineAxis))
+  if (program.pipelineAxis >= 0 && isCutAlong(tensor.piece, program.pipelineAxis))
     return "its piece is cut along the pipeline axis";
   if (!tensor.pending.empty() && tensor.role != Role::Gradient)
     return "only gradients may be partial sums";

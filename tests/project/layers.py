@@ -28,8 +28,9 @@ LAYERS = {
     # Plain C++: the runtime, and code shared by planner and passes.
     "runtime/kernels": _layer(),
     "runtime/memory": _layer(),
+    "runtime/mesh": _layer(),
     "runtime/schedule": _layer(),
-    "runtime/abi": _layer("runtime/kernels runtime/memory runtime/schedule", "nlohmann"),
+    "runtime/abi": _layer("runtime/kernels runtime/memory runtime/mesh runtime/schedule", "nlohmann"),
     "runtime/comm": _layer("runtime/abi runtime/kernels", "gloo"),
     "runtime/launch": _layer("runtime/abi runtime/comm"),
     "runtime/data": _layer("runtime/abi runtime/kernels"),
@@ -41,7 +42,7 @@ LAYERS = {
     "runtime/cuda": _layer("runtime/abi runtime/comm runtime/exec runtime/kernels", "nlohmann"),
     "runtime/exec": _layer("runtime/abi runtime/comm runtime/kernels runtime/schedule"),
     "runtime/verify": _layer("runtime/abi"),
-    "planner/reshard": _layer(),
+    "planner/reshard": _layer("runtime/mesh"),
     "planner/core": _layer("planner/reshard runtime/memory runtime/schedule", "nlohmann toml++"),
     # The compiler.
     "ir": _layer("planner/reshard runtime/kernels", llvm=True),
