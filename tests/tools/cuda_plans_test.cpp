@@ -25,7 +25,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -66,18 +65,15 @@ void addRegion(test::FakeDriver &driver, const program::Stage &stage, const prog
 
 /// A rank whose machine uses NCCL, independent of the executor's communicator.
 ///
-/// The machines of all ranks are made one after the other, but connecting needs all ranks. So it
-/// runs in a thread, until a rank first needs the connection.
+/// The machines of all ranks are made one after the other, but connecting needs all ranks. So each
+/// rank connects in its own thread, when its first step begins.
 class OverNccl : public runtime::Machine {
 public:
   using Connection = Result<std::unique_ptr<comm::Communicator>>;
 
-  OverNccl(std::unique_ptr<comm::Store> store,
-           const std::function<Connection(comm::Store &)> &connect, std::unique_ptr<Machine> inner)
-      : store(std::move(store)),
-        connecting(std::async(std::launch::async,
-                              [connect, to = this->store.get()] { return connect(*to); })),
-        inner(std::move(inner)) {}
+  OverNccl(std::unique_ptr<comm::Store> store, std::function<Connection(comm::Store &)> connect,
+           std::unique_ptr<Machine> inner)
+      : store(std::move(store)), connect(std::move(connect)), inner(std::move(inner)) {}
 
   Status prepare(program::BlockId block) override { return inner->prepare(block); }
   int numAtOnce(program::BlockId block, int index) const override {
@@ -92,6 +88,7 @@ public:
       meet();
   }
   runtime::StepWay beginStep(bool mayBeWhole) override {
+    EXPECT_TRUE(connected());
     return way = inner->beginStep(mayBeWhole);
   }
   Result<bool> endRecording(comm::Communicator &, const Status &walked) override {
@@ -119,8 +116,8 @@ public:
 
 private:
   Status connected() {
-    if (connecting.valid()) {
-      Connection made = connecting.get();
+    if (auto begin = std::exchange(connect, nullptr)) {
+      Connection made = begin(*store);
       if (!made)
         failure = made.error();
       else
@@ -139,7 +136,7 @@ private:
   }
 
   std::unique_ptr<comm::Store> store;
-  std::future<Connection> connecting;
+  std::function<Connection(comm::Store &)> connect; // empty once connected
   Status failure;
   std::unique_ptr<comm::Communicator> nccl;
   std::unique_ptr<Machine> inner;
