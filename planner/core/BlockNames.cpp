@@ -1,7 +1,6 @@
 //===- BlockNames.cpp - Display names for pieces of the graph -------------===//
 
 #include "planner/core/BlockNames.h"
-#include "planner/core/Explore.h"
 #include "planner/core/ModelNames.h"
 #include "planner/core/Recompute.h"
 

@@ -41,6 +41,10 @@ private:
   std::map<std::string, std::pair<int, int>> extent;
 };
 
+/// Returns the modules of the ops `ids`; an op without a module gives its id.
+std::vector<std::string> stageNames(const reshard::Graph &graph, const Job &job,
+                                    const std::vector<std::string> &ids);
+
 } // namespace tbc::planner
 
 #endif // TBC_PLANNER_CORE_BLOCKNAMES_H

@@ -1,9 +1,10 @@
 //===- Blocks.cpp - The layer table ----------------------------------------===//
 
+#include "planner/core/Blocks.h"
 #include "planner/core/BlockNames.h"
 #include "planner/core/Evaluate.h"
-#include "planner/core/Explore.h"
 #include "planner/core/Fold.h"
+#include "planner/core/PlanDevices.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Stages.h"
 

@@ -1,8 +1,8 @@
 //===- Buckets.cpp - Bucket sizes of reductions, and prefetch depth -------===//
 
 #include "planner/core/Buckets.h"
+#include "planner/core/Format.h"
 
-#include "planner/core/Summary.h"
 #include "planner/reshard/Overlap.h"
 
 #include <algorithm>

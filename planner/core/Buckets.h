@@ -18,9 +18,6 @@
 
 namespace tbc::planner {
 
-/// The largest prefetch depth in gathers. It exceeds the gathers of any block, so it means all.
-inline constexpr int64_t maxPrefetch = 4096;
-
 /// Returns "none" or a size. Example: "25.0 MiB".
 std::string bucketText(int64_t bucketBytes);
 

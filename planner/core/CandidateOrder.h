@@ -3,7 +3,7 @@
 #ifndef TBC_PLANNER_CORE_CANDIDATEORDER_H
 #define TBC_PLANNER_CORE_CANDIDATEORDER_H
 
-#include "planner/core/Searcher.h"
+#include "planner/core/Candidate.h"
 
 #include <tuple>
 

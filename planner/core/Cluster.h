@@ -18,6 +18,9 @@
 
 namespace tbc::planner {
 
+/// The most devices of a job.
+constexpr int64_t mostDevices = int64_t(1) << 20;
+
 /// Whether kernels of this class run on matrix units: matmul, conv, attention, causal_attention.
 bool isMatrixClass(const std::string &kernelClass);
 

@@ -194,7 +194,6 @@ Cluster bestOf(const std::vector<Cluster> &groups, const std::optional<NetworkLe
 Result<Cluster> clusterOfGroups(const std::string &name, const std::string &description,
                                 std::vector<Cluster> groups,
                                 std::optional<NetworkLevel> betweenGroups) {
-  constexpr int64_t mostDevices = 1 << 20;
   if (groups.empty())
     return Error{ErrorCode::Usage, "nodes must be of one kind at least"};
   if (int64_t(groups.size()) > mostGroups)

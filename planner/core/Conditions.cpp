@@ -1,6 +1,7 @@
 //===- Conditions.cpp - Decisions required or forbidden by the user -------===//
 
 #include "planner/core/Conditions.h"
+#include "planner/core/OpPins.h"
 #include "runtime/abi/ClosestWord.h"
 #include "runtime/schedule/Schedule.h"
 

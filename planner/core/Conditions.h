@@ -7,6 +7,17 @@
 
 namespace tbc::planner {
 
+/// Reads "tp=8" or "tp=8,recompute=none". Errors: Usage, with a suggestion for an unknown word.
+Result<std::vector<Condition>> parseConditions(const std::string &text);
+
+/// Describes conditions. Example: "tp=8 and not recompute=none".
+std::string toString(const std::vector<Condition> &conditions);
+
+/// Adds a --pin or, if `isForbidden`, --forbid argument to `pins`. The forms are "tp=8"
+/// (parseConditions) and "GLOB=SPEC" (OpPin). --forbid also accepts a decision alone, and removes
+/// it. Example: "pp" forbids pipelines. Errors: Usage, with a suggestion for an unknown word.
+Status addPin(const std::string &text, bool isForbidden, Pins &pins);
+
 /// Whether all conditions about `decision` allow `value`.
 bool meets(const std::vector<Condition> &conditions, const std::string &decision,
            const std::string &value);

@@ -1,6 +1,7 @@
 //===- Cost.cpp - Seconds of an op and of a collective --------------------===//
 
 #include "planner/core/Cost.h"
+#include "planner/core/Values.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,16 +9,6 @@
 using namespace tbc::reshard;
 
 namespace tbc::planner {
-
-static double fullBytes(const Graph &graph, int value) {
-  const TensorLayout &layout = graph.values[value].layout;
-  return double(layout.numElements()) * double(layout.elementBytes);
-}
-
-/// Whether `op` is only another view of its one operand.
-static bool isView(const GraphOp &op) {
-  return op.kernelClass == "none" && op.operands.size() == 1 && op.results.size() == 1;
-}
 
 bool isFused(const Graph &graph, int value) {
   int producer = graph.values[value].producer;

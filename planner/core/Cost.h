@@ -9,20 +9,13 @@
 #define TBC_PLANNER_CORE_COST_H
 
 #include "planner/core/Cluster.h"
+#include "planner/core/GroupShape.h"
 #include "planner/core/OnceMap.h"
 #include "planner/reshard/Graph.h"
 
 #include <vector>
 
 namespace tbc::planner {
-
-/// The distribution of the ranks of a group over nodes; for several groups along the same axes, the
-/// worst.
-struct GroupShape {
-  int64_t size = 1;
-  int64_t nodes = 1;
-  int64_t perNode = 1; // the fewest ranks of the group on one of its nodes
-};
 
 /// Bytes and FLOPs of a kernel on one rank.
 struct LocalWork {

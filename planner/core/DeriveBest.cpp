@@ -4,6 +4,9 @@
 #include "planner/core/CandidateOrder.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/Memory.h"
+#include "planner/core/PlanDevices.h"
+#include "planner/core/StageDevices.h"
+#include "planner/core/StageNetworks.h"
 #include "planner/core/Stages.h"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #ifndef TBC_PLANNER_CORE_DERIVEBEST_H
 #define TBC_PLANNER_CORE_DERIVEBEST_H
 
-#include "planner/core/Explore.h"
+#include "planner/core/Searcher.h"
 #include "planner/core/Workers.h"
 
 #include <vector>

@@ -3,7 +3,8 @@
 #include "planner/core/Evaluate.h"
 #include "planner/core/Buffers.h"
 #include "planner/core/Cost.h"
-#include "planner/core/Search.h"
+#include "planner/core/PlanDevices.h"
+#include "planner/core/StageNetworks.h"
 #include "planner/reshard/Overlap.h"
 
 #include <algorithm>
@@ -200,12 +201,6 @@ double collectiveSeconds(const StageNetworks &networks, const Mesh &mesh,
   return networks.seconds(count.kind, axes, count.stage, double(count.bytes));
 }
 
-const char *name(MemoryVerdict verdict) {
-  return verdict == MemoryVerdict::Fits    ? "fits"
-         : verdict == MemoryVerdict::Tight ? "tight"
-                                           : "does not fit";
-}
-
 /// Predicts the memory of the stages and the verdict. The numbers of one device are those of the
 /// stage with the least headroom. The upper end of their interval exceeds that stage's limit by the
 /// largest excess of any stage over its own limit.
@@ -291,6 +286,13 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivati
     prediction.collectives.push_back(
         {count, collectiveSeconds(networks, step.assignment.mesh, count)});
   return prediction;
+}
+
+Result<Prediction> predict(const Graph &graph, const Plan &plan) {
+  Result<PlannedStep> step = applyPlan(graph, plan);
+  if (!step)
+    return step.error();
+  return predictStep(*step, plan);
 }
 
 } // namespace tbc::planner

@@ -7,6 +7,7 @@
 #include "planner/core/Memory.h"
 #include "planner/core/Plan.h"
 #include "planner/core/StageDevices.h"
+#include "planner/core/StageNetworks.h"
 #include "planner/core/Time.h"
 #include "planner/reshard/Overlap.h"
 
@@ -45,6 +46,10 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step,
 /// One execution of a counted collective, priced by kind, group and size.
 double collectiveSeconds(const StageNetworks &networks, const reshard::Mesh &mesh,
                          const reshard::CollectiveCount &count);
+
+/// Returns the prediction for a plan in its current form (perhaps edited by hand), by the same
+/// code.
+Result<Prediction> predict(const reshard::Graph &graph, const Plan &plan);
 
 /// Derives the step and returns the exact prediction for one plan.
 Prediction predictStep(const PlannedStep &step, const Plan &plan);

@@ -4,6 +4,9 @@
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explain.h"
 #include "planner/core/ModelNames.h"
+#include "planner/core/PlanDevices.h"
+#include "planner/core/StageDevices.h"
+#include "planner/core/StageNetworks.h"
 #include "planner/reshard/Overlap.h"
 
 #include <algorithm>

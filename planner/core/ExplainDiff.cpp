@@ -1,6 +1,7 @@
 //===- ExplainDiff.cpp - Differences between two plans --------------------===//
 
 #include "planner/core/Buckets.h"
+#include "planner/core/Describe.h"
 #include "planner/core/Explain.h"
 #include "planner/core/Explore.h"
 #include "planner/core/IdList.h"

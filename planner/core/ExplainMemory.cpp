@@ -1,10 +1,12 @@
 //===- ExplainMemory.cpp - Memory of a plan by tensor ---------------------===//
 
+#include "planner/core/Blocks.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explain.h"
 #include "planner/core/Explore.h"
 #include "planner/core/Memory.h"
 #include "planner/core/ModelNames.h"
+#include "planner/core/PlanDevices.h"
 #include "planner/core/StageDevices.h"
 #include "planner/core/Time.h"
 

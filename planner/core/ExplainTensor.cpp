@@ -2,12 +2,16 @@
 
 #include "planner/core/Conditions.h"
 #include "planner/core/Cost.h"
+#include "planner/core/Describe.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explain.h"
 #include "planner/core/Explore.h"
 #include "planner/core/ModelNames.h"
 #include "planner/core/OpPins.h"
+#include "planner/core/PlanDevices.h"
 #include "planner/core/PlanNames.h"
+#include "planner/core/StageDevices.h"
+#include "planner/core/StageNetworks.h"
 #include "runtime/abi/ClosestWord.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 //===- ExplainWhy.cpp - Cost of another decision --------------------------===//
 
 #include "planner/core/Conditions.h"
+#include "planner/core/Describe.h"
 #include "planner/core/Explain.h"
 #include "planner/core/Explore.h"
 #include "planner/core/Reasons.h"

@@ -2,11 +2,14 @@
 
 #include "planner/core/Explore.h"
 #include "planner/core/CandidateOrder.h"
+#include "planner/core/Conditions.h"
 #include "planner/core/DeriveBest.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/Families.h"
 #include "planner/core/LookAhead.h"
 #include "planner/core/Memory.h"
+#include "planner/core/PlanDevices.h"
+#include "planner/core/Space.h"
 #include "planner/reshard/SequenceOrder.h"
 
 #include <algorithm>

@@ -11,12 +11,6 @@
 
 namespace tbc::planner {
 
-/// A candidate derived op by op.
-struct ExactCandidate {
-  Candidate candidate;
-  Plan plan; // with its prediction
-};
-
 struct Exploration {
   /// By exact step time, ties in order of enumeration; fitting plans first.
   std::vector<ExactCandidate> exact;
@@ -54,32 +48,6 @@ enum class Purpose {
 Result<Exploration> explore(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
                             const Pins &pins, int top, Purpose purpose,
                             const Progress &progress = {});
-
-/// Explains why no plan fits, and suggests changes. `exploration` has no fitting exact candidate.
-Error explainInfeasible(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
-                        const Pins &pins, const Exploration &exploration);
-
-/// Describes `plan` in one line. Example: "dp=2 fsdp=4, ZeRO-3, micro-batch 2 x 4, 1f1b, recompute
-/// none".
-std::string describe(const Plan &plan);
-/// Names the communication between ops on `mesh`. Example: "tp and cp communication". If no axis
-/// splits the model: "communication between ops", because batch norms may still be synchronised.
-std::string betweenOpsName(const MeshShape &mesh);
-/// Names a ZeRO mode. Example: "ZeRO-1", "SHARD_GRAD_OP", "DDP".
-std::string zeroName(int zero, bool keepGathered);
-
-/// Returns the blocks of the layer table of `plan`, priced on its applied step. Repeated blocks
-/// appear once if `folded`, else each repeat separately.
-std::vector<BlockRow> blockRows(const reshard::Graph &graph, const PlannedStep &step,
-                                const Plan &plan, bool folded = true);
-
-/// Returns the modules of the ops `ids`; an op without a module gives its id.
-std::vector<std::string> stageNames(const reshard::Graph &graph, const Job &job,
-                                    const std::vector<std::string> &ids);
-
-/// Returns the kinds of forward ops without a tp split in `step`, if they are at least a twentieth
-/// of the FLOPs: one line each, for people.
-std::vector<std::string> unsplitWork(const PlannedStep &step);
 
 } // namespace tbc::planner
 

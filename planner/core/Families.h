@@ -9,7 +9,7 @@
 #ifndef TBC_PLANNER_CORE_FAMILIES_H
 #define TBC_PLANNER_CORE_FAMILIES_H
 
-#include "planner/core/Explore.h"
+#include "planner/core/Searcher.h"
 
 #include <optional>
 #include <string>

@@ -1,6 +1,9 @@
 //===- Infeasible.cpp - Reasons why no plan fits, and remedies ------------===//
 
-#include "planner/core/Explore.h"
+#include "planner/core/Infeasible.h"
+#include "planner/core/Describe.h"
+#include "planner/core/Format.h"
+#include "planner/core/PlanDevices.h"
 #include "planner/core/StageDevices.h"
 #include "planner/core/Summary.h"
 

@@ -2,7 +2,6 @@
 
 #include "planner/core/JsonObject.h"
 
-#include "planner/core/Cluster.h"
 #include "planner/core/IdList.h"
 #include "runtime/abi/ClosestWord.h"
 

@@ -3,6 +3,7 @@
 #include "planner/core/KeepBound.h"
 #include "planner/core/Cost.h"
 #include "planner/core/Recompute.h"
+#include "planner/core/Values.h"
 
 #include <algorithm>
 #include <cmath>
@@ -95,15 +96,6 @@ private:
 // Cost and saving of recomputing an op
 //===----------------------------------------------------------------------===//
 
-double bytesOf(const Graph &graph, int value) {
-  const TensorLayout &layout = graph.values[value].layout;
-  return double(layout.numElements()) * double(layout.elementBytes);
-}
-
-bool isViewOp(const GraphOp &op) {
-  return op.kernelClass == "none" && op.operands.size() == 1 && op.results.size() == 1;
-}
-
 /// A value seen through views.
 struct Source {
   int value;
@@ -111,13 +103,13 @@ struct Source {
 };
 
 Source sourceOf(const Graph &graph, int value) {
-  Source source{value, bytesOf(graph, value)};
+  Source source{value, fullBytes(graph, value)};
   for (int producer = graph.values[value].producer; producer >= 0;
        producer = graph.values[source.value].producer) {
-    if (graph.ops[producer].generator || !isViewOp(graph.ops[producer]))
+    if (graph.ops[producer].generator || !isView(graph.ops[producer]))
       break;
     source.value = graph.ops[producer].operands[0];
-    source.bytes = std::min(source.bytes, bytesOf(graph, source.value));
+    source.bytes = std::min(source.bytes, fullBytes(graph, source.value));
   }
   return source;
 }
@@ -147,7 +139,7 @@ public:
     if (!isElementwise(op) || op.generator || !isReadInBackward(op.results[0]))
       return seconds;
     const int result = op.results[0];
-    const double bytes = bytesOf(graph, result) / parts;
+    const double bytes = fullBytes(graph, result) / parts;
     if (double perByte = savedByReader(result, Phase::Backward); perByte > 0) {
       seconds.backwardReader = readerOf(result, Phase::Backward);
       seconds.foundBackward = bytes * perByte;
@@ -173,7 +165,7 @@ public:
       if (!isFromRegisters(value) && hasBatch(value))
         bytes += sourceOf(graph, value).bytes;
     if (!mayBeReadOnce(op.results[0], Phase::Backward)) {
-      bytes += hasBatch(op.results[0]) ? bytesOf(graph, op.results[0]) : 0;
+      bytes += hasBatch(op.results[0]) ? fullBytes(graph, op.results[0]) : 0;
       saved.launchSeconds -= cluster.launchSeconds;
     }
     const KernelEfficiency &kernel = cluster.kernel("elementwise");
@@ -197,7 +189,7 @@ private:
     bool isFusable = isElementwise(op) && mayBeReadOnce(op.results[0], Phase::Backward);
     if (!isFusable)
       for (int value : op.results)
-        bytes += bytesOf(graph, value);
+        bytes += fullBytes(graph, value);
     double arithmetic =
         work.flops > 0
             ? kernel.rampSeconds + arithmeticSeconds(cluster, op.kernelClass, work) / parts
@@ -240,7 +232,7 @@ private:
     const std::vector<int> &users = graph.values[value].users;
     return std::any_of(users.begin(), users.end(), [&](int user) {
       const GraphOp &op = graph.ops[user];
-      return op.phase != Phase::Forward || (isViewOp(op) && isReadInBackward(op.results[0]));
+      return op.phase != Phase::Forward || (isView(op) && isReadInBackward(op.results[0]));
     });
   }
 
@@ -256,7 +248,7 @@ private:
     for (int user : graph.values[value].users) {
       const GraphOp &op = graph.ops[user];
       bool isForward = op.phase == Phase::Forward;
-      if (isViewOp(op)) {
+      if (isView(op)) {
         bool mayBeKept = isForward && phase != Phase::Forward;
         addReaders(op.results[0], phase, mayBeKept ? kept : readers, kept);
       } else if (isForward == (phase == Phase::Forward)) {
@@ -287,7 +279,7 @@ private:
   int readerOf(int value, Phase phase) const {
     for (int user : graph.values[value].users) {
       const GraphOp &op = graph.ops[user];
-      if (isViewOp(op)) {
+      if (isView(op)) {
         if (int reader = readerOf(op.results[0], phase); reader >= 0)
           return reader;
       } else if ((op.phase == Phase::Forward) == (phase == Phase::Forward)) {
@@ -346,7 +338,7 @@ KeepBound::KeepBound(const Graph &graph, const Cluster &cluster, const Repeat &r
     outsideSeconds += std::min(0.0, like < 0 ? net : net - prices.net(like));
     if (!isInside(op))
       continue;
-    if (isViewOp(graph.ops[op]))
+    if (isView(graph.ops[op]))
       continue; // seen through
     for (int value : graph.ops[op].results)
       values[number(value)].maker = int(ops.size());

@@ -7,6 +7,7 @@
 
 #include "planner/core/Searcher.h"
 #include "planner/core/Stages.h"
+#include "planner/core/Values.h"
 
 #include <algorithm>
 #include <limits>
@@ -19,13 +20,6 @@ namespace tbc::planner {
 constexpr int64_t mostMicroBatches = int64_t(1) << 20;
 /// Beyond this, products of sizes exceed 64 bits. On 2^20 devices it is 1 TiB on each.
 constexpr double mostValueBytes = double(int64_t(1) << 60);
-
-static double bytesOf(const TensorLayout &layout) {
-  double elements = double(layout.elementBytes);
-  for (const DimLayout &dim : layout.dims)
-    elements *= double(dim.numElements());
-  return elements;
-}
 
 static bool hasFactor(const TensorLayout &layout, FactorId id) {
   for (const DimLayout &dim : layout.dims)
@@ -55,7 +49,7 @@ void Searcher::measureGraph() {
   for (const GraphValue &value : graph.values) {
     if (graph.batchFactor < 0 || !hasFactor(value.layout, graph.batchFactor))
       continue;
-    const double bytes = bytesOf(value.layout) / batch;
+    const double bytes = fullBytes(value.layout) / batch;
     mostBytesPerSample = std::max(mostBytesPerSample, bytes);
     if (value.producer < 0)
       continue;
@@ -145,12 +139,12 @@ double leastBytesAnywhere(const Graph &graph, const Job &job, const Cluster &clu
     const GraphValue &value = graph.values[parameter.value];
     if (value.users.empty())
       continue;
-    owned += bytesOf(value.layout);
+    owned += fullBytes(value.layout);
     if (parameter.gradient < 0)
       continue;
-    owned += bytesOf(graph.values[parameter.gradient].layout);
+    owned += fullBytes(graph.values[parameter.gradient].layout);
     if (!offloadsStates)
-      owned += bytesOf(value.layout) / double(value.layout.elementBytes) *
+      owned += fullBytes(value.layout) / double(value.layout.elementBytes) *
                double(job.stateBytesPerElement() + masterBytes(value.layout.elementBytes));
   }
   return owned / double(job.gpus) * (1 + cluster.allocatorFraction) + double(cluster.contextBytes);

@@ -16,16 +16,6 @@ namespace tbc::planner {
 static const char *const contextLine = "device context";
 static const char *const marginLine = "allocator margin";
 
-static int64_t sumOf(const std::vector<MemoryLine> &lines) {
-  int64_t total = 0;
-  for (const MemoryLine &line : lines)
-    total += line.bytes;
-  return total;
-}
-
-int64_t StageMemory::totalBytes() const { return sumOf(lines); }
-int64_t StageMemory::hostBytes() const { return sumOf(host); }
-
 int64_t programBytes(const StageMemory &memory) {
   int64_t total = 0;
   for (const MemoryLine &line : memory.lines)

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "planner/core/Recompute.h"
+#include "planner/core/RecomputeBlocks.h"
 #include "planner/core/Searcher.h"
 
 #include <algorithm>
@@ -14,14 +15,6 @@
 using namespace tbc::reshard;
 
 namespace tbc::planner {
-
-std::string offloadText(const Offload &offload) {
-  std::string text = offload.optimizer ? "optimizer" : "";
-  if (offload.residuals != "none")
-    text += (text.empty() ? "residuals" : " and residuals") +
-            (offload.residuals == "all" ? std::string() : " " + offload.residuals);
-  return text.empty() ? "none" : text;
-}
 
 /// A stage without blocks offloads all its residuals.
 void Searcher::setAway(Candidate &candidate, int stage, int64_t blocks) const {

@@ -3,11 +3,16 @@
 #ifndef TBC_PLANNER_CORE_OPPINS_H
 #define TBC_PLANNER_CORE_OPPINS_H
 
-#include "planner/core/Search.h"
+#include "planner/core/Pins.h"
 
 #include <vector>
 
 namespace tbc::planner {
+
+/// Returns the words allowed in OpPin::spec.
+const std::vector<std::string> &opPinWords();
+/// Returns the pin as given by the user. Example: "--pin *.mlp.*=tp".
+std::string toString(const OpPin &pin);
 
 /// How an axis splits an op, as bits:
 /// - WholeOp: not at all;

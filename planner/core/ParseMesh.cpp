@@ -1,6 +1,6 @@
 //===- ParseMesh.cpp - Meshes in the notations of users -------------------===//
 
-#include "planner/core/Search.h"
+#include "planner/core/Pins.h"
 #include "runtime/abi/ClosestWord.h"
 
 #include "nlohmann/json.hpp"

@@ -2,6 +2,7 @@
 
 #include "planner/core/Place.h"
 #include "planner/core/Evaluate.h"
+#include "planner/core/PlaceAxes.h"
 #include "planner/core/ReshardPrices.h"
 #include "planner/core/Solver.h"
 

@@ -1,6 +1,6 @@
 //===- PlaceAxes.cpp - Strategies derived from those of tp ----------------===//
 
-#include "planner/core/Place.h"
+#include "planner/core/PlaceAxes.h"
 #include "planner/reshard/Split.h"
 
 #include <algorithm>

@@ -225,6 +225,9 @@ struct BlockRow {
   int64_t residualBytes = 0; // per micro-batch, one repeat
 };
 
+/// The largest prefetch depth in gathers. It exceeds the gathers of any block, so it means all.
+inline constexpr int64_t maxPrefetch = 4096;
+
 struct Plan {
   Job job;
   Cluster cluster;

@@ -10,6 +10,12 @@ namespace tbc::planner {
 /// The version of plan.json; only plans of this version are read.
 constexpr int planVersion = 5;
 
+/// Returns the words for forms of context parallelism: "ring", "all-gather", "all-to-all".
+inline std::vector<std::string> contextWords() {
+  using reshard::ContextForm;
+  return {name(ContextForm::Ring), name(ContextForm::AllGather), name(ContextForm::AllToAll)};
+}
+
 inline const char *name(Origin origin) {
   switch (origin) {
   case Origin::Pinned:

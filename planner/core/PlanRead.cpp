@@ -1,11 +1,11 @@
 //===- PlanRead.cpp - Reading and checking plan.json ----------------------===//
 
-#include "planner/core/Buckets.h"
 #include "planner/core/JsonObject.h"
 #include "planner/core/Plan.h"
 #include "planner/core/PlanCheck.h"
 #include "planner/core/PlanNames.h"
 #include "planner/core/Recompute.h"
+#include "planner/core/RecomputeBlocks.h"
 #include "planner/core/StageDevices.h"
 #include "runtime/schedule/Schedule.h"
 
@@ -154,8 +154,8 @@ private:
   reshard::ContextForm context(JsonObject &object, const MeshShape &shape) {
     if (shape.cp == 1 && !object.has("context"))
       return Plan().context;
-    std::vector<std::string> words = {"ring", "all-gather", "all-to-all"};
-    return reshard::parseContextForm(object.word("context", words)).value_or(Plan().context);
+    return reshard::parseContextForm(object.word("context", contextWords()))
+        .value_or(Plan().context);
   }
 
   /// Reads the stage of each chunk; empty means one chunk per stage.

@@ -2,7 +2,9 @@
 
 #include "planner/core/Reasons.h"
 #include "planner/core/Buckets.h"
+#include "planner/core/Describe.h"
 #include "planner/core/Families.h"
+#include "planner/core/Format.h"
 #include "planner/core/Summary.h"
 
 #include <algorithm>

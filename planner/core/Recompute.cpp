@@ -2,6 +2,7 @@
 
 #include "planner/core/Recompute.h"
 #include "planner/core/Cluster.h"
+#include "planner/core/Values.h"
 
 #include <algorithm>
 #include <cassert>
@@ -48,24 +49,15 @@ std::vector<int> singleValueCuts(const Graph &graph) {
 
 static bool isHeavy(const GraphOp &op) { return isMatrixClass(op.kernelClass); }
 
-static double bytesOf(const Graph &graph, int value) {
-  const TensorLayout &layout = graph.values[value].layout;
-  return double(layout.numElements()) * double(layout.elementBytes);
-}
-
 /// Whether keeping the results of `op` takes less than 1/ratio of the bytes of its activations.
 static bool resultsAreSmall(const Graph &graph, const GraphOp &op, double ratio) {
   double in = 0, out = 0;
   for (int value : op.operands)
     if (isActivation(graph, value))
-      in += bytesOf(graph, value);
+      in += fullBytes(graph, value);
   for (int value : op.results)
-    out += bytesOf(graph, value);
+    out += fullBytes(graph, value);
   return out * ratio < in;
-}
-
-static bool isViewOp(const GraphOp &op) {
-  return op.kernelClass == "none" && op.operands.size() == 1 && op.results.size() == 1;
 }
 
 /// Whether `value`, seen through views, has one reader in forward and one in backward, both able to
@@ -78,7 +70,7 @@ static bool mayStayInRegisters(const Graph &graph, int value) {
     pending.pop_back();
     for (int user : graph.values[at].users) {
       const GraphOp &op = graph.ops[user];
-      if (isViewOp(op)) {
+      if (isView(op)) {
         pending.push_back(op.results[0]);
         continue;
       }
@@ -101,7 +93,7 @@ std::vector<bool> freeToRecompute(const Graph &graph) {
     bool isFree = true;
     std::vector<int> views{i};
     for (int value : op.operands) {
-      for (int view = graph.values[value].producer; view >= 0 && isViewOp(graph.ops[view]);
+      for (int view = graph.values[value].producer; view >= 0 && isView(graph.ops[view]);
            view = graph.values[value].producer) {
         views.push_back(view);
         value = graph.ops[view].operands[0];
@@ -111,7 +103,7 @@ std::vector<bool> freeToRecompute(const Graph &graph) {
       ++activations;
       // An operand from registers would have to be recomputed as well.
       isFree &= graph.ops[graph.values[value].producer].kernelClass != "elementwise" &&
-                bytesOf(graph, value) <= bytesOf(graph, op.results[0]);
+                fullBytes(graph, value) <= fullBytes(graph, op.results[0]);
     }
     if (isFree && activations == 1)
       for (int view : views) // or they would be kept

@@ -13,6 +13,7 @@
 #include "planner/core/PipelineRoom.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Searcher.h"
+#include "planner/core/Space.h"
 #include "planner/core/Stages.h"
 #include "planner/reshard/SplitBackward.h"
 

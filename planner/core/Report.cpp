@@ -1,6 +1,7 @@
 //===- Report.cpp - Tables for people and for programs ---------------------===//
 
 #include "planner/core/Report.h"
+#include "planner/core/Format.h"
 #include "planner/core/Summary.h"
 
 #include <nlohmann/json.hpp>

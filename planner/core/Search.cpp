@@ -1,53 +1,22 @@
 //===- Search.cpp - The best plan for a job, with reasons and a bound ------===//
 
 #include "planner/core/Search.h"
+#include "planner/core/BlockNames.h"
+#include "planner/core/Blocks.h"
 #include "planner/core/DeriveBest.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explore.h"
+#include "planner/core/Format.h"
+#include "planner/core/Infeasible.h"
 #include "planner/core/Reasons.h"
 #include "planner/core/Summary.h"
+#include "planner/core/Unsplit.h"
 
 #include <algorithm>
 
 using namespace tbc::reshard;
 
 namespace tbc::planner {
-
-const char *name(SearchEnd end) {
-  return end == SearchEnd::Complete ? "complete"
-         : end == SearchEnd::Budget ? "budget"
-                                    : "time limit";
-}
-
-std::string zeroName(int zero, bool keepGathered) {
-  if (zero == 0)
-    return "DDP";
-  return keepGathered ? "SHARD_GRAD_OP" : "ZeRO-" + std::to_string(zero);
-}
-
-std::string betweenOpsName(const MeshShape &mesh) {
-  std::string names;
-  for (auto [name, size] : {std::pair("tp", mesh.tp), {"cp", mesh.cp}, {"ep", mesh.ep}})
-    if (size > 1)
-      names += (names.empty() ? "" : " and ") + std::string(name);
-  return names.empty() ? "communication between ops" : names + " communication";
-}
-
-std::string describe(const Plan &plan) {
-  std::string text = toString(plan.mesh);
-  if (plan.mesh.cp > 1)
-    text += std::string(", ") + name(plan.context) + (plan.zigzag ? " zigzag" : "");
-  if (plan.mesh.tokenRanks() > 1)
-    text += ", " + zeroName(plan.parameterDefault.zero, plan.parameterDefault.keepGathered);
-  text += ", micro-batch " + std::to_string(plan.microBatch) + " x " +
-          std::to_string(plan.accumulation);
-  if (plan.mesh.pp > 1)
-    text += ", " + scheduleText(plan);
-  text += ", recompute " + plan.recompute;
-  if (!plan.offload.isNone())
-    text += ", offload " + offloadText(plan.offload);
-  return text;
-}
 
 namespace {
 
@@ -181,13 +150,6 @@ Result<Plan> costOf(const Graph &graph, const Job &job, const Cluster &cluster, 
   if (exploration->exact.empty())
     return explainInfeasible(graph, job, cluster, asked, *exploration);
   return std::move(exploration->exact.front().plan);
-}
-
-Result<Prediction> predict(const Graph &graph, const Plan &plan) {
-  Result<PlannedStep> step = applyPlan(graph, plan);
-  if (!step)
-    return step.error();
-  return predictStep(*step, plan);
 }
 
 } // namespace tbc::planner

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 namespace tbc::planner {
 
@@ -59,6 +60,9 @@ struct RunningCounts {
     return counts;
   }
 };
+
+/// A callback with the number of finished configurations and their total.
+using Progress = std::function<void(int64_t done, int64_t total)>;
 
 } // namespace tbc::planner
 

@@ -3,7 +3,9 @@
 #include "planner/core/Searcher.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/Partition.h"
+#include "planner/core/PlaceAxes.h"
 #include "planner/core/Recompute.h"
+#include "planner/core/RecomputeBlocks.h"
 #include "planner/core/Stages.h"
 #include "planner/reshard/SequenceOrder.h"
 

@@ -4,18 +4,20 @@
 #define TBC_PLANNER_CORE_SEARCHER_H
 
 #include "planner/core/BatchSums.h"
+#include "planner/core/Candidate.h"
 #include "planner/core/CutBound.h"
 #include "planner/core/Fold.h"
 #include "planner/core/KeepBound.h"
 #include "planner/core/OnceMap.h"
 #include "planner/core/OpPins.h"
 #include "planner/core/Partition.h"
-#include "planner/core/Pins.h"
 #include "planner/core/PipelineBound.h"
 #include "planner/core/PipelineRoom.h"
 #include "planner/core/Profile.h"
-#include "planner/core/Search.h"
+#include "planner/core/SearchCounts.h"
+#include "planner/core/Space.h"
 #include "planner/core/StageDevices.h"
+#include "planner/core/StageNetworks.h"
 #include "planner/core/WholeWork.h"
 #include "planner/core/Workers.h"
 
@@ -28,37 +30,6 @@
 #include <vector>
 
 namespace tbc::planner {
-
-/// One complete configuration, first bounded and then scored.
-struct Candidate {
-  MeshShape mesh;
-  ZeroChoice zero;
-  int64_t batch = 1; // global, possibly rounded up
-  int64_t microBatch = 1, accumulation = 1;
-  ScheduleChoice schedule;
-  reshard::ContextForm context = reshard::ContextForm::AllGather; // with cp > 1
-  std::string recompute;
-  bool offloadsStates = false, offloadsResiduals = false;
-  double lowerBound = 0;  // of every plan that the search makes from it
-  double provenBound = 0; // of every plan with its mesh, micro-batch and schedule
-  double leastBytes = 0;  // lower bound on its fullest device
-  int order = 0;          // of enumeration
-
-  // Set by scoring.
-  std::vector<int> firstOps;
-  /// If blocks differ in recomputation: by stage, the number of blocks with mode `recompute`, and
-  /// by chunk the op at the end of these. Else empty.
-  std::vector<int64_t> blocksAgain;
-  std::vector<int> again;
-  /// If residuals are offloaded: by stage, the number of such blocks, and by chunk the op at their
-  /// end.
-  std::vector<int64_t> blocksAway;
-  std::vector<int> away;
-  double seconds = 0;
-  double peakBytes = 0;
-  int fullestStage = 0;
-  bool feasible = false;
-};
 
 /// Returns a lower bound on the fullest device of any plan of the job: all parameter-related bytes
 /// divided over all devices, plus context and margin. Example: 16 bytes for each of 8.03e9

@@ -7,6 +7,7 @@
 
 #include "planner/core/Evaluate.h"
 #include "planner/core/Searcher.h"
+#include "planner/core/Space.h"
 
 #include <algorithm>
 #include <atomic>

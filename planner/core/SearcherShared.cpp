@@ -4,8 +4,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "planner/core/PlaceAxes.h"
 #include "planner/core/Recompute.h"
+#include "planner/core/RecomputeBlocks.h"
 #include "planner/core/Searcher.h"
+#include "planner/core/Space.h"
+#include "planner/core/StageDevices.h"
 
 #include <algorithm>
 #include <map>
@@ -194,6 +198,39 @@ void Searcher::prepare(const std::vector<const Candidate *> &candidates) {
     asked.push_back(of);
   workers.run(asked.size(), [&](size_t i) {
     profileOf(*asked[i].candidate, asked[i].recompute, asked[i].stage);
+  });
+}
+
+const Searcher::BatchSumSeconds &Searcher::batchSumSeconds(const MeshShape &shape) {
+  return batchSumSeconds(shape, networkFor(shape), {-1, 0, false});
+}
+
+const Searcher::BatchSumSeconds &Searcher::batchSumSeconds(const MeshShape &shape,
+                                                           const NetworkCost &network,
+                                                           const StageKind &kind) {
+  return knownBatchSums.get({shape.sizes(), kind}, [&] {
+    BatchSumSeconds seconds;
+    seconds.forward.assign(size_t(numForward) + 1, 0);
+    seconds.backward = seconds.forward;
+    const Mesh mesh = shape.mesh();
+    std::vector<AxisRef> data;
+    for (const char *name : {"dp", "fsdp"})
+      if (int axis = mesh.axisIndex(name); axis >= 0)
+        data.push_back(wholeAxis(mesh, axis));
+    const GroupShape group = network.groupShape(data);
+    for (const BatchSum &sum : sumsOverBatch.get([&] { return batchSums(graph); })) {
+      double bytes = sum.bytes / double(shape.tp);
+      double atOnce = network.seconds(CollectiveKind::AllReduce, group, bytes);
+      double inParts = network.seconds(CollectiveKind::ReduceScatter, group, bytes) +
+                       network.seconds(CollectiveKind::AllGather, group, bytes);
+      (sum.isForward ? seconds.forward : seconds.backward)[size_t(sum.anchor) + 1] +=
+          std::min(atOnce, inParts);
+    }
+    for (size_t op = 1; op <= size_t(numForward); ++op) {
+      seconds.forward[op] += seconds.forward[op - 1];
+      seconds.backward[op] += seconds.backward[op - 1];
+    }
+    return seconds;
   });
 }
 

@@ -7,7 +7,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "planner/core/Recompute.h"
+#include "planner/core/RecomputeBlocks.h"
 #include "planner/core/Searcher.h"
+#include "planner/core/StageDevices.h"
+#include "planner/core/StageNetworks.h"
 
 #include <algorithm>
 #include <limits>

@@ -9,8 +9,8 @@
 #ifndef TBC_PLANNER_CORE_STAGEDEVICES_H
 #define TBC_PLANNER_CORE_STAGEDEVICES_H
 
-#include "planner/core/Cost.h"
-#include "planner/core/Plan.h"
+#include "planner/core/Cluster.h"
+#include "planner/core/GroupShape.h"
 
 #include <memory>
 #include <string>
@@ -78,48 +78,6 @@ private:
 
 /// Whether every stage has devices of one type; the cluster must have enough devices.
 bool keepsTypesApart(const Cluster &cluster, int64_t stages, int64_t ranksPerStage);
-
-/// Returns the devices of the stages of `plan`. The plan must outlive them, and be applied to a
-/// graph.
-StageDevices stageDevices(const Plan &plan);
-
-/// Prices collectives on the devices of their stages.
-class StageNetworks {
-public:
-  /// `devices` outlives this.
-  StageNetworks(const StageDevices &devices, const reshard::Mesh &mesh, int pipelineAxis);
-
-  /// The cost of collectives within stage `stage`.
-  const NetworkCost &of(int stage) const {
-    return *networks[devices.isUniform() ? 0 : size_t(stage)];
-  }
-  /// Returns the seconds of `collective` for stage `stage`.
-  double seconds(const reshard::Collective &collective, int stage) const;
-  /// The same, over the whole `axes`, which may include pp.
-  double seconds(reshard::CollectiveKind kind, const std::vector<reshard::AxisRef> &axes, int stage,
-                 double bytes) const;
-  double sendSeconds(int from, int to, double bytes) const;
-  /// Returns the seconds of a send to the farther neighbour of stage `from`.
-  double sendSeconds(int from, double bytes) const;
-
-private:
-  /// The distribution of the ranks of several stages, and their network.
-  struct Group {
-    GroupShape shape;
-    Network network;
-  };
-  double betweenStages(reshard::CollectiveKind kind, const std::vector<int> &stages,
-                       double bytes) const;
-
-  const StageDevices &devices;
-  int pipelineAxis;
-  std::vector<std::shared_ptr<const NetworkCost>> networks; // by stage, or one
-  std::shared_ptr<const NetworkCost> all;                   // of collectives over pp
-  mutable OnceMap<std::vector<int>, Group> groups;          // by stages
-};
-
-/// Returns an error if `job`, on the pinned mesh if any, does not suit the devices of `cluster`.
-Status checkDevices(const Cluster &cluster, const Job &job, const MeshShape *pinned);
 
 } // namespace tbc::planner
 

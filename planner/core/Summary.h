@@ -16,10 +16,6 @@ std::string summarize(const Plan &plan);
 /// Returns the stage of `plan`, which is applied, with the least headroom below its memory limit.
 size_t fullestStage(const Plan &plan);
 
-/// Format with units. Example: "1.50 GiB", "384 MiB"; "12.3 ms", "1.20 s".
-std::string formatBytes(double bytes);
-std::string formatSeconds(double seconds);
-
 } // namespace tbc::planner
 
 #endif // TBC_PLANNER_CORE_SUMMARY_H

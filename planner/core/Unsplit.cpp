@@ -1,6 +1,6 @@
 //===- Unsplit.cpp - Work not split over tp -------------------------------===//
 
-#include "planner/core/Explore.h"
+#include "planner/core/Unsplit.h"
 #include "planner/core/Recompute.h"
 
 #include <cstdio>

@@ -3,6 +3,7 @@
 #include "tests/tools/RandomPlan.h"
 
 #include "planner/core/Place.h"
+#include "planner/core/PlaceAxes.h"
 #include "planner/core/Stages.h"
 #include "planner/reshard/SequenceOrder.h"
 #include "runtime/schedule/Schedule.h"

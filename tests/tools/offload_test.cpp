@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "planner/core/Evaluate.h"
 #include "planner/core/Recompute.h"
 #include "runtime/exec/SimulatedCluster.h"
 #include "tests/tools/PlanSupport.h"

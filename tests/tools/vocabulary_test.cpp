@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "planner/core/Place.h"
+#include "planner/core/PlaceAxes.h"
 #include "tests/tools/PlanSupport.h"
 
 #include <gtest/gtest.h>

@@ -8,6 +8,7 @@
 #include "codegen/cpu/KernelOp.h"
 #include "codegen/cuda/EmitCudaKernel.h"
 #include "passes/Pipelines.h"
+#include "planner/core/PlanDevices.h"
 #include "planner/core/Time.h"
 #include "runtime/verify/Verify.h"
 #include "tools/driver/ApplyPlan.h"

@@ -3,6 +3,7 @@
 #include "tools/driver/Context.h"
 
 #include "ir/Tbc.h"
+#include "planner/core/Evaluate.h"
 #include "planner/core/PlanCheck.h"
 #include "planner/core/Search.h"
 #include "tools/driver/NameModel.h"

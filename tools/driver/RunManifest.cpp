@@ -8,6 +8,7 @@
 #include "passes/optimizer/BuildUpdate.h"
 #include "passes/random/UseDropout.h"
 #include "planner/core/Memory.h"
+#include "planner/core/PlanDevices.h"
 #include "planner/core/StageDevices.h"
 #include "runtime/abi/ObservedOps.h"
 #include "runtime/abi/Sha256.h"

@@ -1,5 +1,6 @@
 //===- Tables.cpp - Print tables of kernel launches ------------------------===//
 
+#include "planner/core/Format.h"
 #include "planner/core/Summary.h"
 #include "tools/roofline/Roofline.h"
 

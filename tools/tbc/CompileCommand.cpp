@@ -2,6 +2,7 @@
 
 #include "codegen/cpu/CompileKernels.h"
 #include "codegen/cuda/CompileCudaKernels.h"
+#include "planner/core/Format.h"
 #include "planner/core/Summary.h"
 #include "runtime/abi/CompiledKernel.h"
 #include "runtime/abi/Sha256.h"

@@ -1,5 +1,6 @@
 //===- ExplainCommand.cpp - tbc explain ------------------------------------------===//
 
+#include "planner/core/Evaluate.h"
 #include "planner/core/Explain.h"
 #include "planner/core/Search.h"
 #include "planner/core/Summary.h"

@@ -1,6 +1,7 @@
 //===- FindBatch.cpp - Find the largest batch that fits -------------------------===//
 
 #include "tools/tbc/FindBatch.h"
+#include "planner/core/Format.h"
 #include "planner/core/Summary.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 //===- PlanCommand.cpp - tbc plan ------------------------------------------------===//
 
+#include "planner/core/Format.h"
 #include "planner/core/Search.h"
 #include "planner/core/Summary.h"
 #include "runtime/abi/Sha256.h"

@@ -1,5 +1,7 @@
 //===- TrialRun.cpp - Measure the memory of a plan in a trial run ----------------===//
 
+#include "planner/core/Format.h"
+#include "planner/core/PlanDevices.h"
 #include "planner/core/StageDevices.h"
 #include "planner/core/Summary.h"
 #include "tools/tbc/Command.h"

@@ -3,6 +3,7 @@
 #include "planner/core/BatchSums.h"
 #include "planner/core/Cost.h"
 #include "planner/core/CutBound.h"
+#include "planner/core/Evaluate.h"
 #include "planner/core/KeepBound.h"
 #include "planner/core/PipelineBound.h"
 #include "planner/core/PipelineRoom.h"

@@ -1,7 +1,9 @@
 //===- BruteForceTest.cpp - The search against every plan of small jobs -----===//
 
+#include "planner/core/Describe.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explore.h"
+#include "planner/core/PlanDevices.h"
 #include "planner/core/Recompute.h"
 #include "planner/core/Search.h"
 #include "planner/core/StageDevices.h"

@@ -1,6 +1,7 @@
 //===- ExplainTest.cpp - The reasons of a plan ----------------------------===//
 
 #include "planner/core/Explain.h"
+#include "planner/core/Conditions.h"
 #include "planner/core/Memory.h"
 #include "tests/planner/core/StepBuilder.h"
 

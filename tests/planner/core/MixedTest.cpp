@@ -4,6 +4,7 @@
 #include "planner/core/Memory.h"
 #include "planner/core/Search.h"
 #include "planner/core/StageDevices.h"
+#include "planner/core/StageNetworks.h"
 #include "planner/core/Summary.h"
 #include "tests/planner/core/SmallCluster.h"
 #include "tests/planner/core/StepBuilder.h"

@@ -1,6 +1,7 @@
 //===- PinsTest.cpp - --pin and --forbid ------------------------------------===//
 
 #include "planner/core/Conditions.h"
+#include "planner/core/Evaluate.h"
 #include "planner/core/Explain.h"
 #include "planner/core/OpPins.h"
 #include "planner/core/Recompute.h"

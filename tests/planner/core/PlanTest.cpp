@@ -1,5 +1,7 @@
 //===- PlanTest.cpp - plan.json: round trip and hostile input --------------===//
 
+#include "planner/core/Evaluate.h"
+#include "planner/core/Format.h"
 #include "planner/core/PlanCheck.h"
 #include "planner/core/Search.h"
 #include "planner/core/Summary.h"

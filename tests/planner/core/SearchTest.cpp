@@ -1,6 +1,7 @@
 //===- SearchTest.cpp - The whole search -----------------------------------===//
 
 #include "planner/core/Search.h"
+#include "planner/core/Describe.h"
 #include "planner/core/Evaluate.h"
 #include "planner/core/Explore.h"
 #include "tests/planner/core/SmallCluster.h"
