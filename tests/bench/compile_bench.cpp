@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "planner/core/Search.h"
+#include "planner/search/Search.h"
 #include "tools/driver/Compile.h"
 #include "tools/driver/Context.h"
 

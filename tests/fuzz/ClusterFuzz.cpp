@@ -2,7 +2,7 @@
 
 #include "tests/fuzz/Fuzz.h"
 
-#include "planner/core/Cluster.h"
+#include "planner/devices/Cluster.h"
 
 using namespace tbc;
 

@@ -2,8 +2,8 @@
 
 #include "tests/fuzz/Fuzz.h"
 
-#include "planner/core/Plan.h"
-#include "planner/core/Summary.h"
+#include "planner/plan/Plan.h"
+#include "planner/report/Summary.h"
 
 using namespace tbc;
 

@@ -27,8 +27,8 @@ class ChecksTest(unittest.TestCase):
             checks.includes,
             files={
                 "planner/reshard/Good.h": '#include <vector>\n#include "planner/reshard/Sharding.h"\n',
-                "planner/reshard/Bad.h": '\n#include "planner/core/Plan.h"\n',
-                "planner/core/Plan.h": '#include <nlohmann/json.hpp>\n#include "runtime/abi/Status.h"\n',
+                "planner/reshard/Bad.h": '\n#include "planner/plan/Plan.h"\n',
+                "planner/plan/Plan.h": '#include <nlohmann/json.hpp>\n#include "runtime/abi/Status.h"\n',
                 "runtime/exec/Bad.cpp": '#include "llvm/ADT/StringRef.h"\n#include <toml++/toml.h>\n',
                 "runtime/verify/Bad.cpp": '#include "runtime/exec/Executor.h"\n',
                 "ir/Bad.cpp": '#include "passes/Passes.h"\n#include "tools/tbc/Main.h"\n',
@@ -61,14 +61,14 @@ class ChecksTest(unittest.TestCase):
                 "runtime/kernels/CMakeLists.txt": "tbc_library(tbc-kernels SOURCES A.cpp)\n",
                 "runtime/comm/CMakeLists.txt": "tbc_library(tbc-comm SOURCES A.cpp DEPS tbc-kernels)\n",
                 "ir/CMakeLists.txt": "tbc_library(tbc-ir MLIR\n  SOURCES A.cpp DEPS tbc-kernels) # tbc-exec\n",
-                "planner/core/CMakeLists.txt": "tbc_library(tbc-core MLIR SOURCES A.cpp DEPS tbc-ir)\n",
+                "planner/plan/CMakeLists.txt": "tbc_library(tbc-core MLIR SOURCES A.cpp DEPS tbc-ir)\n",
             },
         )
         self.assertEqual(
             found,
             [
-                "planner/core/CMakeLists.txt: tbc-core is in planner/core, which needs no MLIR",
-                "planner/core/CMakeLists.txt: tbc-core is in planner/core and may not link tbc-ir of ir",
+                "planner/plan/CMakeLists.txt: tbc-core is in planner/plan, which needs no MLIR",
+                "planner/plan/CMakeLists.txt: tbc-core is in planner/plan and may not link tbc-ir of ir",
             ],
         )
 

@@ -43,7 +43,33 @@ LAYERS = {
     "runtime/exec": _layer("runtime/abi runtime/comm runtime/kernels runtime/schedule"),
     "runtime/verify": _layer("runtime/abi"),
     "planner/reshard": _layer("runtime/mesh"),
-    "planner/core": _layer("planner/reshard runtime/memory runtime/schedule", "nlohmann toml++"),
+    "planner/support": _layer(outside="nlohmann"),
+    "planner/devices": _layer(outside="toml++"),
+    "planner/graph": _layer("planner/devices planner/reshard"),
+    "planner/plan": _layer(
+        "planner/devices planner/graph planner/reshard planner/support runtime/schedule", "nlohmann"
+    ),
+    "planner/cost": _layer("planner/devices planner/graph planner/reshard planner/support"),
+    "planner/memory": _layer("planner/devices planner/plan planner/reshard runtime/memory runtime/schedule"),
+    "planner/predict": _layer(
+        "planner/cost planner/devices planner/memory planner/plan planner/reshard runtime/schedule"
+    ),
+    "planner/pins": _layer("planner/cost planner/graph planner/plan runtime/schedule", "nlohmann"),
+    "planner/place": _layer("planner/cost planner/graph planner/pins planner/plan planner/predict planner/reshard"),
+    "planner/bound": _layer(
+        "planner/cost planner/devices planner/graph planner/predict planner/reshard planner/support"
+    ),
+    "planner/report": _layer(
+        "planner/cost planner/devices planner/graph planner/plan planner/predict planner/support", "nlohmann"
+    ),
+    "planner/search": _layer(
+        "planner/bound planner/cost planner/devices planner/graph planner/memory planner/pins planner/place "
+        "planner/plan planner/predict planner/report planner/reshard planner/support runtime/schedule"
+    ),
+    "planner/explain": _layer(
+        "planner/cost planner/devices planner/memory planner/pins planner/plan planner/predict planner/report "
+        "planner/reshard planner/search planner/support"
+    ),
     # The compiler.
     "ir": _layer("planner/reshard runtime/kernels", llvm=True),
     "frontend/onnx": _layer("ir runtime/abi runtime/data runtime/kernels", "google onnx", llvm=True),

@@ -3,7 +3,7 @@
 #ifndef TBC_TESTS_TOOLS_PLANSUPPORT_H
 #define TBC_TESTS_TOOLS_PLANSUPPORT_H
 
-#include "planner/core/Search.h"
+#include "planner/search/Search.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/Verify.h"
 

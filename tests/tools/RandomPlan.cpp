@@ -2,9 +2,9 @@
 
 #include "tests/tools/RandomPlan.h"
 
-#include "planner/core/Place.h"
-#include "planner/core/PlaceAxes.h"
-#include "planner/core/Stages.h"
+#include "planner/graph/PlaceAxes.h"
+#include "planner/graph/Stages.h"
+#include "planner/place/Place.h"
 #include "planner/reshard/SequenceOrder.h"
 #include "runtime/schedule/Schedule.h"
 

@@ -9,7 +9,7 @@
 #ifndef TBC_TESTS_TOOLS_RANDOMPLAN_H
 #define TBC_TESTS_TOOLS_RANDOMPLAN_H
 
-#include "planner/core/Plan.h"
+#include "planner/plan/Plan.h"
 #include "tools/driver/TrainingStep.h"
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include "tests/tools/SweepCases.h"
 
-#include "planner/core/Recompute.h"
+#include "planner/graph/Recompute.h"
 
 #include <algorithm>
 

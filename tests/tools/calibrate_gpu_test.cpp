@@ -1,6 +1,6 @@
 //===- calibrate_gpu_test.cpp - Measuring fake GPUs -----------------------===//
 
-#include "planner/core/Cluster.h"
+#include "planner/devices/Cluster.h"
 #include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/NcclCommunicator.h"
 #include "runtime/cuda/Progress.h"

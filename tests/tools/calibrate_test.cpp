@@ -1,6 +1,6 @@
 //===- calibrate_test.cpp - From measurements to a cluster ----------------===//
 
-#include "planner/core/Cluster.h"
+#include "planner/devices/Cluster.h"
 #include "tools/calibrate/Calibrate.h"
 
 #include <gtest/gtest.h>

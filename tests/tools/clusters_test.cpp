@@ -1,6 +1,6 @@
 //===- clusters_test.cpp - A real model planned on every cluster preset ---===//
 
-#include "planner/core/Search.h"
+#include "planner/search/Search.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/TrainingStep.h"
 

@@ -28,6 +28,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <utility>
 
 using namespace tbc;
 using kernels::Arith;

@@ -1,11 +1,11 @@
 //===- memory_test.cpp - Predicted memory equals planned memory -----------===//
 //
-// The planner predicts the memory of every stage of the compiled Program (planner/core/Memory.h).
+// The planner predicts the memory of every stage of the compiled Program (planner/memory/Memory.h).
 // The Program's memory plan has the actual sizes. Programs are compiled, not run.
 //
 //===----------------------------------------------------------------------===//
 
-#include "planner/core/Memory.h"
+#include "planner/memory/Memory.h"
 #include "runtime/memory/Arena.h"
 #include "tests/runtime/support/FullTests.h"
 #include "tests/tools/PlanSupport.h"

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "planner/core/Evaluate.h"
-#include "planner/core/Recompute.h"
+#include "planner/graph/Recompute.h"
+#include "planner/predict/Evaluate.h"
 #include "runtime/exec/SimulatedCluster.h"
 #include "tests/tools/PlanSupport.h"
 

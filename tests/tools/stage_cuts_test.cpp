@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "planner/core/Recompute.h"
-#include "planner/core/Stages.h"
+#include "planner/graph/Recompute.h"
+#include "planner/graph/Stages.h"
 #include "tests/tools/PlanSupport.h"
 
 #include <gtest/gtest.h>

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "planner/core/Place.h"
-#include "planner/core/PlaceAxes.h"
+#include "planner/graph/PlaceAxes.h"
+#include "planner/place/Place.h"
 #include "tests/tools/PlanSupport.h"
 
 #include <gtest/gtest.h>

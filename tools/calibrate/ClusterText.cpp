@@ -53,7 +53,7 @@ static MatmulLine matmulLine(const std::vector<KernelPoint> &points, const std::
   return line;
 }
 
-/// Uses the planner's counts of steps and bytes (planner/core/Cost.h).
+/// Uses the planner's counts of steps and bytes (planner/cost/Cost.h).
 static NetworkLine networkLine(const std::vector<CollectivePoint> &points) {
   std::vector<std::vector<double>> rows;
   std::vector<double> seconds;

@@ -4,7 +4,7 @@
 #define TBC_TOOLS_DRIVER_APPLYPLAN_H
 
 #include "passes/plan/AnnotatePlan.h"
-#include "planner/core/Plan.h"
+#include "planner/plan/Plan.h"
 #include "tools/driver/TrainingStep.h"
 
 #include "mlir/Pass/Pass.h"

@@ -8,8 +8,8 @@
 #include "codegen/cpu/KernelOp.h"
 #include "codegen/cuda/EmitCudaKernel.h"
 #include "passes/Pipelines.h"
-#include "planner/core/PlanDevices.h"
-#include "planner/core/Time.h"
+#include "planner/plan/PlanDevices.h"
+#include "planner/predict/Time.h"
 #include "runtime/verify/Verify.h"
 #include "tools/driver/ApplyPlan.h"
 

@@ -5,8 +5,8 @@
 
 #include "codegen/cpu/FormRegions.h"
 #include "codegen/cuda/FormCudaKernels.h"
-#include "planner/core/Memory.h"
-#include "planner/core/Plan.h"
+#include "planner/memory/Memory.h"
+#include "planner/plan/Plan.h"
 #include "runtime/abi/Program.h"
 #include "tools/driver/TrainingStep.h"
 

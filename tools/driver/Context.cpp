@@ -3,9 +3,9 @@
 #include "tools/driver/Context.h"
 
 #include "ir/Tbc.h"
-#include "planner/core/Evaluate.h"
-#include "planner/core/PlanCheck.h"
-#include "planner/core/Search.h"
+#include "planner/plan/PlanCheck.h"
+#include "planner/predict/Evaluate.h"
+#include "planner/search/Search.h"
 #include "tools/driver/NameModel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -3,7 +3,7 @@
 #ifndef TBC_TOOLS_DRIVER_CONTEXT_H
 #define TBC_TOOLS_DRIVER_CONTEXT_H
 
-#include "planner/core/Plan.h"
+#include "planner/plan/Plan.h"
 #include "tools/driver/TrainingStep.h"
 
 #include <memory>

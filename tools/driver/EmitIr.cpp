@@ -2,8 +2,8 @@
 
 #include "tools/driver/EmitIr.h"
 
-#include "planner/core/Fold.h"
-#include "planner/core/Stages.h"
+#include "planner/graph/Fold.h"
+#include "planner/graph/Stages.h"
 #include "tools/driver/ApplyPlan.h"
 
 #include "llvm/ADT/StringExtras.h"

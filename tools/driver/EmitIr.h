@@ -4,7 +4,7 @@
 #define TBC_TOOLS_DRIVER_EMITIR_H
 
 #include "passes/Pipelines.h"
-#include "planner/core/Plan.h"
+#include "planner/plan/Plan.h"
 #include "tools/driver/TrainingStep.h"
 
 #include <string>

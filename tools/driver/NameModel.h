@@ -3,7 +3,7 @@
 #ifndef TBC_TOOLS_DRIVER_NAMEMODEL_H
 #define TBC_TOOLS_DRIVER_NAMEMODEL_H
 
-#include "planner/core/ModelNames.h"
+#include "planner/plan/ModelNames.h"
 #include "tools/driver/TrainingStep.h"
 
 #include <memory>

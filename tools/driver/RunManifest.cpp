@@ -7,9 +7,9 @@
 #include "ir/Normalization.h"
 #include "passes/optimizer/BuildUpdate.h"
 #include "passes/random/UseDropout.h"
-#include "planner/core/Memory.h"
-#include "planner/core/PlanDevices.h"
-#include "planner/core/StageDevices.h"
+#include "planner/devices/StageDevices.h"
+#include "planner/memory/Memory.h"
+#include "planner/plan/PlanDevices.h"
 #include "runtime/abi/ObservedOps.h"
 #include "runtime/abi/Sha256.h"
 

@@ -3,7 +3,7 @@
 #ifndef TBC_TOOLS_DRIVER_RUNMANIFEST_H
 #define TBC_TOOLS_DRIVER_RUNMANIFEST_H
 
-#include "planner/core/Plan.h"
+#include "planner/plan/Plan.h"
 #include "runtime/abi/Program.h"
 #include "runtime/train/Manifest.h"
 #include "tools/driver/TrainingStep.h"

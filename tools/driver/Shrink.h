@@ -3,7 +3,7 @@
 #ifndef TBC_TOOLS_DRIVER_SHRINK_H
 #define TBC_TOOLS_DRIVER_SHRINK_H
 
-#include "planner/core/Plan.h"
+#include "planner/plan/Plan.h"
 #include "tools/driver/TrainingStep.h"
 
 namespace tbc::driver {

@@ -1,6 +1,6 @@
 //===- ConfigFile.cpp - config.json of Hugging Face's transformers -------------===//
 
-#include "planner/core/Cluster.h"
+#include "planner/devices/Cluster.h"
 #include "runtime/abi/ClosestWord.h"
 #include "tools/new/Architecture.h"
 

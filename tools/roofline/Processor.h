@@ -8,7 +8,7 @@
 #ifndef TBC_TOOLS_ROOFLINE_PROCESSOR_H
 #define TBC_TOOLS_ROOFLINE_PROCESSOR_H
 
-#include "planner/core/Cluster.h"
+#include "planner/devices/Cluster.h"
 
 #include <optional>
 

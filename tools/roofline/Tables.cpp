@@ -1,7 +1,7 @@
 //===- Tables.cpp - Print tables of kernel launches ------------------------===//
 
-#include "planner/core/Format.h"
-#include "planner/core/Summary.h"
+#include "planner/report/Summary.h"
+#include "planner/support/Format.h"
 #include "tools/roofline/Roofline.h"
 
 #include <algorithm>

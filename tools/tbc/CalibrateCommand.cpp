@@ -1,6 +1,6 @@
 //===- CalibrateCommand.cpp - tbc calibrate ----------------------------------===//
 
-#include "planner/core/Cluster.h"
+#include "planner/devices/Cluster.h"
 #include "runtime/cpu/NativeMachine.h"
 #include "runtime/launch/Environment.h"
 #include "tools/calibrate/Gpu.h"

@@ -1,7 +1,7 @@
 //===- ClusterCommand.cpp - tbc cluster ------------------------------------------===//
 
-#include "planner/core/Cluster.h"
-#include "planner/core/Plan.h"
+#include "planner/devices/Cluster.h"
+#include "planner/plan/Plan.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>

@@ -2,8 +2,8 @@
 
 #include "codegen/cpu/CompileKernels.h"
 #include "codegen/cuda/CompileCudaKernels.h"
-#include "planner/core/Format.h"
-#include "planner/core/Summary.h"
+#include "planner/report/Summary.h"
+#include "planner/support/Format.h"
 #include "runtime/abi/CompiledKernel.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/cuda/Epilogues.h"

@@ -1,9 +1,9 @@
 //===- ExplainCommand.cpp - tbc explain ------------------------------------------===//
 
-#include "planner/core/Evaluate.h"
-#include "planner/core/Explain.h"
-#include "planner/core/Search.h"
-#include "planner/core/Summary.h"
+#include "planner/explain/Explain.h"
+#include "planner/predict/Evaluate.h"
+#include "planner/report/Summary.h"
+#include "planner/search/Search.h"
 #include "tools/driver/Context.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/Progress.h"

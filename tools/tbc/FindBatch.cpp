@@ -1,8 +1,8 @@
 //===- FindBatch.cpp - Find the largest batch that fits -------------------------===//
 
 #include "tools/tbc/FindBatch.h"
-#include "planner/core/Format.h"
-#include "planner/core/Summary.h"
+#include "planner/report/Summary.h"
+#include "planner/support/Format.h"
 
 #include <algorithm>
 

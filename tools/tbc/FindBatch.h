@@ -3,7 +3,7 @@
 #ifndef TBC_TOOLS_TBC_FINDBATCH_H
 #define TBC_TOOLS_TBC_FINDBATCH_H
 
-#include "planner/core/Search.h"
+#include "planner/search/Search.h"
 
 #include <functional>
 #include <string>

@@ -1,6 +1,6 @@
 //===- JobFile.cpp - tbc plan --job: many configurations, one process ----------===//
 
-#include "planner/core/Cluster.h"
+#include "planner/devices/Cluster.h"
 #include "runtime/abi/ClosestWord.h"
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"

@@ -2,7 +2,7 @@
 
 #include "tools/tbc/ModelOptions.h"
 
-#include "planner/core/Plan.h"
+#include "planner/plan/Plan.h"
 #include "tools/driver/StepSettings.h"
 #include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc-run/WordFlags.h"

@@ -1,6 +1,6 @@
 //===- NewCommand.cpp - tbc new --------------------------------------------------===//
 
-#include "planner/core/Cluster.h"
+#include "planner/devices/Cluster.h"
 #include "tools/new/Architecture.h"
 #include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc-run/WordFlags.h"

@@ -1,8 +1,8 @@
 //===- PlanCommand.cpp - tbc plan ------------------------------------------------===//
 
-#include "planner/core/Format.h"
-#include "planner/core/Search.h"
-#include "planner/core/Summary.h"
+#include "planner/report/Summary.h"
+#include "planner/search/Search.h"
+#include "planner/support/Format.h"
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/EmitIr.h"

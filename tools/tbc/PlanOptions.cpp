@@ -2,7 +2,7 @@
 
 #include "tools/tbc/PlanOptions.h"
 
-#include "planner/core/Conditions.h"
+#include "planner/pins/Conditions.h"
 #include "tools/driver/NameModel.h"
 #include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc-run/WordFlags.h"

@@ -3,7 +3,7 @@
 #ifndef TBC_TOOLS_TBC_PLANOPTIONS_H
 #define TBC_TOOLS_TBC_PLANOPTIONS_H
 
-#include "planner/core/Search.h"
+#include "planner/search/Search.h"
 #include "tools/tbc/ModelOptions.h"
 
 #include <optional>

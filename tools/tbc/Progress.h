@@ -3,7 +3,7 @@
 #ifndef TBC_TOOLS_TBC_PROGRESS_H
 #define TBC_TOOLS_TBC_PROGRESS_H
 
-#include "planner/core/Search.h"
+#include "planner/search/Search.h"
 
 #include <condition_variable>
 #include <mutex>

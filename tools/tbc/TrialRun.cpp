@@ -1,9 +1,9 @@
 //===- TrialRun.cpp - Measure the memory of a plan in a trial run ----------------===//
 
-#include "planner/core/Format.h"
-#include "planner/core/PlanDevices.h"
-#include "planner/core/StageDevices.h"
-#include "planner/core/Summary.h"
+#include "planner/devices/StageDevices.h"
+#include "planner/plan/PlanDevices.h"
+#include "planner/report/Summary.h"
+#include "planner/support/Format.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/FindBatch.h"
 

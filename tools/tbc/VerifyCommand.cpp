@@ -1,6 +1,6 @@
 //===- VerifyCommand.cpp - tbc verify --------------------------------------------===//
 
-#include "planner/core/Search.h"
+#include "planner/search/Search.h"
 #include "runtime/train/Trainer.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/VerifyKernels.h"

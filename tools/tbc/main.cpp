@@ -4,7 +4,7 @@
 #include "tools/tbc-run/Shell.h"
 #include "tools/tbc/Command.h"
 
-#include "planner/core/Cluster.h"
+#include "planner/devices/Cluster.h"
 
 #include <CLI/CLI.hpp>
 

@@ -1,14 +1,14 @@
 //===- BoundTest.cpp - Bounds are bounds --------------------------------------===//
 
-#include "planner/core/BatchSums.h"
-#include "planner/core/Cost.h"
-#include "planner/core/CutBound.h"
-#include "planner/core/Evaluate.h"
-#include "planner/core/KeepBound.h"
-#include "planner/core/PipelineBound.h"
-#include "planner/core/PipelineRoom.h"
-#include "planner/core/Recompute.h"
-#include "planner/core/Search.h"
+#include "planner/bound/CutBound.h"
+#include "planner/bound/KeepBound.h"
+#include "planner/bound/PipelineBound.h"
+#include "planner/bound/PipelineRoom.h"
+#include "planner/cost/Cost.h"
+#include "planner/graph/Recompute.h"
+#include "planner/predict/Evaluate.h"
+#include "planner/search/BatchSums.h"
+#include "planner/search/Search.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gtest/gtest.h>

@@ -1,13 +1,13 @@
 //===- BruteForceTest.cpp - The search against every plan of small jobs -----===//
 
-#include "planner/core/Describe.h"
-#include "planner/core/Evaluate.h"
-#include "planner/core/Explore.h"
-#include "planner/core/PlanDevices.h"
-#include "planner/core/Recompute.h"
-#include "planner/core/Search.h"
-#include "planner/core/StageDevices.h"
-#include "planner/core/Stages.h"
+#include "planner/devices/StageDevices.h"
+#include "planner/graph/Recompute.h"
+#include "planner/graph/Stages.h"
+#include "planner/plan/Describe.h"
+#include "planner/plan/PlanDevices.h"
+#include "planner/predict/Evaluate.h"
+#include "planner/search/Explore.h"
+#include "planner/search/Search.h"
 #include "tests/planner/core/SmallCluster.h"
 #include "tests/planner/core/StepBuilder.h"
 

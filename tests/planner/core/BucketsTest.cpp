@@ -1,8 +1,8 @@
 //===- BucketsTest.cpp - How much is reduced together, how early is gathered -===//
 
-#include "planner/core/Buckets.h"
-#include "planner/core/Buffers.h"
-#include "planner/core/Search.h"
+#include "planner/cost/Buckets.h"
+#include "planner/memory/Buffers.h"
+#include "planner/search/Search.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gmock/gmock.h>

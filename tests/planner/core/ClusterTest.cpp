@@ -1,7 +1,7 @@
 //===- ClusterTest.cpp - Presets and hostile cluster files -----------------===//
 
-#include "planner/core/Cluster.h"
-#include "planner/core/ClusterPresets.h"
+#include "planner/devices/Cluster.h"
+#include "planner/devices/ClusterPresets.h"
 #include "runtime/abi/ClosestWord.h"
 
 #include <gmock/gmock.h>

@@ -1,8 +1,8 @@
 //===- CostTest.cpp - Closed forms of kernels, collectives, schedules ------===//
 
-#include "planner/core/Cost.h"
-#include "planner/core/Memory.h"
-#include "planner/core/Time.h"
+#include "planner/cost/Cost.h"
+#include "planner/memory/Memory.h"
+#include "planner/predict/Time.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 //===- ExplainTest.cpp - The reasons of a plan ----------------------------===//
 
-#include "planner/core/Explain.h"
-#include "planner/core/Conditions.h"
-#include "planner/core/Memory.h"
+#include "planner/explain/Explain.h"
+#include "planner/memory/Memory.h"
+#include "planner/pins/Conditions.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gmock/gmock.h>

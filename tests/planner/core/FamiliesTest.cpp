@@ -1,7 +1,7 @@
 //===- FamiliesTest.cpp - The simplest of equals, and runners-up ------------===//
 
-#include "planner/core/Families.h"
-#include "planner/core/Search.h"
+#include "planner/search/Families.h"
+#include "planner/search/Search.h"
 #include "tests/planner/core/SmallCluster.h"
 #include "tests/planner/core/StepBuilder.h"
 

@@ -1,10 +1,10 @@
 //===- FoldTest.cpp - Repeated blocks and short lists of names -------------===//
 
-#include "planner/core/Fold.h"
-#include "planner/core/BlockNames.h"
-#include "planner/core/IdList.h"
-#include "planner/core/ModelNames.h"
-#include "planner/core/Recompute.h"
+#include "planner/graph/Fold.h"
+#include "planner/graph/Recompute.h"
+#include "planner/plan/ModelNames.h"
+#include "planner/report/BlockNames.h"
+#include "planner/support/IdList.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gtest/gtest.h>

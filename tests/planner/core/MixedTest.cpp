@@ -1,11 +1,11 @@
 //===- MixedTest.cpp - Clusters of unlike devices and nodes ----------------===//
 
-#include "planner/core/Evaluate.h"
-#include "planner/core/Memory.h"
-#include "planner/core/Search.h"
-#include "planner/core/StageDevices.h"
-#include "planner/core/StageNetworks.h"
-#include "planner/core/Summary.h"
+#include "planner/cost/StageNetworks.h"
+#include "planner/devices/StageDevices.h"
+#include "planner/memory/Memory.h"
+#include "planner/predict/Evaluate.h"
+#include "planner/report/Summary.h"
+#include "planner/search/Search.h"
 #include "tests/planner/core/SmallCluster.h"
 #include "tests/planner/core/StepBuilder.h"
 

@@ -1,6 +1,6 @@
 //===- PartitionTest.cpp - Where pipeline stages are cut ---------------------===//
 
-#include "planner/core/Partition.h"
+#include "planner/search/Partition.h"
 #include "runtime/schedule/Schedule.h"
 
 #include "gtest/gtest.h"

@@ -1,11 +1,11 @@
 //===- PinsTest.cpp - --pin and --forbid ------------------------------------===//
 
-#include "planner/core/Conditions.h"
-#include "planner/core/Evaluate.h"
-#include "planner/core/Explain.h"
-#include "planner/core/OpPins.h"
-#include "planner/core/Recompute.h"
-#include "planner/core/Search.h"
+#include "planner/explain/Explain.h"
+#include "planner/graph/Recompute.h"
+#include "planner/pins/Conditions.h"
+#include "planner/pins/OpPins.h"
+#include "planner/predict/Evaluate.h"
+#include "planner/search/Search.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gmock/gmock.h>

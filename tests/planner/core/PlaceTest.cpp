@@ -1,8 +1,8 @@
 //===- PlaceTest.cpp - Placement, and bounds of parts of it ----------------===//
 
-#include "planner/core/Place.h"
-#include "planner/core/Cluster.h"
-#include "planner/core/Fold.h"
+#include "planner/place/Place.h"
+#include "planner/devices/Cluster.h"
+#include "planner/graph/Fold.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gtest/gtest.h>

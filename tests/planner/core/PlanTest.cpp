@@ -1,10 +1,10 @@
 //===- PlanTest.cpp - plan.json: round trip and hostile input --------------===//
 
-#include "planner/core/Evaluate.h"
-#include "planner/core/Format.h"
-#include "planner/core/PlanCheck.h"
-#include "planner/core/Search.h"
-#include "planner/core/Summary.h"
+#include "planner/plan/PlanCheck.h"
+#include "planner/predict/Evaluate.h"
+#include "planner/report/Summary.h"
+#include "planner/search/Search.h"
+#include "planner/support/Format.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gmock/gmock.h>

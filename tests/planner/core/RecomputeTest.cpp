@@ -1,8 +1,8 @@
 //===- RecomputeTest.cpp - Recomputed ops and their positions ---------------===//
 
-#include "planner/core/Recompute.h"
-#include "planner/core/Plan.h"
-#include "planner/core/Stages.h"
+#include "planner/graph/Recompute.h"
+#include "planner/graph/Stages.h"
+#include "planner/plan/Plan.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gtest/gtest.h>

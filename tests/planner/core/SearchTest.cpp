@@ -1,9 +1,9 @@
 //===- SearchTest.cpp - The whole search -----------------------------------===//
 
-#include "planner/core/Search.h"
-#include "planner/core/Describe.h"
-#include "planner/core/Evaluate.h"
-#include "planner/core/Explore.h"
+#include "planner/search/Search.h"
+#include "planner/plan/Describe.h"
+#include "planner/predict/Evaluate.h"
+#include "planner/search/Explore.h"
 #include "tests/planner/core/SmallCluster.h"
 #include "tests/planner/core/StepBuilder.h"
 

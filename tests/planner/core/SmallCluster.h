@@ -3,8 +3,8 @@
 #ifndef TBC_TESTS_PLANNER_CORE_SMALLCLUSTER_H
 #define TBC_TESTS_PLANNER_CORE_SMALLCLUSTER_H
 
-#include "planner/core/Cluster.h"
-#include "planner/core/Plan.h"
+#include "planner/devices/Cluster.h"
+#include "planner/plan/Plan.h"
 
 namespace tbc::planner::test {
 

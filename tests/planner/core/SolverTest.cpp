@@ -1,6 +1,6 @@
 //===- SolverTest.cpp - Exact choice against brute force -------------------===//
 
-#include "planner/core/Solver.h"
+#include "planner/place/Solver.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 //===- ThreadsTest.cpp - The search on several threads ---------------------===//
 
-#include "planner/core/OnceMap.h"
-#include "planner/core/Search.h"
-#include "planner/core/Workers.h"
+#include "planner/search/Search.h"
+#include "planner/support/OnceMap.h"
+#include "planner/support/Workers.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gtest/gtest.h>

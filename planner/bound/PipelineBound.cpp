@@ -1,0 +1,301 @@
+//===- PipelineBound.cpp - Makespan bound over all cuts of a model --------===//
+
+#include "planner/bound/PipelineBound.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace tbc::planner {
+
+static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+void WorkShare::add(const WorkShare &o, double times) {
+  for (auto member : {&WorkShare::forward, &WorkShare::backward, &WorkShare::weight,
+                      &WorkShare::anyPhase, &WorkShare::foundForward, &WorkShare::foundBackward,
+                      &WorkShare::foundWeight, &WorkShare::lessForward, &WorkShare::moreBackward})
+    this->*member += times * o.*member;
+}
+
+WorkInOrder::WorkInOrder(const std::vector<WorkShare> &parts, std::vector<bool> mayBegin)
+    : mayBegin(std::move(mayBegin)) {
+  std::map<std::array<double, 9>, int> numbers;
+  for (const WorkShare &part : parts) {
+    auto [found, isNew] = numbers.try_emplace(
+        {part.forward, part.backward, part.weight, part.anyPhase, part.foundForward,
+         part.foundBackward, part.foundWeight, part.lessForward, part.moreBackward},
+        int(kinds.size()));
+    if (isNew)
+      kinds.push_back(part);
+    kindOf.push_back(found->second);
+    total.add(part, 1);
+  }
+}
+
+WorkShare WorkShare::least() const {
+  WorkShare least;
+  least.forward = std::max(0.0, forward - lessForward - foundForward);
+  least.backward = std::max(0.0, backward - foundBackward);
+  least.weight = std::max(0.0, weight - foundWeight);
+  least.anyPhase = anyPhase;
+  return least;
+}
+
+namespace {
+
+/// The actions of a schedule in topological order.
+class Chains {
+public:
+  explicit Chains(const PipelineSchedule &schedule)
+      : numChunks(schedule.pipeline.numChunks()), numMicroBatches(size_t(schedule.accumulation)),
+        parts(schedule::splitsBackward(schedule.kind)), stageOf(schedule.pipeline.chunkStage) {
+    const schedule::Pipeline &pipeline = schedule.pipeline;
+    std::vector<std::vector<int>> chunksOf;
+    for (int stage = 0; stage < pipeline.numStages; ++stage)
+      chunksOf.push_back(pipeline.chunksOf(stage));
+    std::vector<size_t> next(chunksOf.size(), 0);
+    std::vector<int> last(chunksOf.size(), none);
+    numbers.assign(size_t(numChunks) * numMicroBatches * 2, none);
+    actions.push_back({0, none, none});
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (size_t stage = 0; stage < chunksOf.size(); ++stage)
+        while (next[stage] < schedule.actions[stage].size()) {
+          const schedule::Action &action = schedule.actions[stage][next[stage]];
+          if (action.kind != schedule::Action::Kind::Update) {
+            int chunk = chunksOf[stage][action.chunk], before = none;
+            if (!isReady(action, chunk, before))
+              break;
+            if (action.kind != schedule::Action::Kind::Weight)
+              number(action.kind, chunk, action.microBatch) = int(actions.size());
+            actions.push_back({chunk * numKinds + int(action.kind), last[stage], before});
+            last[stage] = int(actions.size()) - 1;
+          }
+          ++next[stage];
+          progress = true;
+        }
+    }
+  }
+
+  /// Finds the longest chain if chunk c has `share[c]` of `total`. Adds the number of times each
+  /// phase of each chunk is on it to `counts` (forward, backward, weight, by chunk). Returns its
+  /// number of moves from one stage to another.
+  int addLongest(const std::vector<double> &share, const WorkShare &total,
+                 std::vector<std::array<double, 3>> &counts) {
+    end.resize(actions.size());
+    const double seconds[numKinds] = {total.forward, total.backward + (parts ? 0 : total.weight),
+                                      total.weight};
+    secondsOf.clear();
+    for (double of : share)
+      for (double phase : seconds)
+        secondsOf.push_back(of * phase);
+    int longest = none + 1;
+    for (int i = none + 1; i < int(actions.size()); ++i) {
+      const Node &node = actions[i];
+      end[i] = std::max(end[node.before], end[node.onStage]) + secondsOf[node.place];
+      if (end[i] > end[longest])
+        longest = i;
+    }
+    int sends = 0;
+    for (int i = longest, from = none; i != none; i = from) {
+      const Node &node = actions[i];
+      from = end[node.before] > end[node.onStage] ? node.before : node.onStage;
+      int chunk = node.place / numKinds;
+      ++counts[chunk][node.place % numKinds];
+      sends += from != none && stageOf[actions[from].place / numKinds] != stageOf[chunk];
+    }
+    return sends;
+  }
+
+  /// Returns the seconds of the last chain found.
+  double seconds() const { return *std::max_element(end.begin(), end.end()); }
+
+private:
+  using Kind = schedule::Action::Kind;
+  static constexpr int numKinds = 3;
+  static constexpr int none = 0; // an action without time, for actions without predecessors
+  struct Node {
+    int place;           // of its chunk and kind, as secondsOf
+    int onStage, before; // its predecessors: on its stage, and for its input
+  };
+
+  int &number(Kind kind, int chunk, int64_t microBatch) {
+    return numbers[(size_t(chunk) * numMicroBatches + size_t(microBatch)) * 2 +
+                   (kind == Kind::Forward ? 0 : 1)];
+  }
+
+  /// Whether the input of `action` has a number; sets `before` to it.
+  bool isReady(const schedule::Action &action, int chunk, int &before) {
+    before = none;
+    if (action.kind == Kind::Forward && chunk == 0)
+      return true;
+    before = action.kind == Kind::Weight    ? number(Kind::Backward, chunk, action.microBatch)
+             : action.kind == Kind::Forward ? number(Kind::Forward, chunk - 1, action.microBatch)
+             : chunk == numChunks - 1       ? number(Kind::Forward, chunk, action.microBatch)
+                                            : number(Kind::Backward, chunk + 1, action.microBatch);
+    return before != none;
+  }
+
+  int numChunks;
+  size_t numMicroBatches;
+  bool parts;
+  const std::vector<int> &stageOf; // by chunk
+  std::vector<int> numbers;
+  std::vector<Node> actions;
+  // State of the last chain found.
+  std::vector<double> end;       // by action
+  std::vector<double> secondsOf; // by chunk and kind
+};
+
+} // namespace
+
+double ChainMixture::Counts::least() const { return std::min({forward, backward, weight}); }
+
+/// Returns the least seconds added by `share`, beyond the cost of recomputing it in `agains`
+/// micro-batches.
+double ChainMixture::Counts::of(const WorkShare &share, double agains) const {
+  double kept = forward * share.forward + backward * share.backward + weight * share.weight +
+                least() * share.anyPhase;
+  double again = (std::min(backward, weight) - agains) * share.moreBackward -
+                 (forward - agains) * share.lessForward;
+  return kept + std::min(0.0, again) - std::max(0.0, forward - agains) * share.foundForward -
+         std::max(0.0, backward - agains) * share.foundBackward -
+         std::max(0.0, weight - agains) * share.foundWeight;
+}
+
+ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &total, bool isFine)
+    : partsBackward(schedule::splitsBackward(schedule.kind)), most(infinity) {
+  Chains chains(schedule);
+  size_t numChunks = schedule.pipeline.chunkStage.size();
+  std::vector<std::array<double, 3>> counts(numChunks, {0, 0, 0});
+  auto costOf = [&](size_t chunk) {
+    double weight = partsBackward ? counts[chunk][2] : counts[chunk][1];
+    return counts[chunk][0] * total.forward + counts[chunk][1] * total.backward +
+           weight * total.weight;
+  };
+  // The player who cuts puts more work on chunks with short chains so far: multiplicative weights,
+  // with a falling rate.
+  const int64_t mostActions = isFine ? 24'000'000 : 8'000'000, mostRounds = isFine ? 1000 : 160;
+  int64_t actions = int64_t(numChunks) * schedule.accumulation * (partsBackward ? 3 : 2);
+  const int rounds = int(std::clamp<int64_t>(mostActions / actions, 60, mostRounds));
+  std::vector<double> share(numChunks, 1.0 / double(numChunks));
+  double whole = total.forward + total.backward + total.weight;
+  for (int round = 1; round <= rounds; ++round) {
+    sends += double(chains.addLongest(share, total, counts)) / rounds;
+    most = std::min(most, chains.seconds());
+    double least = infinity, sum = 0;
+    for (size_t c = 0; c < numChunks; ++c)
+      least = std::min(least, costOf(c));
+    double rate = std::sqrt(8 * std::log(double(numChunks) + 1) / double(round)) /
+                  (whole * double(schedule.accumulation));
+    for (size_t c = 0; c < numChunks; ++c)
+      sum += share[c] = std::exp(-rate * (costOf(c) - least));
+    for (double &s : share)
+      s /= sum;
+  }
+  for (const auto &[forward, backward, weight] : counts)
+    chunks.push_back(
+        {forward / rounds, backward / rounds, (partsBackward ? weight : backward) / rounds});
+}
+
+/// Returns by kind and chunk the seconds added by one part there (Counts::of).
+std::vector<double> ChainMixture::byKind(const WorkInOrder &work, double agains) const {
+  std::vector<double> seconds;
+  for (const WorkShare &kind : work.kinds)
+    for (const Counts &chunk : chunks)
+      seconds.push_back(chunk.of(kind, agains));
+  return seconds;
+}
+
+/// Puts each part on its cheapest chunk.
+double ChainMixture::anyhow(const WorkInOrder &work, const std::vector<double> &byKind) const {
+  std::vector<double> least;
+  for (size_t kind = 0; kind < work.kinds.size(); ++kind) {
+    auto first = byKind.begin() + int64_t(kind * chunks.size());
+    least.push_back(*std::min_element(first, first + int64_t(chunks.size())));
+  }
+  double total = 0;
+  for (int kind : work.kindOf)
+    total += least[size_t(kind)];
+  return total;
+}
+
+/// Returns the minimum over all cuts.
+double ChainMixture::inOrder(const WorkInOrder &work, const std::vector<double> &byKind) const {
+  // By chunk: the least seconds of the parts so far, if the last of them lies on it.
+  std::vector<double> least(chunks.size(), infinity);
+  least[0] = 0;
+  for (size_t part = 0; part < work.kindOf.size(); ++part) {
+    if (part > 0 && work.mayBegin[part])
+      for (size_t c = std::min(part, chunks.size() - 1); c > 0; --c)
+        least[c] = std::min(least[c], least[c - 1]);
+    const double *seconds = &byKind[size_t(work.kindOf[part]) * chunks.size()];
+    for (size_t c = 0; c < chunks.size(); ++c)
+      least[c] += seconds[c];
+  }
+  return least.back();
+}
+
+double ChainMixture::leastSeconds(const WorkInOrder &work, double anywhere, double sendSeconds,
+                                  double againSeconds, bool isInOrder) const {
+  double fewest = infinity, mean = 0;
+  for (const Counts &chunk : chunks) {
+    fewest = std::min(fewest, chunk.least());
+    mean += (chunk.forward + chunk.backward) / 2 / double(chunks.size());
+  }
+  const double always = sends * sendSeconds + fewest * anywhere;
+  double best = -infinity;
+  std::vector<double> bestByKind;
+  for (double agains : {fewest, (fewest + mean) / 2, mean}) {
+    std::vector<double> seconds = byKind(work, agains);
+    double total = always + agains * againSeconds + anyhow(work, seconds);
+    if (total <= best)
+      continue;
+    best = total;
+    bestByKind = std::move(seconds);
+  }
+  // Only the seconds of the parts change.
+  return isInOrder ? best + (inOrder(work, bestByKind) - anyhow(work, bestByKind)) : best;
+}
+
+double shortestCutSeconds(const PipelineSchedule &schedule, const std::vector<WorkShare> &ops,
+                          const std::vector<bool> &mayBegin, double sendSeconds, int64_t mostCuts) {
+  size_t numChunks = schedule.pipeline.chunkStage.size();
+  std::vector<int> positions;
+  for (int op = 1; op < int(ops.size()); ++op)
+    if (mayBegin[size_t(op)])
+      positions.push_back(op);
+  if (positions.size() + 1 < numChunks)
+    return infinity;
+  double cuts = 1;
+  for (size_t i = 0; i + 1 < numChunks; ++i)
+    cuts = cuts * double(positions.size() - i) / double(i + 1);
+  if (cuts > double(mostCuts))
+    return 0;
+  bool isParted = schedule::splitsBackward(schedule.kind);
+  double shortest = infinity;
+  // Each choice of positions in turn, in ascending order.
+  std::vector<bool> isCut(positions.size(), false);
+  std::fill(isCut.begin(), isCut.begin() + int64_t(numChunks) - 1, true);
+  do {
+    std::vector<schedule::ChunkTimes> times(numChunks);
+    size_t chunk = 0, next = 0;
+    for (size_t op = 0; op < ops.size(); ++op) {
+      if (next < positions.size() && size_t(positions[next]) == op)
+        chunk += isCut[next++];
+      schedule::ChunkTimes &of = times[chunk];
+      of.forwardSeconds += ops[op].forward;
+      of.backwardSeconds += ops[op].backward + (isParted ? 0 : ops[op].weight);
+      of.weightSeconds += isParted ? ops[op].weight : 0;
+    }
+    for (schedule::ChunkTimes &of : times)
+      of.sendForwardSeconds = of.sendBackwardSeconds = sendSeconds;
+    shortest = std::min(shortest, schedule::makespanSeconds(schedule.actions, schedule.pipeline,
+                                                            times, schedule.accumulation));
+  } while (std::prev_permutation(isCut.begin(), isCut.end()));
+  return shortest;
+}
+
+} // namespace tbc::planner

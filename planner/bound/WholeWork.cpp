@@ -1,0 +1,40 @@
+//===- WholeWork.cpp - Kernel seconds without any split -------------------===//
+
+#include "planner/bound/WholeWork.h"
+
+#include <map>
+#include <tuple>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+WholeWork::WholeWork(const Graph &graph) {
+  std::map<std::tuple<std::string, double, double, int64_t, bool, bool, double>, int> numbers;
+  for (int op = 0; op < int(graph.ops.size()); ++op) {
+    const std::string &kernelClass = graph.ops[op].kernelClass;
+    LocalWork work = localWork(graph, op, OpStrategy());
+    auto [found, isNew] =
+        numbers.try_emplace({kernelClass, work.flops, work.bytes, work.elementBytes, work.isF16,
+                             work.isFused, work.depth},
+                            int(kinds.size()));
+    if (isNew)
+      kinds.push_back({kernelClass, work});
+    kindOf.push_back(found->second);
+  }
+}
+
+std::vector<double> WholeWork::dividedSeconds(const Cluster &cluster, int64_t devices) const {
+  std::vector<double> ofKind, seconds;
+  for (const Kind &kind : kinds) {
+    LocalWork work = kind.work;
+    work.flops /= double(devices);
+    work.bytes /= double(devices);
+    ofKind.push_back(kernelSeconds(cluster, kind.kernelClass, work));
+  }
+  for (int kind : kindOf)
+    seconds.push_back(ofKind[size_t(kind)]);
+  return seconds;
+}
+
+} // namespace tbc::planner

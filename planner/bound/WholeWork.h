@@ -1,0 +1,34 @@
+//===- WholeWork.h - Kernel seconds without any split ---------------------===//
+
+#ifndef TBC_PLANNER_BOUND_WHOLEWORK_H
+#define TBC_PLANNER_BOUND_WHOLEWORK_H
+
+#include "planner/cost/Cost.h"
+
+#include <string>
+#include <vector>
+
+namespace tbc::planner {
+
+/// The FLOPs and bytes of the ops of an unsplit graph, equal ops stored once. A model has a few
+/// kinds of ops, often repeated, and bounds ask for many numbers of devices.
+class WholeWork {
+public:
+  explicit WholeWork(const reshard::Graph &graph);
+
+  /// Returns by op the seconds of its kernel, divided evenly over the `devices` of a model: a lower
+  /// bound on every strategy.
+  std::vector<double> dividedSeconds(const Cluster &cluster, int64_t devices) const;
+
+private:
+  struct Kind {
+    std::string kernelClass;
+    LocalWork work;
+  };
+  std::vector<Kind> kinds;
+  std::vector<int> kindOf; // by op
+};
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_BOUND_WHOLEWORK_H

@@ -1,0 +1,78 @@
+//===- Buckets.cpp - Bucket sizes of reductions, and prefetch depth -------===//
+
+#include "planner/cost/Buckets.h"
+#include "planner/support/Format.h"
+
+#include "planner/reshard/Overlap.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+std::string bucketText(int64_t bucketBytes) {
+  return bucketBytes == 0 ? "none" : formatBytes(double(bucketBytes));
+}
+
+double bestNumBuckets(double seconds, double startSeconds) {
+  return startSeconds > 0 ? std::max(1.0, std::sqrt(std::max(0.0, seconds) / startSeconds)) : 1;
+}
+
+double numReductions(const std::optional<int64_t> &bucketBytes, double count, double bytes,
+                     double transferSeconds, double startSeconds) {
+  if (count <= 1 || bucketBytes == 0)
+    return count;
+  double best = bucketBytes ? std::max(1.0, bytes / double(*bucketBytes))
+                            : bestNumBuckets(transferSeconds, startSeconds);
+  return std::min(count, std::ceil(best));
+}
+
+double leastReductions(const std::optional<int64_t> &bucketBytes, double count) {
+  return bucketBytes == 0 ? count : std::min(count, 1.0);
+}
+
+/// Returns the best bucket size in bytes, a multiple of 1 MiB; 0 if no two reductions can be
+/// joined.
+static int64_t bestBucketBytes(const Graph &graph, const Derivation &derivation,
+                               const NetworkCost &network) {
+  OverlapSettings all;
+  all.bucketBytes = std::numeric_limits<int64_t>::max() / 2;
+  Overlap joined = planOverlap(graph, derivation, all);
+  double mostSeconds = -1, best = 0;
+  for (const Bucket &bucket : joined.buckets) {
+    Collective whole = jointMessages(derivation, bucket).front(), empty = whole;
+    empty.bytes = 0;
+    double start = network.seconds(empty), transfer = network.seconds(whole) - start;
+    if (transfer <= mostSeconds)
+      continue;
+    mostSeconds = transfer;
+    best = double(whole.bytes) / bestNumBuckets(transfer, start);
+  }
+  constexpr int64_t mebi = int64_t(1) << 20;
+  return int64_t(std::ceil(best / double(mebi))) * mebi;
+}
+
+std::vector<OverlapSettings> overlapChoices(const OverlapPins &pins, const Graph &graph,
+                                            const Derivation &derivation,
+                                            const NetworkCost &network) {
+  // A layer has few parameters, and the gather of a large one needs some kernels to hide behind.
+  constexpr int64_t usualPrefetch = 4;
+  bool gathers =
+      std::any_of(derivation.reshards.begin(), derivation.reshards.end(),
+                  [](const Reshard &reshard) { return reshard.where == Where::ParameterUse; });
+  int64_t bytes = pins.bucketBytes ? 0 : bestBucketBytes(graph, derivation, network);
+  int64_t ahead = gathers ? usualPrefetch : 0;
+  std::vector<OverlapSettings> choices;
+  for (int64_t share : {1, 4, 0}) {
+    OverlapSettings choice{pins.bucketBytes.value_or(share == 0 ? 0 : bytes / share),
+                           pins.prefetch.value_or(share == 0 ? 0 : ahead / share)};
+    if (choices.empty() || !(choices.back() == choice))
+      choices.push_back(choice);
+  }
+  return choices;
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,59 @@
+//===- Buckets.h - Bucket sizes of reductions, and prefetch depth ---------===//
+//
+// Plain C++. The plan decisions `bucket_bytes` and `prefetch`: their choices, and the time they
+// save. reshard::planOverlap carries them out.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_COST_BUCKETS_H
+#define TBC_PLANNER_COST_BUCKETS_H
+
+#include "planner/cost/Cost.h"
+#include "planner/reshard/Overlap.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tbc::planner {
+
+/// Returns "none" or a size. Example: "25.0 MiB".
+std::string bucketText(int64_t bucketBytes);
+
+/// --bucket-size and --prefetch; open if auto.
+struct OverlapPins {
+  std::optional<int64_t> bucketBytes, prefetch;
+};
+
+/// Returns the best number of buckets for reductions of `seconds` in total (without starts), with
+/// `startSeconds` to start each. A bucket starts after its last gradient is ready, so the last
+/// bucket is not hidden. So n buckets cost n starts and 1/n of the transfer,
+///     n start + transfer / n
+/// with the minimum at n = sqrt(transfer / start). With G bytes at B bytes per second, a bucket has
+///     sqrt(G start B)
+/// bytes. At least 1. Example: 10 ms of transfer and 0.1 ms per start give 10 buckets. Larger
+/// buckets hide worse and smaller ones start too often: Li et al., "PyTorch Distributed", VLDB
+/// 2020, section 3.2.3 and figure 7, measure that curve.
+double bestNumBuckets(double seconds, double startSeconds);
+
+/// Returns the number of collectives for `count` reductions of `bytes` in total. `bucketBytes`: as
+/// pinned.
+double numReductions(const std::optional<int64_t> &bucketBytes, double count, double bytes,
+                     double transferSeconds, double startSeconds);
+
+/// Returns the least number of collectives for `count` reductions in any plan. It is one if they
+/// may be joined, because the plan chooses the bucket size and the limit for joining.
+double leastReductions(const std::optional<int64_t> &bucketBytes, double count);
+
+/// Returns the choices for a step under `pins`, the fastest first. If something is open, the last
+/// choice is without it and takes the least memory. Bucket sizes: the best size for the kind of
+/// reduction that moves most, in whole MiB, and a quarter of it.
+std::vector<reshard::OverlapSettings> overlapChoices(const OverlapPins &pins,
+                                                     const reshard::Graph &graph,
+                                                     const reshard::Derivation &derivation,
+                                                     const NetworkCost &network);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_COST_BUCKETS_H

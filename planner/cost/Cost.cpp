@@ -1,0 +1,313 @@
+//===- Cost.cpp - Seconds of an op and of a collective --------------------===//
+
+#include "planner/cost/Cost.h"
+#include "planner/graph/Values.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+bool isFused(const Graph &graph, int value) {
+  int producer = graph.values[value].producer;
+  if (producer < 0 || graph.ops[producer].generator ||
+      graph.ops[producer].kernelClass != "elementwise")
+    return false;
+  for (;;) {
+    const std::vector<int> &users = graph.values[value].users;
+    if (users.size() != 1)
+      return false;
+    const GraphOp &user = graph.ops[users[0]];
+    if (user.phase != graph.ops[producer].phase)
+      return false;
+    if (!isView(user))
+      return user.kernelClass == "elementwise" || user.kernelClass == "reduction";
+    value = user.results[0];
+  }
+}
+
+/// Returns the bytes read for operand `value`: for a view, at most those of its source; 0 for a
+/// fused producer or a constant-derived value.
+static double readBytes(const Graph &graph, int value) {
+  double bytes = fullBytes(graph, value);
+  for (;;) {
+    int producer = graph.values[value].producer;
+    if (producer < 0)
+      return bytes;
+    const GraphOp &op = graph.ops[producer];
+    if (op.generator)
+      return 0;
+    if (!isView(op))
+      return isFused(graph, value) ? 0 : bytes;
+    value = op.operands[0];
+    bytes = std::min(bytes, fullBytes(graph, value));
+  }
+}
+
+LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy) {
+  const GraphOp &op = graph.ops[opIndex];
+  LocalWork work;
+  work.flops = op.flops;
+  work.isFused = op.results.size() == 1 && isFused(graph, op.results[0]);
+  std::vector<double> operandBytes, resultBytes;
+  double most = 0; // elements of a float operand
+  for (int value : op.operands) {
+    const TensorLayout &layout = graph.values[value].layout;
+    operandBytes.push_back(readBytes(graph, value));
+    double elements = double(layout.numElements());
+    if (!graph.values[value].isFloat || elements < most)
+      continue;
+    if (elements > most || layout.elementBytes > work.elementBytes) {
+      work.elementBytes = layout.elementBytes;
+      work.isF16 = graph.values[value].isF16;
+    }
+    most = elements;
+  }
+  for (int value : op.results)
+    resultBytes.push_back(work.isFused ? 0 : fullBytes(graph, value));
+
+  // Loops of kind Fixed do not tell if they are summed, so the depth comes from the FLOPs.
+  if (op.kernelClass == "matmul" && !op.results.empty())
+    work.depth = op.flops / (2 * double(graph.values[op.results[0]].layout.numElements()));
+  for (const auto &[loop, axes] : strategy.loopAxes) {
+    double parts = double(groupSize(axes));
+    if (op.loops[loop].kind == LoopKind::Reduction)
+      work.depth /= parts;
+    work.flops /= parts;
+    for (const TensorDim &place : op.loops[loop].operandDims)
+      operandBytes[place.tensor] /= parts;
+    for (const TensorDim &place : op.loops[loop].resultDims)
+      resultBytes[place.tensor] /= parts;
+  }
+  double results = 0;
+  for (double bytes : resultBytes)
+    results += bytes;
+  for (double bytes : operandBytes)
+    work.bytes += op.kernelClass == "gather" ? std::min(bytes, results) : bytes;
+  work.bytes += results;
+  return work;
+}
+
+double arithmeticSeconds(const Cluster &cluster, const std::string &kernelClass,
+                         const LocalWork &work) {
+  const KernelEfficiency &kernel = cluster.kernel(kernelClass);
+  double peak =
+      cluster.peakFlops(kernelClass, work.elementBytes, work.isF16) * kernel.flopsFraction;
+  double executed = 1 - (1 - kernel.executedFraction) / work.partsInOrder;
+  double fill = work.depth > 0 ? 1 + kernel.halfDepth / work.depth : 1;
+  return executed * work.flops * fill / peak;
+}
+
+double kernelSeconds(const Cluster &cluster, const std::string &kernelClass,
+                     const LocalWork &work) {
+  if (kernelClass == "none")
+    return 0;
+  const KernelEfficiency &kernel = cluster.kernel(kernelClass);
+  double arithmetic =
+      work.flops > 0 ? kernel.rampSeconds + arithmeticSeconds(cluster, kernelClass, work) : 0;
+  double movement = (work.bytes + kernel.bytesPerFlop * work.flops) /
+                    (cluster.memoryBytesPerSecond * kernel.memoryFraction);
+  double busy = std::max(arithmetic, movement);
+  return work.isFused ? busy : std::max(cluster.floorSeconds, cluster.launchSeconds + busy);
+}
+
+/// Returns the number of parts into which `strategy` splits the sequence of op `op`.
+static double sequenceParts(const Graph &graph, int op, const OpStrategy &strategy) {
+  double parts = 1;
+  for (const auto &[loop, axes] : strategy.loopAxes)
+    if (graph.ops[op].loops[loop].factor == graph.sequenceFactor)
+      parts = std::max(parts, double(groupSize(axes)));
+  return parts;
+}
+
+double opKernelSeconds(const Cluster &cluster, const Graph &graph, int op,
+                       const OpStrategy &strategy, bool isInOrder) {
+  LocalWork work = localWork(graph, op, strategy);
+  if (isInOrder)
+    work.partsInOrder = sequenceParts(graph, op, strategy);
+  return double(streamedBlocks(graph, op, strategy)) *
+         kernelSeconds(cluster, graph.ops[op].kernelClass, work);
+}
+
+double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors) {
+  const KernelEfficiency &kernel = cluster.kernel("elementwise");
+  return cluster.launchSeconds * double(tensors) +
+         bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
+}
+
+/// Updates `shape` to the worse of itself and the distribution of the group that begins at rank
+/// `first`.
+void NetworkCost::addGroup(int64_t first, const std::vector<int64_t> &members,
+                           GroupShape &shape) const {
+  int64_t nodes = 0, fewest = shape.size, run = 0, node = -1;
+  for (int64_t member : members) {
+    int64_t at = (first + member) / cluster.devicesPerNode;
+    if (at != node) {
+      if (nodes > 0)
+        fewest = std::min(fewest, run);
+      node = at;
+      run = 0;
+      ++nodes;
+    }
+    ++run;
+  }
+  fewest = std::min(fewest, run);
+  shape.nodes = std::max(shape.nodes, nodes);
+  shape.perNode = std::min(shape.perNode, fewest);
+}
+
+GroupShape NetworkCost::computeShape(const std::vector<AxisRef> &axes) const {
+  std::vector<int64_t> stride(mesh.axes.size(), 1);
+  for (size_t axis = mesh.axes.size(); axis-- > 1;)
+    stride[axis - 1] = stride[axis] * mesh.axes[axis].size;
+
+  // The ranks of rank 0's group, relative to the group's first rank.
+  std::vector<int64_t> members{0};
+  for (const AxisRef &ref : axes) {
+    int64_t rest = mesh.axes[ref.axis].size / (ref.pre * ref.size);
+    std::vector<int64_t> next;
+    for (int64_t member : members)
+      for (int64_t i = 0; i < ref.size; ++i)
+        next.push_back(member + i * rest * stride[ref.axis]);
+    members = std::move(next);
+  }
+  GroupShape shape;
+  shape.size = int64_t(members.size());
+  shape.perNode = shape.size;
+  std::sort(members.begin(), members.end());
+
+  for (const auto &[offset, first] : firstRanks(axes, stride))
+    addGroup(first, members, shape);
+  return shape;
+}
+
+/// Returns, for each position within a node of a group's first rank along `axes`, one such rank.
+/// Every group is a shift of the first one, and shifts by whole nodes are equivalent. First ranks
+/// are sums of the mesh digits not in `axes`. So their positions are found digit by digit, each
+/// with at most devicesPerNode steps.
+std::map<int64_t, int64_t> NetworkCost::firstRanks(const std::vector<AxisRef> &axes,
+                                                   const std::vector<int64_t> &stride) const {
+  std::map<int64_t, int64_t> firsts{{0, 0}};
+  auto addDigit = [&](int64_t size, int64_t step) {
+    std::map<int64_t, int64_t> next;
+    for (const auto &[offset, first] : firsts)
+      for (int64_t i = 0; i < std::min(size, cluster.devicesPerNode); ++i)
+        next.try_emplace((offset + i * step) % cluster.devicesPerNode, first + i * step);
+    firsts = std::move(next);
+  };
+  for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
+    std::map<int64_t, int64_t> taken; // sizes of the parts in `axes`, by `pre`
+    for (const AxisRef &ref : axes)
+      if (size_t(ref.axis) == axis)
+        taken[ref.pre] = ref.size;
+    int64_t before = 1, rest = mesh.axes[axis].size;
+    for (const auto &[pre, size] : taken) {
+      rest = mesh.axes[axis].size / pre;
+      addDigit(pre / before, rest * stride[axis]);
+      before = pre * size;
+      rest = mesh.axes[axis].size / before;
+    }
+    addDigit(rest, stride[axis]);
+  }
+  return firsts;
+}
+
+GroupShape NetworkCost::groupShape(const std::vector<AxisRef> &axes) const {
+  return shapes.get(axes, [&] { return computeShape(axes); });
+}
+
+GroupShape NetworkCost::stageGroupShape(const std::vector<int> &stages) const {
+  return stageShapes.get(stages, [&] { return computeStageShape(stages); });
+}
+
+GroupShape NetworkCost::computeStageShape(const std::vector<int> &stages) const {
+  int64_t stride = 1;
+  for (size_t axis = size_t(pipelineAxis) + 1; axis < mesh.axes.size(); ++axis)
+    stride *= mesh.axes[axis].size;
+  std::map<int64_t, int64_t> onNode;
+  GroupShape shape;
+  shape.size = int64_t(stages.size());
+  for (int stage : stages)
+    ++onNode[stage * stride / cluster.devicesPerNode];
+  shape.nodes = int64_t(onNode.size());
+  shape.perNode = shape.size;
+  for (const auto &[node, count] : onNode)
+    shape.perNode = std::min(shape.perNode, count);
+  return shape;
+}
+
+/// All_reduce, all_gather and reduce_scatter.
+static double reduceOrGather(const NetworkLevel &intra, const NetworkLevel &inter,
+                             CollectiveKind kind, const GroupShape &group, double bytes) {
+  const NetworkLevel &outer = group.nodes > 1 ? inter : intra;
+  double n = double(group.size), nodes = double(group.nodes), each = double(group.perNode);
+  double inNode = std::ceil(n / nodes), passes = kind == CollectiveKind::AllReduce ? 2 : 1;
+  double inside = intra.bandwidth(group.perNode);
+  double bandwidth = group.nodes > 1 ? std::min(inside, inter.bytesPerSecond * each) : inside;
+  double wire = passes * (n - 1) / n * bytes;
+
+  double across = std::ceil(std::log2(nodes));
+  double trees = std::ceil(std::log2(std::max(1.0, inNode))) * intra.latencySeconds +
+                 across * inter.latencySeconds;
+  double best = outer.startSeconds + passes * trees + wire / (bandwidth * outer.smallFraction);
+  if (outer.ringStepSeconds > 0) {
+    // All_reduces over several nodes use a ring in each node and trees between nodes.
+    bool hasTree = kind == CollectiveKind::AllReduce;
+    double round = (hasTree ? inNode - 1 : n - nodes) * intra.ringStepSeconds +
+                   (hasTree ? across : nodes - 1) * inter.ringStepSeconds;
+    best = std::min(best, outer.startSeconds + passes * round + wire / bandwidth);
+  }
+  if (kind == CollectiveKind::AllReduce && group.nodes == 1 && intra.switchBytesPerSecond > 0)
+    best = std::min(best, outer.startSeconds + 2 * inNode * intra.ringStepSeconds +
+                              bytes / intra.switchBytesPerSecond);
+  return best;
+}
+
+double networkSeconds(const NetworkLevel &intra, const NetworkLevel &inter, CollectiveKind kind,
+                      const GroupShape &group, double bytes) {
+  if (kind == CollectiveKind::ShardSlice || group.size <= 1)
+    return 0;
+  bool spans = group.nodes > 1;
+  double n = double(group.size);
+  double inNode = std::ceil(n / double(group.nodes));
+  double start = spans ? inter.startSeconds : intra.startSeconds;
+  double inside = intra.bandwidth(group.perNode);
+  double steps = std::ceil(std::log2(std::max(1.0, inNode))) * intra.latencySeconds +
+                 std::ceil(std::log2(double(group.nodes))) * inter.latencySeconds;
+  switch (kind) {
+  case CollectiveKind::AllReduce:
+  case CollectiveKind::AllGather:
+  case CollectiveKind::ReduceScatter:
+    return reduceOrGather(intra, inter, kind, group, bytes);
+  case CollectiveKind::AllToAll: {
+    // Each rank has bytes/n for every other rank. Ranks on its node use the inner network, the
+    // others its network card.
+    double outside = spans ? (n - double(group.perNode)) / n : 0;
+    return start + steps + ((n - 1) / n - outside) * bytes / inside +
+           outside * bytes / inter.bytesPerSecond;
+  }
+  case CollectiveKind::Send:
+  case CollectiveKind::Permute:
+    return start + (spans ? inter : intra).latencySeconds +
+           bytes / (spans ? inter.bytesPerSecond : intra.bandwidth(2));
+  case CollectiveKind::ShardSlice:
+    break;
+  }
+  return 0;
+}
+
+double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double bytes) const {
+  return networkSeconds(cluster.intraNode, cluster.interNode, kind, group, bytes);
+}
+
+double NetworkCost::seconds(const Collective &collective) const {
+  if (collective.kind == CollectiveKind::ShardSlice)
+    return 0;
+  GroupShape group =
+      collective.stages.empty() ? groupShape(collective.axes) : stageGroupShape(collective.stages);
+  return seconds(collective.kind, group, double(collective.bytes));
+}
+
+} // namespace tbc::planner

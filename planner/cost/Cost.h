@@ -1,0 +1,119 @@
+//===- Cost.h - Seconds of an op and of a collective ----------------------===//
+//
+// Plain C++. A roofline for kernels; latency and bandwidth for collectives. Every constant comes
+// from the cluster file.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_COST_COST_H
+#define TBC_PLANNER_COST_COST_H
+
+#include "planner/devices/Cluster.h"
+#include "planner/devices/GroupShape.h"
+#include "planner/reshard/Graph.h"
+#include "planner/support/OnceMap.h"
+
+#include <vector>
+
+namespace tbc::planner {
+
+/// Bytes and FLOPs of a kernel on one rank.
+struct LocalWork {
+  double flops = 0;
+  double bytes = 0;
+  int64_t elementBytes = 4; // of the float operand with the most elements, the widest of equals
+  bool isF16 = false;       // of that operand
+  bool isFused = false;     // part of its user's kernel: no launch, no write of its result
+  double depth = 0;         // of a matmul: the length of the sum for each result
+  /// Number of parts of the sequence if they are split in order: in causal attention the last part
+  /// has almost nothing to skip. 1 if all parts have equal work (zigzag).
+  double partsInOrder = 1;
+};
+
+/// Whether `value` stays in registers. Its op is elementwise, and its one user, seen through views,
+/// is an elementwise op or a reduction of the same phase. All common code generators fuse at least
+/// these (Snider and Liang, "Operator Fusion in XLA", arXiv 2301.13062, section 3: instruction and
+/// fusion merger). Residuals are never fused, because they have users in both phases.
+bool isFused(const reshard::Graph &graph, int value);
+
+/// Returns the work of op `op` on one rank under `strategy`: FLOPs and bytes of operands and
+/// results, divided by the axes on their loops.
+/// - A gather (kernel class "gather") reads from each operand at most the size of its result.
+/// - A view (such as a broadcast) is read with the bytes of its source.
+/// - Fused and constant-derived values move no bytes.
+LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy);
+
+/// Returns the seconds of a kernel (without launch if it is fused into another):
+///     max(floor, launch + max(
+///         ramp + executed flops / (peak * flopsFraction) * (1 + halfDepth / depth),
+///         (bytes + bytesPerFlop * flops) / (bandwidth * memoryFraction))).
+/// Executed flops are flops * executedFraction. With n parts of a sequence in order, the last part
+/// skips an n-th of the whole's share: 1 - (1 - executedFraction) / n. Example: 0.5 and n = 4 give
+/// 0.875. Views (kernel class "none") are free. Source: Williams, Waterman, Patterson, "Roofline",
+/// CACM 52 (2009).
+double kernelSeconds(const Cluster &cluster, const std::string &kernelClass, const LocalWork &work);
+
+/// Returns the arithmetic part of kernelSeconds, without the ramp.
+double arithmeticSeconds(const Cluster &cluster, const std::string &kernelClass,
+                         const LocalWork &work);
+
+/// Returns the seconds of op `op` on one rank under `strategy`: one kernel, or one per block of a
+/// streamed loop. `isInOrder`: the ranks of a sequence have its parts in order, not zigzag.
+double opKernelSeconds(const Cluster &cluster, const reshard::Graph &graph, int op,
+                       const reshard::OpStrategy &strategy, bool isInOrder = false);
+
+/// Returns the seconds of one update of `bytes` in `tensors` kernels. The optimizer reads and
+/// writes master copy, state, gradient and parameter once.
+double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors);
+
+/// Prices collectives on one mesh of one cluster. Thread-safe. Ranks fill nodes in order, so the
+/// last axis of the mesh lies inside a node as far as it fits.
+class NetworkCost {
+public:
+  NetworkCost(const Cluster &cluster, const reshard::Mesh &mesh, int pipelineAxis = -1)
+      : cluster(cluster), mesh(mesh), pipelineAxis(pipelineAxis) {}
+
+  /// Returns the seconds of `collective`, the faster of two algorithms: start + steps * latency +
+  /// bytes on the wire / bandwidth.
+  ///
+  /// - Steps: log2 of the ranks in a node and log2 of the nodes, each at its level's latency, twice
+  ///   for all_reduce (trees: Sanders, Speck, Traeff, "Two-tree algorithms", Parallel Computing 35
+  ///   (2009); NCCL >= 2.23 uses logarithmic all_gather and reduce_scatter for small messages,
+  ///   rings for large).
+  /// - Bytes: 2(n-1)/n for all_reduce, (n-1)/n for the others, all for send and permute (NCCL busbw
+  ///   convention, nccl-tests doc/PERFORMANCE.md).
+  /// - Bandwidth: the node's for a group of that size. For a group over several nodes, at most the
+  ///   sum of the network cards of its ranks on one node.
+  /// - Small messages use a protocol with short latency and smallFraction of the bandwidth. Large
+  ///   ones use a ring of n - 1 steps (all_reduce: twice), or the reduction in a node's switch.
+  ///
+  /// Example: an all_reduce of 1 GB over 8 ranks puts 1.75 GB on the wire.
+  double seconds(const reshard::Collective &collective) const;
+  /// The same, given kind, group and size.
+  double seconds(reshard::CollectiveKind kind, const GroupShape &group, double bytes) const;
+
+  GroupShape groupShape(const std::vector<reshard::AxisRef> &axes) const;
+  /// The group of pipeline stages `stages` (tied weights; the two ends of a send).
+  GroupShape stageGroupShape(const std::vector<int> &stages) const;
+
+private:
+  void addGroup(int64_t first, const std::vector<int64_t> &members, GroupShape &shape) const;
+  GroupShape computeShape(const std::vector<reshard::AxisRef> &axes) const;
+  std::map<int64_t, int64_t> firstRanks(const std::vector<reshard::AxisRef> &axes,
+                                        const std::vector<int64_t> &stride) const;
+  GroupShape computeStageShape(const std::vector<int> &stages) const;
+
+  const Cluster &cluster;
+  reshard::Mesh mesh;
+  int pipelineAxis;
+  mutable OnceMap<std::vector<reshard::AxisRef>, GroupShape> shapes;
+  mutable OnceMap<std::vector<int>, GroupShape> stageShapes;
+};
+
+/// NetworkCost::seconds() on a network of these two levels.
+double networkSeconds(const NetworkLevel &intra, const NetworkLevel &inter,
+                      reshard::CollectiveKind kind, const GroupShape &group, double bytes);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_COST_COST_H

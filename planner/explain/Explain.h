@@ -1,0 +1,59 @@
+//===- Explain.h - Details behind a plan ----------------------------------===//
+//
+// Plain C++. Derives everything from the plan and the model's graph, with the code that priced the
+// plan.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_EXPLAIN_EXPLAIN_H
+#define TBC_PLANNER_EXPLAIN_EXPLAIN_H
+
+#include "planner/plan/Plan.h"
+#include "planner/report/Report.h"
+#include "planner/search/Search.h"
+
+#include <string>
+
+namespace tbc::planner {
+
+/// A plan on the graph of its model, derived.
+struct ExplainedPlan {
+  const reshard::Graph &graph; // of the unchanged model
+  const Plan &plan;
+  PlannedStep step;
+  reshard::Derivation derivation;
+  reshard::Overlap overlap;
+  Prediction prediction; // of the plan in its current form
+
+  /// Errors: those of applyPlan.
+  static Result<ExplainedPlan> make(const reshard::Graph &graph, const Plan &plan);
+};
+
+/// Reports per stage: every memory line, the op at the peak, and the largest tensors there.
+Report explainMemory(const ExplainedPlan &plan);
+
+/// Reports the collectives of a step by kind and axes, exposed and hidden, with their causes.
+Report explainCommunication(const ExplainedPlan &plan);
+
+/// Reports the layer table with every repeat on its own line.
+Report explainLayers(const ExplainedPlan &plan);
+
+/// Reports the tensors whose name, display name or op id matches `glob`: layout, shardings, bytes
+/// of a rank, collectives, and the origin of each decision. Errors: Usage if there is no match,
+/// with a suggestion.
+Result<Report> explainTensor(const ExplainedPlan &plan, const std::string &glob);
+
+/// Reports the cost of `condition` ("tp=8", "recompute=none"): the best plan of the same job with
+/// it and with the other pins. A condition on an axis releases a pinned mesh. If the plan already
+/// satisfies the condition, reports the best plan without it. An infeasible condition is a valid
+/// answer. Errors: Usage for a malformed condition.
+Result<Report> explainWhy(const ExplainedPlan &plan, const std::string &condition,
+                          const Progress &progress = {});
+
+/// Reports the differences between two plans in request, decisions and predictions; no rows if they
+/// are equal.
+Report explainDifferences(const Plan &plan, const Plan &other);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_EXPLAIN_EXPLAIN_H

@@ -1,0 +1,154 @@
+//===- Recompute.cpp - Choice of recomputed forward ops -------------------===//
+
+#include "planner/graph/Recompute.h"
+#include "planner/devices/Cluster.h"
+#include "planner/graph/Values.h"
+
+#include <algorithm>
+#include <cassert>
+#include <set>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+/// Whether `value` is computed from data by a forward op: neither input nor constant-derived.
+static bool isActivation(const Graph &graph, int value) {
+  int producer = graph.values[value].producer;
+  return producer >= 0 && graph.ops[producer].phase == Phase::Forward &&
+         !graph.ops[producer].generator;
+}
+
+std::vector<int> singleValueCuts(const Graph &graph) {
+  int numForward = numForwardOps(graph);
+  std::vector<std::vector<int>> starts(numForward), ends(numForward);
+  for (size_t value = 0; value < graph.values.size(); ++value) {
+    if (!isActivation(graph, int(value)))
+      continue;
+    int last = -1;
+    for (int user : graph.values[value].users)
+      if (user < numForward)
+        last = std::max(last, user);
+    int first = graph.values[value].producer;
+    if (last > first) { // live between op `first` and op `last`
+      starts[first].push_back(int(value));
+      ends[last].push_back(int(value));
+    }
+  }
+  std::vector<int> cuts(numForward, -1);
+  std::set<int> live;
+  for (int op = 0; op < numForward; ++op) {
+    live.insert(starts[op].begin(), starts[op].end());
+    for (int value : ends[op])
+      live.erase(value);
+    if (live.size() == 1)
+      cuts[op] = *live.begin();
+  }
+  return cuts;
+}
+
+static bool isHeavy(const GraphOp &op) { return isMatrixClass(op.kernelClass); }
+
+/// Whether keeping the results of `op` takes less than 1/ratio of the bytes of its activations.
+static bool resultsAreSmall(const Graph &graph, const GraphOp &op, double ratio) {
+  double in = 0, out = 0;
+  for (int value : op.operands)
+    if (isActivation(graph, value))
+      in += fullBytes(graph, value);
+  for (int value : op.results)
+    out += fullBytes(graph, value);
+  return out * ratio < in;
+}
+
+/// Whether `value`, seen through views, has one reader in forward and one in backward, both able to
+/// read it from registers.
+static bool mayStayInRegisters(const Graph &graph, int value) {
+  int readers[] = {0, 0};
+  std::vector<int> pending{value};
+  while (!pending.empty()) {
+    int at = pending.back();
+    pending.pop_back();
+    for (int user : graph.values[at].users) {
+      const GraphOp &op = graph.ops[user];
+      if (isView(op)) {
+        pending.push_back(op.results[0]);
+        continue;
+      }
+      if (op.kernelClass != "elementwise" && op.kernelClass != "reduction")
+        return false;
+      ++readers[op.phase == Phase::Forward ? 0 : 1];
+    }
+  }
+  return readers[0] == 1 && readers[1] == 1;
+}
+
+std::vector<bool> freeToRecompute(const Graph &graph) {
+  std::vector<bool> flags(graph.ops.size(), false);
+  for (int i = 0; i < numForwardOps(graph); ++i) {
+    const GraphOp &op = graph.ops[i];
+    if (op.kernelClass != "elementwise" || op.generator || op.results.size() != 1 ||
+        !mayStayInRegisters(graph, op.results[0]))
+      continue;
+    int activations = 0;
+    bool isFree = true;
+    std::vector<int> views{i};
+    for (int value : op.operands) {
+      for (int view = graph.values[value].producer; view >= 0 && isView(graph.ops[view]);
+           view = graph.values[value].producer) {
+        views.push_back(view);
+        value = graph.ops[view].operands[0];
+      }
+      if (!isActivation(graph, value))
+        continue;
+      ++activations;
+      // An operand from registers would have to be recomputed as well.
+      isFree &= graph.ops[graph.values[value].producer].kernelClass != "elementwise" &&
+                fullBytes(graph, value) <= fullBytes(graph, op.results[0]);
+    }
+    if (isFree && activations == 1)
+      for (int view : views) // or they would be kept
+        flags[view] = true;
+  }
+  return flags;
+}
+
+std::vector<bool> recomputeFlags(const Graph &graph, const std::string &mode) {
+  std::vector<bool> flags(graph.ops.size(), false);
+  if (mode == "none")
+    return flags;
+  assert((mode == "selective" || mode == "full") && "modes are checked where they are read");
+
+  std::vector<int> cuts = singleValueCuts(graph);
+  std::set<int> joints(cuts.begin(), cuts.end());
+  int numForward = numForwardOps(graph);
+  for (int i = 0; i < numForward; ++i) {
+    const GraphOp &op = graph.ops[i];
+    if (op.generator)
+      continue;
+    bool keeps = false;
+    for (int value : op.results)
+      keeps |= joints.count(value) != 0;
+    // A joint computed by a light op from joints only need not be kept.
+    if (keeps && !isHeavy(op)) {
+      bool fromJoints = true;
+      for (int value : op.operands)
+        fromJoints &= !isActivation(graph, value) || joints.count(value) != 0;
+      if (fromJoints && i > 0)
+        keeps = false;
+    }
+    if (mode == "full")
+      flags[i] = !keeps && !resultsAreSmall(graph, op, 64);
+    else
+      flags[i] = !keeps && !isHeavy(op) && !resultsAreSmall(graph, op, 4);
+  }
+  return flags;
+}
+
+std::vector<bool> offloadFlags(const Graph &graph) {
+  std::vector<bool> flags(graph.ops.size(), false);
+  for (int op = 0; op < numForwardOps(graph); ++op)
+    flags[op] = !graph.ops[op].generator && !resultsAreSmall(graph, graph.ops[op], 64);
+  return flags;
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,49 @@
+//===- Recompute.h - Choice of recomputed forward ops ---------------------===//
+//
+// Plain C++. Recomputation (activation checkpointing) is a flag per forward op: the backward
+// recomputes its results instead of keeping them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_GRAPH_RECOMPUTE_H
+#define TBC_PLANNER_GRAPH_RECOMPUTE_H
+
+#include "planner/reshard/Chunks.h"
+#include "planner/reshard/Recompute.h"
+
+#include <string>
+#include <vector>
+
+namespace tbc::planner {
+
+/// Returns the flags, one per op, for `mode`:
+/// - none: nothing is recomputed.
+/// - selective: recomputes all results except those of matmuls, convolutions and attention, joints,
+///   and results less than a fourth of the size of their operands.
+/// - full: recomputes all results except joints, and results less than 1/64 of their operands.
+///
+/// A joint is a value that alone joins two parts of the graph (singleValueCuts). A joint computed
+/// by a light op from other joints is recomputed too.
+std::vector<bool> recomputeFlags(const reshard::Graph &graph, const std::string &mode);
+
+/// Returns flags, by op, of forward ops whose recomputation saves time. Such an op is elementwise,
+/// and its result has one reader in forward and one in backward. Both may read it from registers
+/// (isFused). It depends on one activation that takes no more bytes to keep.
+std::vector<bool> freeToRecompute(const reshard::Graph &graph);
+
+/// Returns flags, one per op, of forward ops whose kept results are worth a copy to the host: all
+/// except generators and ops with results much smaller than their operands.
+std::vector<bool> offloadFlags(const reshard::Graph &graph);
+
+using reshard::numForwardOps;
+using reshard::reexecutedOps;
+using reshard::withRecompute;
+
+/// Returns, by position of the forward order, the value that alone carries activations across it:
+/// `cuts[i]` for the position after forward op i. The entry is -1 if no value or several values
+/// cross. Inputs, parameters and constant-derived values do not count.
+std::vector<int> singleValueCuts(const reshard::Graph &graph);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_GRAPH_RECOMPUTE_H

@@ -1,0 +1,21 @@
+//===- Values.h - Views, and the bytes of whole values --------------------===//
+
+#ifndef TBC_PLANNER_GRAPH_VALUES_H
+#define TBC_PLANNER_GRAPH_VALUES_H
+
+#include "planner/reshard/Graph.h"
+
+namespace tbc::planner {
+
+/// Whether `op` is only another view of its one operand.
+bool isView(const reshard::GraphOp &op);
+
+/// Returns the bytes of a whole tensor of this layout, in floating point, because the product may
+/// exceed 64 bits.
+double fullBytes(const reshard::TensorLayout &layout);
+/// The same of a value of `graph`.
+double fullBytes(const reshard::Graph &graph, int value);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_GRAPH_VALUES_H

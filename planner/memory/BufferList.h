@@ -1,0 +1,143 @@
+//===- BufferList.h - Buffers in the order of instructions -----------------===//
+//
+// Plain C++. Internal to Buffers.cpp and UpdateBuffers.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_MEMORY_BUFFERLIST_H
+#define TBC_PLANNER_MEMORY_BUFFERLIST_H
+
+#include "planner/memory/Buffers.h"
+#include "runtime/memory/Streams.h"
+
+#include <algorithm>
+
+namespace tbc::planner {
+
+/// Instructions with the buffers that they read and make. A buffer is named by its index; `inSlot`
+/// stands for a value in a slot.
+class BufferList {
+public:
+  static constexpr int inSlot = -1;
+
+  /// Begins an instruction for graph op `op`.
+  void next(int op = -1, bool isCommunication = false) {
+    buffers.opOf.push_back(op);
+    uses.push_back({isCommunication, {}});
+  }
+  void read(int buffer) {
+    if (buffer == inSlot)
+      return;
+    usersOf[buffer].push_back(now());
+    uses.back().sources.push_back(usersOf[buffer].front());
+  }
+  int make(double bytes, BufferKind kind) {
+    buffers.lifetimes.push_back({int64_t(bytes), now(), now()});
+    buffers.kinds.push_back(kind);
+    usersOf.push_back({now()});
+    return int(buffers.kinds.size()) - 1;
+  }
+  /// Marks `buffer` as made in a slot, so it takes no bytes of its own.
+  void moveToSlot(int buffer) {
+    if (buffer != inSlot)
+      buffers.lifetimes[buffer].bytes = 0;
+  }
+
+  /// Adds one instruction per step of a resharding of `elements` elements in `from`. Returns the
+  /// last result, or `from` if there are no steps. The last result has kind `lastKind`, the others
+  /// Collective.
+  int addSteps(const std::vector<reshard::Collective> &steps, int from, int64_t elements,
+               int64_t elementBytes, BufferKind lastKind, int op = -1) {
+    for (size_t i = 0; i < steps.size(); ++i) {
+      elements = elementsAfter(steps[i], elements);
+      next(op, steps[i].kind != reshard::CollectiveKind::ShardSlice);
+      read(from);
+      from = make(double(elements * elementBytes),
+                  i + 1 == steps.size() ? lastKind : BufferKind::Collective);
+    }
+    return from;
+  }
+
+  /// A member of a bucket: its current buffer, the source of its next step.
+  struct Member {
+    const reshard::Reshard *reshard;
+    int buffer;
+    int64_t elements, elementBytes;
+    size_t at = 0; // into its steps
+  };
+
+  /// Adds the reshards of a bucket: slices one by one, messages together. Leaves the results in
+  /// `members`.
+  void addBucket(std::vector<Member> &members, int op = -1) {
+    auto isAtMessage = [](const Member &member) {
+      return member.at < member.reshard->steps.size();
+    };
+    auto skipSlices = [&](Member &member) {
+      const std::vector<reshard::Collective> &steps = member.reshard->steps;
+      for (; isAtMessage(member) && steps[member.at].kind == reshard::CollectiveKind::ShardSlice;
+           ++member.at) {
+        next(op);
+        read(member.buffer);
+        takeStep(member);
+      }
+    };
+    for (;;) {
+      std::for_each(members.begin(), members.end(), skipSlices);
+      if (members.empty() || !isAtMessage(members.front()))
+        return; // all members have the same number of messages
+      next(op, /*isCommunication=*/true);
+      for (const Member &member : members)
+        read(member.buffer);
+      for (Member &member : members) {
+        takeStep(member);
+        ++member.at;
+      }
+    }
+  }
+
+  /// Returns the buffers. Communication runs beside later instructions, so a buffer lives until the
+  /// next instruction is known to begin after all its users.
+  BlockBuffers finish() {
+    memory::StreamOrder order(memory::overlapCommunication(uses));
+    for (size_t buffer = 0; buffer < usersOf.size(); ++buffer)
+      for (int user : usersOf[buffer])
+        buffers.lifetimes[buffer].last =
+            std::max(buffers.lifetimes[buffer].last, int64_t(order.settled(user)) - 1);
+    return std::move(buffers);
+  }
+
+private:
+  /// Makes the result of the member's step in the current instruction.
+  void takeStep(Member &member) {
+    member.elements = elementsAfter(member.reshard->steps[member.at], member.elements);
+    member.buffer = make(double(member.elements * member.elementBytes), BufferKind::Collective);
+  }
+
+  int now() const { return int(buffers.opOf.size()) - 1; }
+
+  /// Returns the elements of a rank after a step, from `elements` before it.
+  static int64_t elementsAfter(const reshard::Collective &step, int64_t elements) {
+    int64_t n = reshard::groupSize(step.axes);
+    switch (step.kind) {
+    case reshard::CollectiveKind::AllGather:
+      return step.dim < 0 ? step.numElements : elements * n;
+    case reshard::CollectiveKind::ReduceScatter:
+    case reshard::CollectiveKind::ShardSlice:
+      return step.dim < 0 ? (step.numElements + n - 1) / n : elements / n;
+    case reshard::CollectiveKind::AllReduce:
+    case reshard::CollectiveKind::AllToAll:
+    case reshard::CollectiveKind::Send:
+    case reshard::CollectiveKind::Permute:
+      break;
+    }
+    return elements;
+  }
+
+  BlockBuffers buffers;
+  std::vector<memory::StreamUse> uses;   // by instruction
+  std::vector<std::vector<int>> usersOf; // by buffer: its maker, then its readers
+};
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_MEMORY_BUFFERLIST_H

@@ -1,0 +1,347 @@
+//===- Buffers.cpp - Buffers allocated by the blocks of a step ------------===//
+//
+// Follows the output of passes/partition/LocalBlock.cpp step by step; a test compares the two.
+//
+//===----------------------------------------------------------------------===//
+
+#include "planner/memory/Buffers.h"
+#include "planner/memory/BufferList.h"
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+namespace {
+
+/// The entries of one block, taken from the derivation's lists.
+struct BlockLists {
+  std::vector<int> ops;
+  std::map<int, std::vector<const Reshard *>> reshards; // by value
+  std::vector<const Transfer *> received, sent;
+  std::vector<int> residuals;          // indices of the residuals it keeps
+  std::multimap<int, int> offloaded;   // the offloaded ones, by value
+  std::multimap<int, int> gradientsOf; // parameters, by the value to be added to their gradient
+  std::multimap<int, const Reshard *> gathersBefore; // prefetched gathers, by op
+};
+
+class StepWalk {
+public:
+  StepWalk(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
+           const Overlap &overlap)
+      : graph(graph), assignment(assignment), derivation(derivation), overlap(overlap),
+        cache(graph.values.size()) {
+    index();
+  }
+
+  StepBuffers run() {
+    for (auto &[key, lists] : blocks) {
+      block = key;
+      here = &lists;
+      list = BufferList();
+      for (int value : cached)
+        cache[size_t(value)].clear();
+      cached.clear();
+      emitted.clear();
+      walk();
+      result.blocks[key] = list.finish();
+    }
+    for (auto &[slot, kept] : slots)
+      result.kept.push_back(std::move(kept));
+    return std::move(result);
+  }
+
+private:
+  //===--------------------------------------------------------------------===//
+  // Entries by block
+  //===--------------------------------------------------------------------===//
+
+  void index() {
+    std::set<int> skipped;
+    for (const GradientParts &parts : derivation.gradientParts)
+      skipped.insert(parts.skippedAdds.begin(), parts.skippedAdds.end());
+    for (int op = 0; op < int(graph.ops.size()); ++op) {
+      const GraphOp &o = graph.ops[op];
+      if (!o.generator && !skipped.count(op))
+        blocks[{o.chunk, o.phase}].ops.push_back(op);
+    }
+    for (const Reshard &reshard : derivation.reshards)
+      if (!reshard.perStep && reshard.chunk >= 0)
+        blocks[{reshard.chunk, reshard.phase}].reshards[reshard.value].push_back(&reshard);
+    for (size_t r = 0; r < overlap.issuedBefore.size(); ++r) {
+      const Reshard &reshard = derivation.reshards[r];
+      if (int before = overlap.issuedBefore[r]; before >= 0)
+        blocks[{reshard.chunk, reshard.phase}].gathersBefore.insert({before, &reshard});
+    }
+    for (const Transfer &transfer : derivation.transfers) {
+      blocks[{transfer.toChunk, transfer.phase}].received.push_back(&transfer);
+      blocks[{transfer.fromChunk, transfer.phase}].sent.push_back(&transfer);
+    }
+    for (int r = 0; r < int(derivation.residuals.size()); ++r) {
+      const Residual &residual = derivation.residuals[r];
+      BlockLists &keeper = blocks[{residual.chunk, residual.phase}];
+      keeper.residuals.push_back(r);
+      if (residual.isOnHost)
+        keeper.offloaded.insert({residual.value, r});
+      residualsOf[residual.value].push_back(r);
+    }
+    for (size_t p = 0; p < derivation.gradientParts.size(); ++p)
+      for (const GradientParts::Part &part : derivation.gradientParts[p].parts) {
+        int producer = graph.values[part.value].producer;
+        Phase phase = producer < 0 ? Phase::Backward : graph.ops[producer].phase;
+        if (phase != Phase::Forward)
+          blocks[{part.chunk, phase}].gradientsOf.insert({part.value, int(p)});
+      }
+  }
+
+  double bytes(int value, const Sharding &sharding) const {
+    return double(localBytes(graph.values[value].layout, sharding));
+  }
+
+  //===--------------------------------------------------------------------===//
+  // One block
+  //===--------------------------------------------------------------------===//
+
+  void walk() {
+    op = -1;
+    waiting.clear();
+    for (const Transfer *transfer : here->received) {
+      list.next(-1, /*isCommunication=*/true);
+      remember(transfer->value, transfer->sharding,
+               list.make(bytes(transfer->value, transfer->sharding), BufferKind::Transient));
+    }
+    for (int next : here->ops) {
+      op = next;
+      auto [first, last] = here->gathersBefore.equal_range(next);
+      for (auto gather = first; gather != last; ++gather)
+        get(gather->second->value, gather->second->to);
+      emit(next);
+      for (int value : graph.ops[next].results)
+        addGradients(value);
+    }
+    while (!here->gradientsOf.empty())
+      addGradients(here->gradientsOf.begin()->first);
+    keepResiduals();
+    if (block.second == Phase::Forward)
+      for (auto [state, updated] : graph.stateUpdates)
+        if (isMadeHere(updated))
+          list.moveToSlot(get(updated, derivation.home[updated]));
+    for (const Transfer *transfer : here->sent) {
+      int buffer = get(transfer->value, transfer->sharding);
+      list.next(op, /*isCommunication=*/true);
+      list.read(buffer);
+    }
+  }
+
+  bool isMadeHere(int value) const {
+    int producer = graph.values[value].producer;
+    return (producer < 0 ? 0 : graph.ops[producer].chunk) == block.first;
+  }
+
+  void emit(int index) {
+    const GraphOp &o = graph.ops[index];
+    std::vector<int> operands;
+    for (size_t k = 0; k < o.operands.size(); ++k)
+      operands.push_back(get(o.operands[k], derivation.operands[index][k].sharding));
+    list.next(op < 0 ? index : op);
+    for (int buffer : operands)
+      list.read(buffer);
+    for (int value : o.results)
+      remember(value, derivation.raw[value],
+               list.make(bytes(value, derivation.raw[value]), BufferKind::Transient));
+    holdBlocks(index);
+    emitted.insert(index);
+  }
+
+  /// An op with a streamed loop holds the next block while it computes on the current one, and a
+  /// partial result beside the accumulated one.
+  void holdBlocks(int index) {
+    const GraphOp &o = graph.ops[index];
+    const OpStrategy &strategy = assignment.strategies[index];
+    if (streamedBlocks(graph, index, strategy) == 1)
+      return;
+    auto streams = [&](size_t operand) {
+      for (const auto &[loop, axes] : strategy.loopAxes)
+        for (const TensorDim &dim : o.loops[loop].operandDims)
+          if (o.loops[loop].kind == LoopKind::Streamed && dim.tensor == int(operand))
+            return true;
+      return false;
+    };
+    for (size_t k = 0; k < o.operands.size(); ++k)
+      if (streams(k))
+        list.make(bytes(o.operands[k], operandSharding(graph, index, strategy, int(k))),
+                  BufferKind::Collective);
+    for (int value : o.results)
+      list.make(bytes(value, derivation.raw[value]), BufferKind::Collective);
+  }
+
+  void addGradients(int value) {
+    auto [first, last] = here->gradientsOf.equal_range(value);
+    for (auto it = first; it != last; ++it)
+      if (const Reshard *member = bucketed(value, derivation.gradient[it->second]))
+        waiting[overlap.bucket(derivation, *member)].insert(member);
+      else
+        get(value, derivation.gradient[it->second]);
+    here->gradientsOf.erase(first, last);
+    reduceFullBuckets();
+  }
+
+  const Reshard *bucketed(int value, const Sharding &sharding) const {
+    if (auto listed = here->reshards.find(value); listed != here->reshards.end())
+      for (const Reshard *reshard : listed->second)
+        if (reshard->to == sharding && overlap.bucket(derivation, *reshard) >= 0)
+          return reshard;
+    return nullptr;
+  }
+
+  /// Reduces the buckets with all members present.
+  void reduceFullBuckets() {
+    for (auto it = waiting.begin(); it != waiting.end();) {
+      const std::vector<int> &reshards = overlap.buckets[it->first].reshards;
+      if (it->second.size() < reshards.size()) {
+        ++it;
+        continue;
+      }
+      std::vector<BufferList::Member> members;
+      for (int index : reshards) {
+        const Reshard &reshard = derivation.reshards[index];
+        const TensorLayout &layout = graph.values[reshard.value].layout;
+        members.push_back({&reshard, get(reshard.value, reshard.from),
+                           localBytes(layout, reshard.from) / layout.elementBytes,
+                           layout.elementBytes});
+      }
+      list.addBucket(members, op);
+      for (const BufferList::Member &member : members)
+        remember(member.reshard->value, member.reshard->to, member.buffer);
+      it = waiting.erase(it);
+    }
+  }
+
+  void keepResiduals() {
+    for (int r : here->residuals) {
+      const Residual &residual = derivation.residuals[r];
+      int buffer = get(residual.value, residual.sharding);
+      if (!residual.isOnHost)
+        list.moveToSlot(buffer);
+      useResidual(r);
+    }
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Sources of values
+  //===--------------------------------------------------------------------===//
+
+  int remember(int value, const Sharding &sharding, int buffer) {
+    auto [first, last] = here->offloaded.equal_range(value);
+    for (auto it = first; it != last; ++it)
+      if (derivation.residuals[it->second].sharding == sharding) {
+        list.next(op);
+        list.read(buffer);
+      }
+    if (cache[size_t(value)].empty())
+      cached.push_back(value);
+    cache[size_t(value)].push_back({&sharding, buffer});
+    return buffer;
+  }
+
+  int get(int value, const Sharding &sharding) {
+    for (const auto &[as, buffer] : cache[size_t(value)])
+      if (as == &sharding || *as == sharding)
+        return buffer;
+    auto listed = here->reshards.find(value);
+    if (listed != here->reshards.end())
+      for (const Reshard *reshard : listed->second) {
+        if (reshard->to != sharding || reshard->from == sharding)
+          continue;
+        int from = get(value, reshard->from);
+        const TensorLayout &layout = graph.values[value].layout;
+        int64_t elements = localBytes(layout, reshard->from) / layout.elementBytes;
+        BufferKind kind = reshard->where == Where::ParameterUse ? BufferKind::Gathered
+                          : reshard->op < 0 && reshard->where == Where::Operand
+                              ? BufferKind::Transient
+                              : BufferKind::Collective;
+        return remember(
+            value, sharding,
+            list.addSteps(reshard->steps, from, elements, layout.elementBytes, kind, op));
+      }
+    return source(value, sharding);
+  }
+
+  /// A value from outside the block, or from a generator.
+  int source(int value, const Sharding &sharding) {
+    const GraphValue &graphValue = graph.values[value];
+    int holder = holderOf(graph, assignment, value, block.first);
+    if (auto listed = residualsOf.find(value); listed != residualsOf.end())
+      for (int r : listed->second) {
+        const Residual &residual = derivation.residuals[r];
+        bool isElsewhere = BlockKey(residual.chunk, residual.phase) != block;
+        if (residual.chunk == holder && residual.sharding == sharding && isElsewhere) {
+          useResidual(r);
+          if (!residual.isOnHost)
+            return remember(value, sharding, BufferList::inSlot);
+          list.next(op);
+          return remember(value, sharding,
+                          list.make(bytes(value, sharding), BufferKind::Transient));
+        }
+      }
+    if (graphValue.producer < 0) {
+      if (graphValue.role != ValueRole::Parameter && graphValue.role != ValueRole::State &&
+          graphValue.role != ValueRole::OptimizerState)
+        use({1, value, assignment.stageOf(block.first)}, KeptSlot::Kind::Input,
+            bytes(value, sharding));
+      return remember(value, sharding, BufferList::inSlot);
+    }
+    int producer = graphValue.producer;
+    if (!graph.ops[producer].generator || emitted.count(producer))
+      return remember(value, sharding, BufferList::inSlot); // only with a wrong derivation
+    emit(producer);
+    return get(value, sharding);
+  }
+
+  void useResidual(int number) {
+    const Residual &residual = derivation.residuals[number];
+    bool isGathered = graph.values[residual.value].role == ValueRole::Parameter;
+    use({0, number, assignment.stageOf(residual.chunk)},
+        isGathered ? KeptSlot::Kind::Gathered : KeptSlot::Kind::Residual,
+        bytes(residual.value, residual.sharding), residual.isOnHost);
+  }
+
+  using SlotKey = std::tuple<int, int, int>; // residual or input, number, stage
+
+  void use(const SlotKey &key, KeptSlot::Kind kind, double bytes, bool isOnHost = false) {
+    KeptSlot &slot = slots[key];
+    slot.kind = kind;
+    slot.isOnHost = isOnHost;
+    slot.stage = std::get<2>(key);
+    slot.bytes = int64_t(bytes);
+    slot.users.insert(block);
+  }
+
+  const Graph &graph;
+  const Assignment &assignment;
+  const Derivation &derivation;
+  const Overlap &overlap;
+  std::map<BlockKey, BlockLists> blocks;
+  std::map<int, std::vector<int>> residualsOf; // by value
+  std::map<SlotKey, KeptSlot> slots;
+  StepBuffers result;
+
+  // State of the current block.
+  BlockKey block;
+  BlockLists *here = nullptr;
+  BufferList list;
+  /// By value: its available shardings, as in the derivation, and their buffers.
+  std::vector<std::vector<std::pair<const Sharding *, int>>> cache;
+  std::vector<int> cached; // the values in `cache`
+  std::set<int> emitted;
+  std::map<int, std::set<const Reshard *>> waiting; // by bucket: members present
+  int op = -1;
+};
+
+} // namespace
+
+StepBuffers stepBuffers(const Graph &graph, const Assignment &assignment,
+                        const Derivation &derivation, const Overlap &overlap) {
+  return StepWalk(graph, assignment, derivation, overlap).run();
+}
+
+} // namespace tbc::planner

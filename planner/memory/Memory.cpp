@@ -1,0 +1,302 @@
+//===- Memory.cpp - Memory of every stage, line by line -------------------===//
+
+#include "planner/memory/Memory.h"
+#include "planner/memory/Buffers.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+static const char *const contextLine = "device context";
+static const char *const marginLine = "allocator margin";
+
+int64_t programBytes(const StageMemory &memory) {
+  int64_t total = 0;
+  for (const MemoryLine &line : memory.lines)
+    if (line.name != contextLine && line.name != marginLine)
+      total += line.bytes;
+  return total;
+}
+
+std::pair<int64_t, int64_t> memoryInterval(const StageMemory &memory, const Cluster &cluster) {
+  int64_t owned = programBytes(memory), total = memory.totalBytes();
+  int64_t context = cluster.contextUncertaintyBytes;
+  int64_t margin = int64_t(std::ceil(cluster.allocatorUncertainty * double(owned)));
+  int64_t low = owned + std::max<int64_t>(0, cluster.contextBytes - context);
+  low += std::max<int64_t>(0, total - owned - cluster.contextBytes - margin);
+  return {low, total + context + margin};
+}
+
+Cluster atUpperEnd(const Cluster &cluster) {
+  Cluster upper = cluster;
+  upper.contextBytes += upper.contextUncertaintyBytes;
+  upper.allocatorFraction += upper.allocatorUncertainty;
+  upper.contextUncertaintyBytes = 0;
+  upper.allocatorUncertainty = 0;
+  for (Cluster &group : upper.groups)
+    group = atUpperEnd(group);
+  // A mixed cluster's own values are the least of its groups.
+  for (size_t i = 0; i < upper.groups.size(); ++i) {
+    const Cluster &group = upper.groups[i];
+    upper.contextBytes =
+        i == 0 ? group.contextBytes : std::min(upper.contextBytes, group.contextBytes);
+    upper.allocatorFraction = i == 0 ? group.allocatorFraction
+                                     : std::min(upper.allocatorFraction, group.allocatorFraction);
+  }
+  return upper;
+}
+
+static double aligned(int64_t bytes) { return double(memory::alignedBytes(bytes)); }
+
+/// Returns the bytes of the moments of `owned` elements; each moment is a buffer of its own.
+static double momentBytes(const Job &job, int64_t owned) {
+  constexpr int64_t bytesPerMoment = 4;
+  return double(job.stateBytesPerElement() / bytesPerMoment) * aligned(owned * bytesPerMoment);
+}
+
+namespace {
+
+using KindBytes = std::array<double, numBufferKinds>;
+
+double total(const KindBytes &bytes) { return bytes[0] + bytes[1] + bytes[2]; }
+
+/// Returns the live bytes at each instruction of a block, by kind of buffer.
+std::vector<KindBytes> liveAt(const BlockBuffers &block) {
+  std::vector<KindBytes> live(block.opOf.size() + 1, KindBytes{});
+  for (size_t b = 0; b < block.lifetimes.size(); ++b) {
+    const memory::Lifetime &lifetime = block.lifetimes[b];
+    double bytes = aligned(lifetime.bytes);
+    live[size_t(lifetime.first)][size_t(block.kinds[b])] += bytes;
+    live[size_t(lifetime.last) + 1][size_t(block.kinds[b])] -= bytes;
+  }
+  for (size_t i = 1; i < live.size(); ++i)
+    for (size_t kind = 0; kind < numBufferKinds; ++kind)
+      live[i][kind] += live[i - 1][kind];
+  live.pop_back();
+  return live;
+}
+
+} // namespace
+
+LiveBytes liveBytes(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
+                    const Overlap &overlap) {
+  std::vector<KindBytes> most(graph.ops.size(), KindBytes{});
+  StepBuffers buffers = stepBuffers(graph, assignment, derivation, overlap);
+  for (const auto &[key, block] : buffers.blocks) {
+    std::vector<KindBytes> live = liveAt(block);
+    auto first = std::find_if(block.opOf.begin(), block.opOf.end(), [](int op) { return op >= 0; });
+    if (first == block.opOf.end())
+      continue;
+    for (size_t i = 0; i < live.size(); ++i) {
+      KindBytes &best = most[size_t(block.opOf[i] < 0 ? *first : block.opOf[i])];
+      if (total(live[i]) > total(best))
+        best = live[i];
+    }
+  }
+  LiveBytes result;
+  for (const KindBytes &bytes : most) {
+    result.transients.push_back(bytes[size_t(BufferKind::Transient)]);
+    result.gathered.push_back(bytes[size_t(BufferKind::Gathered)]);
+    result.buffers.push_back(bytes[size_t(BufferKind::Collective)]);
+  }
+  return result;
+}
+
+std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assignment,
+                                     const Derivation &derivation, const Job &job) {
+  std::vector<StaticBytes> stages(assignment.numStages);
+  for (size_t p = 0; p < graph.parameters.size(); ++p) {
+    const GraphParameter &parameter = graph.parameters[p];
+    const TensorLayout &layout = graph.values[parameter.value].layout;
+    double stored = aligned(localBytes(layout, derivation.stored[p]));
+    int64_t owned = localBytes(layout, derivation.state[p]) / layout.elementBytes;
+    for (int stage : derivation.parameterStages[p]) {
+      stages[stage].parameters += stored;
+      if (parameter.gradient < 0)
+        continue; // frozen: neither gradient nor state
+      const TensorLayout &gradient = graph.values[parameter.gradient].layout;
+      for (const GradientParts::Part &part : derivation.gradientParts[p].parts)
+        if (assignment.stageOf(part.chunk) == stage) {
+          stages[stage].gradients += aligned(localBytes(gradient, derivation.gradient[p]));
+          break;
+        }
+      bool onHost = assignment.offloadsStates;
+      (onHost ? stages[stage].hostMaster : stages[stage].master) +=
+          aligned(owned * masterBytes(layout.elementBytes));
+      (onHost ? stages[stage].hostState : stages[stage].state) += momentBytes(job, owned);
+    }
+  }
+  // The scalars kept by the update, of at most 8 bytes each, and the learning rate.
+  constexpr int64_t mostScalarBytes = 8;
+  int64_t numScalars = (graph.stepStateBytes + mostScalarBytes - 1) / mostScalarBytes + 1;
+  for (StaticBytes &stage : stages)
+    stage.state += double(numScalars) * aligned(mostScalarBytes);
+  for (int total : {graph.loss, graph.count}) {
+    if (total < 0)
+      continue;
+    int producer = graph.values[total].producer;
+    stages[producer < 0 ? 0 : assignment.stageOf(graph.ops[producer].chunk)].state +=
+        aligned(localBytes(graph.values[total].layout, derivation.home[total]));
+  }
+  for (size_t value = 0; value < graph.values.size(); ++value) {
+    const GraphValue &graphValue = graph.values[value];
+    if (graphValue.producer >= 0 || graphValue.role == ValueRole::Parameter ||
+        graphValue.role == ValueRole::OptimizerState)
+      continue;
+    std::set<int> users;
+    for (int user : graphValue.users)
+      users.insert(assignment.stageOf(graph.ops[user].chunk));
+    if (users.empty() && graphValue.role == ValueRole::State)
+      users.insert(0); // still part of the model
+    double bytes = aligned(localBytes(graphValue.layout, derivation.home[value]));
+    for (int stage : users)
+      (graphValue.role == ValueRole::State ? stages[stage].modelState : stages[stage].inputs) +=
+          bytes;
+  }
+  return stages;
+}
+
+namespace {
+
+schedule::Action::Kind kindOf(Phase phase) {
+  return phase == Phase::Forward    ? schedule::Action::Kind::Forward
+         : phase == Phase::Backward ? schedule::Action::Kind::Backward
+                                    : schedule::Action::Kind::Weight;
+}
+
+/// Bytes kept by a stage for all micro-batches in flight.
+struct KeptBytes {
+  double inputs = 0, residuals = 0, gathered = 0;
+  double all() const { return inputs + residuals + gathered; }
+};
+
+/// Returns the kept bytes on the device, or on the host if `onHost`. As in the memory plan, slots
+/// used by the same blocks form a frame, and the frames are laid out.
+KeptBytes keptBytes(const std::vector<KeptSlot> &slots, bool onHost, int stage,
+                    const std::vector<int> &chunks, const std::vector<schedule::Action> &actions) {
+  std::map<std::set<BlockKey>, std::array<double, 3>> frames; // bytes by KeptSlot::Kind
+  for (const KeptSlot &slot : slots)
+    if (slot.stage == stage && slot.isOnHost == onHost)
+      frames[slot.users][size_t(slot.kind)] += aligned(slot.bytes);
+  int64_t microBatches = 0;
+  for (const schedule::Action &action : actions)
+    microBatches = std::max(microBatches, action.microBatch + 1);
+  std::vector<std::vector<memory::Lifetime>> instances;
+  for (const auto &[users, bytes] : frames) {
+    std::set<std::pair<int, schedule::Action::Kind>> blocks;
+    for (const auto &[chunk, phase] : users)
+      blocks.insert(
+          {int(std::find(chunks.begin(), chunks.end(), chunk) - chunks.begin()), kindOf(phase)});
+    auto &lives = instances.emplace_back(
+        size_t(microBatches),
+        memory::Lifetime{int64_t(bytes[0] + bytes[1] + bytes[2]), int64_t(actions.size()), -1});
+    for (size_t a = 0; a < actions.size(); ++a) {
+      if (!blocks.count({actions[a].chunk, actions[a].kind}))
+        continue;
+      memory::Lifetime &life = lives[size_t(actions[a].microBatch)];
+      life.first = std::min(life.first, int64_t(a));
+      life.last = std::max(life.last, int64_t(a));
+    }
+  }
+  memory::FrameLayout layout = memory::layOutFrames(instances);
+  // Divide by the shares of their rings; overlaps between frames reduce all in proportion.
+  std::array<double, 3> rings{};
+  size_t f = 0;
+  for (const auto &[users, bytes] : frames) {
+    for (size_t kind = 0; kind < rings.size(); ++kind)
+      rings[kind] += bytes[kind] * double(layout.offsets[f].size());
+    ++f;
+  }
+  double sum = rings[0] + rings[1] + rings[2];
+  double share = sum > 0 ? double(layout.bytes) / sum : 0;
+  return {rings[size_t(KeptSlot::Kind::Input)] * share,
+          rings[size_t(KeptSlot::Kind::Residual)] * share,
+          rings[size_t(KeptSlot::Kind::Gathered)] * share};
+}
+
+/// Returns the peak of the values of a stage's blocks, by kind of buffer. The blocks share this
+/// memory.
+KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks) {
+  KindBytes peak{};
+  for (const auto &[key, block] : buffers.blocks) {
+    if (std::find(chunks.begin(), chunks.end(), key.first) == chunks.end())
+      continue;
+    KindBytes most{};
+    for (const KindBytes &live : liveAt(block))
+      if (total(live) > total(most))
+        most = live;
+    // A block with a smaller upper bound than the peak so far cannot be the peak, for any packing.
+    double bytes =
+        double(memory::assignOffsets(block.lifetimes, /*enough=*/int64_t(total(peak))).bytes);
+    most[size_t(BufferKind::Transient)] += bytes - total(most); // holes
+    if (total(most) > total(peak))
+      peak = most;
+  }
+  return peak;
+}
+
+/// The lines of one stage.
+StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const KeptBytes &kept,
+                    const KeptBytes &keptOnHost, const KindBytes &peak, double update) {
+  StageMemory memory;
+  double owned = 0;
+  auto add = [&](const char *name, double bytes) {
+    memory.lines.push_back({name, int64_t(std::ceil(bytes))});
+    owned += bytes;
+  };
+  add("parameters", fixed.parameters);
+  add("master weights", fixed.master);
+  add("gradients", fixed.gradients);
+  add("optimizer state", fixed.state);
+  add("model state", fixed.modelState);
+  add("inputs", kept.inputs);
+  add("saved residuals", kept.residuals);
+  // Micro-batch data is free when the update runs.
+  add("transients",
+      peak[size_t(BufferKind::Transient)] + std::max(0.0, update - kept.all() - total(peak)));
+  add("gathered parameters", peak[size_t(BufferKind::Gathered)] + kept.gathered);
+  add("collective buffers", peak[size_t(BufferKind::Collective)]);
+  memory.lines.push_back({contextLine, cluster.contextBytes});
+  memory.lines.push_back({marginLine, int64_t(std::ceil(cluster.allocatorFraction * owned))});
+  for (auto [name, bytes] : {std::pair("master weights", fixed.hostMaster),
+                             std::pair("optimizer state", fixed.hostState),
+                             std::pair("saved residuals", keptOnHost.all())})
+    if (bytes > 0)
+      memory.host.push_back({name, int64_t(std::ceil(bytes))});
+  return memory;
+}
+
+} // namespace
+
+std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assignment,
+                                     const Derivation &derivation, const Overlap &overlap,
+                                     const Job &job, const StageDevices &devices,
+                                     const StageActions &actions) {
+  StepBuffers buffers = stepBuffers(graph, assignment, derivation, overlap);
+  std::vector<StaticBytes> fixed = staticBytes(graph, assignment, derivation, job);
+  schedule::Pipeline pipeline{assignment.numStages, assignment.chunkStage};
+  if (assignment.chunkStage.empty())
+    pipeline = schedule::Pipeline::plain(assignment.numStages);
+  std::vector<StageMemory> stages;
+  for (int stage = 0; stage < assignment.numStages; ++stage) {
+    std::vector<int> chunks = pipeline.chunksOf(stage);
+    BlockBuffers update = updateBuffers(graph, assignment, derivation, overlap, job, stage);
+    KeptBytes kept = keptBytes(buffers.kept, /*onHost=*/false, stage, chunks, actions[stage]);
+    KindBytes peak = blockPeak(buffers, chunks);
+    auto enough = int64_t(kept.all() + total(peak)); // only the excess counts
+    double updateBytes = double(memory::assignOffsets(update.lifetimes, enough).bytes);
+    stages.push_back(
+        linesOf(devices.of(stage), fixed[stage], kept,
+                keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]), peak,
+                updateBytes));
+  }
+  return stages;
+}
+
+} // namespace tbc::planner

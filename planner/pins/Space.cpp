@@ -1,0 +1,446 @@
+//===- Space.cpp - The search space left open by the user -----------------===//
+
+#include "planner/pins/Space.h"
+#include "planner/pins/Conditions.h"
+#include "planner/plan/PlanNames.h"
+#include "runtime/abi/ClosestWord.h"
+#include "runtime/schedule/Schedule.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace tbc::planner {
+
+static Error usage(const std::string &message) { return Error{ErrorCode::Usage, message}; }
+
+static std::string suggest(const std::string &word, const std::vector<std::string> &candidates) {
+  std::string closest = closestWord(word, candidates);
+  return closest.empty() ? "" : "; did you mean " + closest + "?";
+}
+
+static std::string joined(const std::vector<std::string> &words) {
+  std::string text;
+  for (const std::string &word : words)
+    text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::vector<int64_t> divisorsOf(int64_t n) {
+  std::vector<int64_t> small, large;
+  for (int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0)
+      continue;
+    small.push_back(d);
+    if (d != n / d)
+      large.push_back(n / d);
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
+}
+
+Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
+  if (job.gpus < 1 || job.gpus > mostDevices)
+    return usage("--gpus " + std::to_string(job.gpus) + ": must be between 1 and 1048576");
+  if (job.globalBatch < 1 || job.globalBatch > (int64_t(1) << 40))
+    return usage("--batch " + std::to_string(job.globalBatch) + ": must be between 1 and 2^40");
+  if (Status status = checkConditions(pins); !status)
+    return status.error();
+  Space space(job, pins, experts);
+  // If requested by name, all blocks recompute, instead of the fewest that fit.
+  for (const Condition &condition : pins.conditions)
+    if (condition.decision == "recompute" && !condition.isForbidden && pins.recompute == "auto")
+      space.pins.recompute = condition.value;
+  if (Status status = space.readMesh(); !status)
+    return status.error();
+  if (Status status = space.checkStrategy(); !status)
+    return status.error();
+  if (Status status = space.checkSchedule(); !status)
+    return status.error();
+  if (Status status = space.checkContext(); !status)
+    return status.error();
+  if (Status status = space.readRecompute(); !status)
+    return status.error();
+  if (Status status = space.readOffload(); !status)
+    return status.error();
+  if (Status status = space.readOverlap(); !status)
+    return status.error();
+  if (pins.microBatch && *pins.microBatch < 1)
+    return usage("--micro-batch " + std::to_string(*pins.microBatch) + ": must be at least 1");
+  if (pins.memoryLimitBytes && *pins.memoryLimitBytes < 1)
+    return usage("--memory-limit must be at least one byte");
+  if (pins.top < 1)
+    return usage("--top " + std::to_string(pins.top) + ": must be at least 1");
+  return space;
+}
+
+Status Space::readMesh() {
+  std::string text;
+  for (const auto &[name, size] : pins.mesh) {
+    if (std::find(axisNames().begin(), axisNames().end(), name) == axisNames().end() || size < 1)
+      return usage("mesh axis \"" + name + "\" of size " + std::to_string(size) + ": axes are " +
+                   joined(axisNames()) + ", of size 1 or more");
+    *pinned.find(name) = size;
+    text += (text.empty() ? "" : ",") + name + "=" + std::to_string(size);
+  }
+  if (pins.mesh.empty())
+    return Status::ok();
+  if (pinned.numRanks() != job.gpus)
+    return usage("--mesh " + text + " has " + std::to_string(pinned.numRanks()) +
+                 " ranks, but --gpus is " + std::to_string(job.gpus));
+  if (pinned.ep > 1 && experts == 1)
+    return usage("--mesh " + text +
+                 ": axis ep splits experts, and the model has no routed experts whose weights are "
+                 "tensors over all of them; use dp or fsdp instead");
+  if (experts % pinned.ep != 0)
+    return usage("--mesh " + text + ": axis ep of size " + std::to_string(pinned.ep) +
+                 " does not divide the " + std::to_string(experts) + " experts of the model");
+  if (!job.batchIsDefault && job.globalBatch % pinned.dataRanks() != 0)
+    return usage("--mesh " + text + " has " + std::to_string(pinned.dataRanks()) +
+                 " data-parallel ranks, which do not divide --batch " +
+                 std::to_string(job.globalBatch));
+  if (pins.microBatch && !job.batchIsDefault &&
+      job.globalBatch % (pinned.dataRanks() * *pins.microBatch) != 0)
+    return usage("--micro-batch " + std::to_string(*pins.microBatch) + " times the " +
+                 std::to_string(pinned.dataRanks()) + " data-parallel ranks of --mesh " + text +
+                 " does not divide --batch " + std::to_string(job.globalBatch));
+  return Status::ok();
+}
+
+/// Returns the ZeRO mode of a strategy, or -1.
+static int zeroOf(const std::string &strategy) {
+  std::optional<ZeroChoice> choice = zeroOfStrategy(strategy);
+  return choice ? choice->zero : -1;
+}
+
+/// Checks --strategy and --zero against each other and against the pinned mesh.
+Status Space::checkStrategy() {
+  const std::string &strategy = pins.strategy;
+  const auto &names = strategyNames();
+  if (std::find(names.begin(), names.end(), strategy) == names.end())
+    return usage("--strategy " + strategy + ": strategies are " + joined(names) +
+                 suggest(strategy, names));
+  if (pins.zero && (*pins.zero < 0 || *pins.zero > 3))
+    return usage("--zero " + std::to_string(*pins.zero) + ": must be 0, 1, 2 or 3");
+  int zero = zeroOf(strategy);
+  if (pins.zero && zero >= 0 && *pins.zero != zero)
+    return usage("--strategy " + strategy + " means --zero " + std::to_string(zero) +
+                 ", but --zero is " + std::to_string(*pins.zero));
+  if (meshIsPinned() && !allowed(pinned)) {
+    std::string mesh;
+    for (const auto &[name, size] : pins.mesh)
+      mesh += (mesh.empty() ? "" : ",") + name + "=" + std::to_string(size);
+    return usage("--strategy " + strategy + " contradicts --mesh " + mesh + ": " +
+                 (strategy == "tp" || strategy == "pp" ? "all devices must be on axis " + strategy
+                  : strategy == "hybrid"               ? "two axes must be longer than 1"
+                  : strategy == "hybrid-shard"         ? "dp and fsdp must both be longer than 1"
+                                                       : "the mesh has no axis for it"));
+  }
+  return Status::ok();
+}
+
+/// Checks --schedule, --virtual-stages and --placement against each other and against the pinned
+/// mesh.
+Status Space::checkSchedule() const {
+  const std::vector<std::string> &schedules = schedule::scheduleNames();
+  const std::string &name = pins.schedule;
+  if (!name.empty() && std::find(schedules.begin(), schedules.end(), name) == schedules.end())
+    return usage("--schedule " + name + ": schedules are " + joined(schedules) +
+                 suggest(name, schedules));
+  const std::vector<std::string> placements = {"loop", "v"};
+  if (!pins.placement.empty() &&
+      std::find(placements.begin(), placements.end(), pins.placement) == placements.end())
+    return usage("--placement " + pins.placement + ": placements are " + joined(placements) +
+                 suggest(pins.placement, placements));
+  int64_t chunks = pins.virtualStages.value_or(0);
+  std::string given = "--virtual-stages " + std::to_string(chunks);
+  if (pins.virtualStages && (chunks < 1 || chunks > 64))
+    return usage(given + ": must be between 1 and 64");
+  if (chunks > 1 && (name == "gpipe" || name == "1f1b"))
+    return usage("--schedule " + name + " has one chunk per stage, but " + given +
+                 " asks for more; use --schedule interleaved or zero-bubble");
+  if (chunks == 1 && name == "interleaved")
+    return usage("--schedule interleaved needs more than one chunk per stage, but is given " +
+                 given);
+  if (!pins.placement.empty() && (chunks == 1 || name == "gpipe" || name == "1f1b"))
+    return usage("--placement " + pins.placement + " is about several chunks per stage, which " +
+                 (chunks == 1 ? given : "--schedule " + name) + " excludes");
+  if (meshIsPinned() && pinned.pp == 1 && (!name.empty() || chunks > 1 || !pins.placement.empty()))
+    return usage((!name.empty() ? "--schedule " + name
+                  : chunks > 1  ? given
+                                : "--placement " + pins.placement) +
+                 " is about pipeline stages, of which --mesh has none");
+  return Status::ok();
+}
+
+/// Checks --sequence-order and --context. A pinned mesh must then have axis cp.
+Status Space::checkContext() const {
+  const std::vector<std::string> orders = {"contiguous", "zigzag"};
+  if (!pins.sequenceOrder.empty() && pins.sequenceOrder != orders[0] &&
+      pins.sequenceOrder != orders[1])
+    return usage("--sequence-order " + pins.sequenceOrder + ": orders are " + joined(orders) +
+                 suggest(pins.sequenceOrder, orders));
+  if (!pins.sequenceOrder.empty() && meshIsPinned() && pinned.cp == 1)
+    return usage("--sequence-order " + pins.sequenceOrder +
+                 " is about axis cp, which --mesh has not");
+  if (pins.context.empty())
+    return Status::ok();
+  const std::vector<std::string> forms = contextWords();
+  if (!reshard::parseContextForm(pins.context))
+    return usage("--context " + pins.context + ": forms of context parallelism are " +
+                 joined(forms) + suggest(pins.context, forms));
+  if (meshIsPinned() && pinned.cp == 1)
+    return usage("--context " + pins.context + " is about axis cp, which --mesh has not");
+  return Status::ok();
+}
+
+std::vector<reshard::ContextForm> Space::contexts(const MeshShape &mesh) const {
+  using reshard::ContextForm;
+  if (mesh.cp == 1)
+    return {ContextForm::AllGather};
+  if (std::optional<ContextForm> form = reshard::parseContextForm(pins.context))
+    return {*form};
+  return {ContextForm::Ring, ContextForm::AllToAll, ContextForm::AllGather};
+}
+
+std::vector<int> ScheduleChoice::chunkStage(int64_t stages) const {
+  if (chunksPerStage == 1)
+    return {};
+  auto make = thereAndBack ? schedule::Pipeline::vee : schedule::Pipeline::loop;
+  return make(int(stages), chunksPerStage).chunkStage;
+}
+
+bool Space::tensorAxisIsPinned() const {
+  bool isAsked =
+      std::any_of(pins.conditions.begin(), pins.conditions.end(), [](const Condition &c) {
+        return c.decision == "tp" && c.value != "1" && !c.isForbidden;
+      });
+  return pinned.tp > 1 || pins.strategy == "tp" || isAsked;
+}
+
+bool Space::tensorAxisIsOpen() const {
+  return !meshIsPinned() && pins.strategy == "auto" &&
+         std::none_of(pins.conditions.begin(), pins.conditions.end(),
+                      [](const Condition &c) { return c.decision == "tp"; });
+}
+
+bool Space::allowed(const MeshShape &mesh) const {
+  const std::string &strategy = pins.strategy;
+  int axes = mesh.numAxes();
+  int64_t n = mesh.numRanks();
+  bool free = meshIsPinned(); // a pinned mesh may add axes not named by the strategy
+  if (strategy == "auto")
+    return true;
+  if (strategy == "tp")
+    return mesh.tp == n;
+  if (strategy == "pp")
+    return mesh.pp == n;
+  if (strategy == "hybrid")
+    return axes >= 2;
+  if (strategy == "hybrid-shard")
+    return mesh.dp > 1 && mesh.fsdp > 1 && (free || mesh.dp * mesh.fsdp == n);
+  if (strategy == "fsdp" || strategy == "shard-grad-op")
+    return (free ? mesh.fsdp > 1 && mesh.dp == 1 : mesh.fsdp == n) || n == 1;
+  if (strategy == "ddp")
+    return (free ? mesh.dp > 1 && mesh.fsdp == 1 : mesh.dp == n) || n == 1;
+  // zero1 to zero3: over dp, or over a pinned fsdp.
+  return (free ? mesh.tokenRanks() > 1 : mesh.dp == n) || n == 1;
+}
+
+/// Returns the entries of `all` accepted by `keep`.
+template <typename T, typename Keep> static std::vector<T> filtered(std::vector<T> all, Keep keep) {
+  all.erase(std::remove_if(all.begin(), all.end(), [&](const T &x) { return !keep(x); }),
+            all.end());
+  return all;
+}
+
+std::vector<MeshShape> Space::meshes(int64_t devices) const {
+  if (meshIsPinned())
+    return {pinned};
+  std::vector<MeshShape> meshes;
+  for (int64_t pp : divisorsOf(devices))
+    for (int64_t tp : divisorsOf(devices / pp))
+      for (int64_t ep : divisorsOf(std::gcd(devices / pp / tp, experts)))
+        for (int64_t dp : divisorsOf(devices / pp / tp / ep)) {
+          MeshShape mesh;
+          mesh.pp = pp;
+          mesh.dp = dp;
+          mesh.fsdp = devices / pp / tp / ep / dp;
+          mesh.ep = ep;
+          mesh.tp = tp;
+          if (allowed(mesh) && meets(pins.conditions, mesh))
+            meshes.push_back(mesh);
+        }
+  return meshes;
+}
+
+std::vector<ZeroChoice> Space::zeroChoices(const MeshShape &mesh) const {
+  return filtered(allZeroChoices(mesh), [&](const ZeroChoice &choice) {
+    return meets(pins.conditions, "zero", zeroWord(choice));
+  });
+}
+
+std::vector<int64_t> Space::microBatches(const MeshShape &mesh, int64_t batch) const {
+  return filtered(allMicroBatches(mesh, batch), [&](int64_t microBatch) {
+    int64_t accumulation = batch / (mesh.dataRanks() * microBatch);
+    return meets(pins.conditions, "micro-batch", std::to_string(microBatch)) &&
+           meets(pins.conditions, "accumulation", std::to_string(accumulation));
+  });
+}
+
+std::vector<std::string> Space::recomputeModes() const {
+  std::vector<std::string> modes = {"none", "selective", "full"};
+  if (recompute != "auto")
+    modes = {recompute};
+  return filtered(std::move(modes), [&](const std::string &mode) {
+    return meets(pins.conditions, "recompute", mode);
+  });
+}
+
+std::vector<ScheduleChoice> Space::schedules(const MeshShape &mesh) const {
+  return filtered(allSchedules(mesh), [&](const ScheduleChoice &choice) {
+    return meets(pins.conditions, "schedule", choice.schedule) &&
+           meets(pins.conditions, "virtual-stages", std::to_string(choice.chunksPerStage));
+  });
+}
+
+std::vector<ZeroChoice> Space::allZeroChoices(const MeshShape &mesh) const {
+  if (mesh.tokenRanks() == 1)
+    return {{0, false}};
+  bool keep = pins.strategy == "shard-grad-op";
+  int zero = pins.zero ? *pins.zero : zeroOf(pins.strategy);
+  if (zero < 0 && meshIsPinned())
+    zero = mesh.fsdp > 1 ? 3 : 0;
+  bool both = mesh.dp > 1 && mesh.fsdp > 1;
+  if (zero >= 0) {
+    // Modes over one axis of either name are equal: open meshes use the usual name.
+    bool strategyNamesAxis = zeroOf(pins.strategy) >= 0;
+    if (!meshIsPinned() && !both && !strategyNamesAxis && (zero == 3) != (mesh.fsdp > 1))
+      return {};
+    if (!meshIsPinned() && both && zero == 0)
+      return {};
+    return {{zero, keep}};
+  }
+  if (both)
+    return {{1, false}, {2, false}, {3, true}, {3, false}};
+  if (mesh.fsdp > 1)
+    return {{3, true}, {3, false}};
+  return {{0, false}, {1, false}, {2, false}};
+}
+
+std::vector<int64_t> Space::allMicroBatches(const MeshShape &mesh, int64_t batch) const {
+  if (batch % mesh.dataRanks() != 0)
+    return {};
+  int64_t share = batch / mesh.dataRanks();
+  if (!pins.microBatch)
+    return divisorsOf(share);
+  if (share % *pins.microBatch != 0)
+    return {};
+  return {*pins.microBatch};
+}
+
+/// Returns a number of graph blocks, at least 1; unset for other text.
+static std::optional<int64_t> blockNumber(const std::string &digits) {
+  bool isNumber = !digits.empty() && digits.size() < 9 &&
+                  digits.find_first_not_of("0123456789") == std::string::npos;
+  if (!isNumber || std::stoll(digits) < 1)
+    return std::nullopt;
+  return std::stoll(digits);
+}
+
+/// Reads --recompute; "selective" or "full" may be followed by ":" and a number of graph blocks.
+Status Space::readRecompute() {
+  const std::vector<std::string> modes = {"auto", "none", "selective", "full"};
+  size_t colon = pins.recompute.find(':');
+  recompute = pins.recompute.substr(0, colon);
+  if (std::find(modes.begin(), modes.end(), recompute) == modes.end())
+    return usage("--recompute " + pins.recompute + ": choices are " + joined(modes) +
+                 suggest(recompute, modes));
+  if (colon == std::string::npos)
+    return Status();
+  blocks = blockNumber(pins.recompute.substr(colon + 1));
+  if (recompute == "auto" || recompute == "none" || !blocks)
+    return usage("--recompute " + pins.recompute +
+                 ": a number of blocks follows selective or full, such as selective:8");
+  return Status();
+}
+
+/// Reads --offload: the offloaded data, and its number of graph blocks.
+Status Space::readOffload() {
+  const std::vector<std::string> choices = {"none", "optimizer", "residuals", "all", "auto"};
+  size_t colon = pins.offload.find(':');
+  offload = pins.offload.substr(0, colon);
+  if (std::find(choices.begin(), choices.end(), offload) == choices.end())
+    return usage("--offload " + pins.offload + ": choices are " + joined(choices) +
+                 suggest(offload, choices));
+  if (colon == std::string::npos)
+    return Status();
+  std::optional<int64_t> number = blockNumber(pins.offload.substr(colon + 1));
+  if (!offloadsResiduals() || !number)
+    return usage("--offload " + pins.offload +
+                 ": a number of blocks follows residuals or all, such as residuals:8");
+  away = *number;
+  return Status();
+}
+
+/// Reads --bucket-size and --prefetch.
+Status Space::readOverlap() {
+  if (pins.bucketSize == "none") {
+    overlapPins.bucketBytes = 0;
+  } else if (pins.bucketSize != "auto") {
+    Result<int64_t> bytes = parseBytes(pins.bucketSize);
+    if (!bytes || *bytes < 1)
+      return usage("--bucket-size " + pins.bucketSize +
+                   ": expected auto, none, or a size such as 25MiB");
+    overlapPins.bucketBytes = *bytes;
+  }
+  if (pins.prefetch == "none") {
+    overlapPins.prefetch = 0;
+  } else if (pins.prefetch != "auto") {
+    int64_t number = 0;
+    const char *last = pins.prefetch.data() + pins.prefetch.size();
+    auto [end, code] = std::from_chars(pins.prefetch.data(), last, number);
+    if (code != std::errc() || end != last || number < 1 || number > maxPrefetch)
+      return usage("--prefetch " + pins.prefetch +
+                   ": expected auto, none, or a number of gathers from 1 to " +
+                   std::to_string(maxPrefetch));
+    overlapPins.prefetch = number;
+  }
+  return Status();
+}
+
+std::vector<ScheduleChoice> Space::allSchedules(const MeshShape &mesh) const {
+  if (mesh.pp == 1)
+    return {{"none"}};
+  bool isOpen = pins.schedule.empty();
+  std::vector<ScheduleChoice> choices;
+  auto add = [&](const char *name, int chunks, bool thereAndBack) {
+    bool fits = (isOpen || pins.schedule == name) &&
+                (!pins.virtualStages || *pins.virtualStages == chunks) &&
+                (pins.placement.empty() || (chunks > 1 && thereAndBack == (pins.placement == "v")));
+    ScheduleChoice choice{name, chunks, thereAndBack};
+    if (fits && std::find(choices.begin(), choices.end(), choice) == choices.end())
+      choices.push_back(choice);
+  };
+  // GPipe takes as long as 1F1B and holds more.
+  add("1f1b", 1, false);
+  if (!isOpen)
+    add("gpipe", 1, false);
+  for (int chunks : {2, 3, 4})
+    add("interleaved", chunks, false);
+  add("zero-bubble", 1, false);
+  add("zero-bubble", 2, true);
+  // Other numbers of chunks only on request.
+  if (int chunks = int(pins.virtualStages.value_or(2)); chunks > 1) {
+    bool isLoop = pins.placement != "v", isVee = pins.placement != "loop";
+    if (pins.schedule != "zero-bubble" && (pins.virtualStages || !pins.placement.empty()))
+      add("interleaved", chunks, !isLoop);
+    if (pins.schedule != "interleaved" && (pins.virtualStages || !pins.placement.empty()))
+      add("zero-bubble", chunks, isVee);
+  }
+  return choices;
+}
+
+} // namespace tbc::planner

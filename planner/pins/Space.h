@@ -1,0 +1,103 @@
+//===- Space.h - The search space left open by the user -------------------===//
+
+#ifndef TBC_PLANNER_PINS_SPACE_H
+#define TBC_PLANNER_PINS_SPACE_H
+
+#include "planner/cost/Buckets.h"
+#include "planner/pins/Pins.h"
+
+#include <optional>
+#include <vector>
+
+namespace tbc::planner {
+
+/// A pipeline schedule and the placement of its chunks.
+struct ScheduleChoice {
+  std::string schedule = "none";
+  int chunksPerStage = 1;
+  bool thereAndBack = false;
+
+  /// Returns the stage of each chunk, as in a plan: empty for one chunk per stage. Example: 2
+  /// stages with 2 V-shaped chunks each give 0, 1, 1, 0.
+  std::vector<int> chunkStage(int64_t stages) const;
+  bool operator==(const ScheduleChoice &o) const {
+    return schedule == o.schedule && chunksPerStage == o.chunksPerStage &&
+           thereAndBack == o.thereAndBack;
+  }
+};
+
+/// The pins, checked against the job and against each other: the search space.
+class Space {
+public:
+  /// `experts`: the sizes of axis ep divide this number (reshard::commonExperts).
+  ///
+  /// Errors: Usage, naming both of two contradictory pins.
+  static Result<Space> make(const Job &job, const Pins &pins, int64_t experts = 1);
+
+  /// Returns the possible meshes on `devices` devices, in a fixed order.
+  std::vector<MeshShape> meshes(int64_t devices) const;
+  /// Returns the ways to distribute parameters on `mesh`.
+  std::vector<ZeroChoice> zeroChoices(const MeshShape &mesh) const;
+  /// Returns the micro-batches that divide `batch` over the mesh's data ranks, ascending; may be
+  /// empty. Example: a batch of 24 on 4 data ranks gives 1, 2, 3, 6.
+  std::vector<int64_t> microBatches(const MeshShape &mesh, int64_t batch) const;
+  std::vector<std::string> recomputeModes() const;
+  /// Whether blocks may differ in recomputation: if it is open, or a number of blocks is pinned.
+  bool mayRecomputeInPart() const { return pins.recompute == "auto" || blocks; }
+  bool recomputeIsOpen() const { return recompute == "auto"; }
+  /// The pinned number of recomputed graph blocks.
+  std::optional<int64_t> blocksAgain() const { return blocks; }
+  /// Whether states or residuals are offloaded to the host. If open (auto), false: see search().
+  bool offloadsStates() const { return offload == "optimizer" || offload == "all"; }
+  bool offloadsResiduals() const { return offload == "residuals" || offload == "all"; }
+  bool offloadsAsNeeded() const { return pins.offloadsAsNeeded && !away; }
+  /// The pinned number of graph blocks with offloaded residuals; unset: all.
+  std::optional<int64_t> blocksAway() const { return away; }
+  /// The pins of buckets and prefetch.
+  const OverlapPins &overlap() const { return overlapPins; }
+  std::vector<ScheduleChoice> schedules(const MeshShape &mesh) const;
+  /// Returns the allowed forms of context parallelism; without cp one arbitrary form.
+  std::vector<reshard::ContextForm> contexts(const MeshShape &mesh) const;
+  /// Whether `mesh` agrees with --strategy.
+  bool allowed(const MeshShape &mesh) const;
+  bool orderIsOpen() const { return pins.sequenceOrder.empty(); }
+  bool isZigzag() const { return pins.sequenceOrder == "zigzag"; }
+  bool meshIsPinned() const { return !pins.mesh.empty(); }
+  /// Whether the user requested tensor parallelism (TP) by name.
+  bool tensorAxisIsPinned() const;
+  /// Whether every size of tp is tried.
+  bool tensorAxisIsOpen() const;
+  const MeshShape &pinnedMesh() const { return pinned; }
+
+private:
+  Space(const Job &job, const Pins &pins, int64_t experts)
+      : job(job), pins(pins), experts(experts) {}
+  Status readMesh();
+  Status checkStrategy();
+  Status checkSchedule() const;
+  Status readRecompute();
+  Status readOffload();
+  Status readOverlap();
+  Status checkContext() const;
+  // Before conditions.
+  std::vector<ZeroChoice> allZeroChoices(const MeshShape &mesh) const;
+  std::vector<int64_t> allMicroBatches(const MeshShape &mesh, int64_t batch) const;
+  std::vector<ScheduleChoice> allSchedules(const MeshShape &mesh) const;
+
+  Job job;
+  Pins pins;
+  int64_t experts;
+  MeshShape pinned;
+  std::string recompute = "auto";
+  std::optional<int64_t> blocks;
+  std::string offload = "none";
+  std::optional<int64_t> away;
+  OverlapPins overlapPins;
+};
+
+/// Returns the divisors of `n`, ascending.
+std::vector<int64_t> divisorsOf(int64_t n);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_PINS_SPACE_H

@@ -1,0 +1,123 @@
+//===- Plan.cpp - The planner's answer as types ---------------------------===//
+
+#include "planner/plan/Plan.h"
+#include "runtime/schedule/Schedule.h"
+
+#include <algorithm>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+int64_t Job::stateBytesPerElement() const {
+  if (optimizer == "adamw" || optimizer == "adam")
+    return 8;
+  auto momentum = settings.find("momentum");
+  bool hasBuffer = momentum == settings.end() ? optimizer == "sgd-momentum" : momentum->second != 0;
+  return hasBuffer ? 4 : 0;
+}
+
+int64_t masterBytes(int64_t parameterBytes) { return parameterBytes < 4 ? 4 : 0; }
+
+int64_t Plan::limitBytes(const Cluster &devices) const {
+  int64_t usable = devices.usableBytes();
+  return memoryLimitBytes > 0 ? std::min(memoryLimitBytes, usable) : usable;
+}
+
+Mesh MeshShape::mesh() const {
+  Mesh mesh;
+  for (auto [name, size] : axes())
+    if (size > 1)
+      mesh.axes.push_back({name, size});
+  return mesh;
+}
+
+int64_t *MeshShape::find(const std::string &name) {
+  return name == "pp"     ? &pp
+         : name == "dp"   ? &dp
+         : name == "fsdp" ? &fsdp
+         : name == "ep"   ? &ep
+         : name == "cp"   ? &cp
+         : name == "tp"   ? &tp
+                          : nullptr;
+}
+
+const std::vector<std::string> &axisNames() {
+  static const std::vector<std::string> names = {"pp", "dp", "fsdp", "ep", "cp", "tp"};
+  return names;
+}
+
+const std::vector<std::string> &dataAxisNames() {
+  static const std::vector<std::string> names = {"dp", "fsdp", "ep"};
+  return names;
+}
+
+const std::vector<std::string> &tokenAxisNames() {
+  static const std::vector<std::string> names = {"dp", "fsdp", "ep", "cp"};
+  return names;
+}
+
+std::string toString(const MeshShape &mesh) {
+  std::string text;
+  for (const MeshAxis &axis : mesh.mesh().axes)
+    text += (text.empty() ? "" : " ") + axis.name + "=" + std::to_string(axis.size);
+  return text.empty() ? "one device" : text;
+}
+
+std::string whyInvalidSchedule(const Plan &plan) {
+  if ((plan.schedule == "none") != (plan.mesh.pp == 1))
+    return "must be none without pipeline stages, and a schedule with them";
+  if (plan.mesh.pp == 1)
+    return plan.chunkStage.empty() ? "" : "there are no pipeline stages to place chunks on";
+  auto kind = schedule::parseScheduleKind(plan.schedule);
+  if (!kind)
+    return "\"" + plan.schedule + "\" is no schedule";
+  schedule::Pipeline pipeline = schedule::Pipeline::plain(int(plan.mesh.pp));
+  if (!plan.chunkStage.empty())
+    pipeline.chunkStage = plan.chunkStage;
+  return schedule::whyInvalid(*kind, pipeline, plan.accumulation);
+}
+
+std::string scheduleText(const Plan &plan) {
+  size_t chunks = plan.chunkStage.size();
+  if (chunks == 0 || plan.mesh.pp < 1)
+    return plan.schedule;
+  int stages = int(plan.mesh.pp), each = int(chunks) / stages;
+  if (plan.chunkStage == schedule::Pipeline::loop(stages, each).chunkStage)
+    return plan.schedule + " x" + std::to_string(each);
+  if (plan.chunkStage == schedule::Pipeline::vee(stages, each).chunkStage)
+    return plan.schedule + " V" + (each == 2 ? "" : std::to_string(each));
+  return plan.schedule + " of " + std::to_string(chunks) + " chunks";
+}
+
+static int64_t sumOf(const std::vector<MemoryLine> &lines) {
+  int64_t total = 0;
+  for (const MemoryLine &line : lines)
+    total += line.bytes;
+  return total;
+}
+
+int64_t StageMemory::totalBytes() const { return sumOf(lines); }
+int64_t StageMemory::hostBytes() const { return sumOf(host); }
+
+const char *name(MemoryVerdict verdict) {
+  return verdict == MemoryVerdict::Fits    ? "fits"
+         : verdict == MemoryVerdict::Tight ? "tight"
+                                           : "does not fit";
+}
+
+const char *name(SearchEnd end) {
+  return end == SearchEnd::Complete ? "complete"
+         : end == SearchEnd::Budget ? "budget"
+                                    : "time limit";
+}
+
+std::string offloadText(const Offload &offload) {
+  std::string text = offload.optimizer ? "optimizer" : "";
+  if (offload.residuals != "none")
+    text += (text.empty() ? "residuals" : " and residuals") +
+            (offload.residuals == "all" ? std::string() : " " + offload.residuals);
+  return text.empty() ? "none" : text;
+}
+
+} // namespace tbc::planner

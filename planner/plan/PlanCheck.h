@@ -1,0 +1,27 @@
+//===- PlanCheck.h - Consistency of a plan's predictions ------------------===//
+
+#ifndef TBC_PLANNER_PLAN_PLANCHECK_H
+#define TBC_PLANNER_PLAN_PLANCHECK_H
+
+#include "planner/plan/Plan.h"
+
+namespace tbc::planner {
+
+/// Returns the first contradiction among the predictions of `plan`, beginning with the key of
+/// plan.json, or "". It checks that
+/// - times and peaks lie in their intervals;
+/// - the lines of some stage add up to the peak;
+/// - the parts of the step add up to it;
+/// - the step is not faster than the proven bound.
+///
+/// Example: "peak_bytes" edited to 1 gives `key "peak_bytes" is 1, outside of its interval of
+/// 863000000 to 1720000000 (prediction.low_bytes, high_bytes)`.
+std::string whyInconsistent(const Plan &plan);
+
+/// Compares the predictions in `plan` with `derived`, the prediction for its decisions. Returns the
+/// first difference with both values, or "". Numbers may differ by rounding: 1 part in 10^9.
+std::string whyNotDerived(const Plan &plan, const Prediction &derived);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_PLAN_PLANCHECK_H

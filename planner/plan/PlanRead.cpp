@@ -1,0 +1,559 @@
+//===- PlanRead.cpp - Reading and checking plan.json ----------------------===//
+
+#include "planner/devices/StageDevices.h"
+#include "planner/graph/Recompute.h"
+#include "planner/graph/RecomputeBlocks.h"
+#include "planner/plan/Plan.h"
+#include "planner/plan/PlanCheck.h"
+#include "planner/plan/PlanNames.h"
+#include "planner/support/JsonObject.h"
+#include "runtime/schedule/Schedule.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace tbc::planner {
+
+using Json = nlohmann::json;
+
+namespace {
+
+constexpr int64_t maxCount = int64_t(1) << 40;
+constexpr int64_t maxBytes = int64_t(1) << 60;
+
+/// Reads one plan from its parsed text.
+class Reader {
+public:
+  Plan read(const Json &json) {
+    JsonObject root(json, "", problem);
+    root.word("format", {"tbc-plan"});
+    root.integer("version", planVersion, planVersion);
+    readModel(root);
+    readJob(root);
+    readCluster(root);
+    plan.mesh = mesh(root, "mesh");
+    plan.idleDevices = root.integer("idle_devices", 0, 1 << 20);
+    plan.memoryLimitBytes = root.integer("memory_limit_bytes", 0, maxBytes);
+    plan.microBatch = root.integer("micro_batch", 1, maxCount);
+    plan.accumulation = root.integer("accumulation", 1, maxCount);
+    plan.schedule = root.word("schedule", scheduleWords());
+    plan.chunkStage = placement(root);
+    plan.context = context(root, plan.mesh);
+    if (plan.mesh.cp > 1 || root.has("sequence_order"))
+      plan.zigzag = root.word("sequence_order", {"contiguous", "zigzag"}) == "zigzag";
+    plan.stages = root.texts("stages");
+    plan.stageNames = root.texts("stage_names");
+    readStrategies(root);
+    readParameters(root);
+    {
+      JsonObject recompute(root.get("recompute"), "recompute", problem);
+      plan.recompute = recomputeMode(recompute, "mode");
+      plan.recomputeOps = recompute.ids("ops");
+    }
+    readOffload(root);
+    // Plans from older versions lack both keys.
+    if (root.has("bucket_bytes"))
+      plan.overlap.bucketBytes = root.integer("bucket_bytes", 0, maxBytes);
+    if (root.has("prefetch"))
+      plan.overlap.prefetch = root.integer("prefetch", 0, maxPrefetch);
+    plan.prediction.stepSeconds = root.number("step_seconds");
+    plan.prediction.peakBytes = root.integer("peak_bytes", 0, maxBytes);
+    readPrediction(root);
+    plan.prediction.memory =
+        verdict(root, plan.prediction.highBytes > plan.prediction.limitBytes ? MemoryVerdict::Tight
+                                                                             : MemoryVerdict::Fits);
+    if (root.has("search_end"))
+      plan.searchEnd =
+          root.word("search_end", {name(SearchEnd::Budget), name(SearchEnd::TimeLimit)}) ==
+                  name(SearchEnd::Budget)
+              ? SearchEnd::Budget
+              : SearchEnd::TimeLimit;
+    plan.lowerBoundSeconds = root.number("lower_bound_seconds");
+    plan.bindingConstraint = root.text("binding_constraint");
+    readTables(root);
+    if (root.has("warnings"))
+      plan.warnings = root.texts("warnings");
+    plan.assumptions = root.texts("assumptions");
+    checkWhole(root);
+    return std::move(plan);
+  }
+
+  KeyProblem problem;
+
+private:
+  MeshShape mesh(JsonObject &parent, const std::string &key) {
+    JsonObject object(parent.get(key), parent.at(key), problem);
+    MeshShape shape;
+    shape.pp = object.integer("pp", 1, 1 << 20);
+    shape.dp = object.integer("dp", 1, 1 << 20);
+    shape.fsdp = object.integer("fsdp", 1, 1 << 20);
+    shape.ep = object.integer("ep", 1, 1 << 20);
+    shape.cp = object.integer("cp", 1, 1 << 20);
+    shape.tp = object.integer("tp", 1, 1 << 20);
+    double ranks = 1;
+    for (int64_t size : shape.sizes())
+      ranks *= double(size);
+    if (ranks > (1 << 20)) {
+      problem.report(parent.at(key), "has more than 1048576 ranks");
+      return MeshShape();
+    }
+    return shape;
+  }
+
+  static std::vector<std::string> scheduleWords() {
+    std::vector<std::string> words = schedule::scheduleNames();
+    words.insert(words.begin(), "none");
+    return words;
+  }
+
+  /// Returns the memory verdict of `object`. Older plans have only "fits"; true then means
+  /// `otherwise`.
+  MemoryVerdict verdict(JsonObject &object, MemoryVerdict otherwise) {
+    const bool fits = object.flag("fits");
+    if (!object.has("memory"))
+      return fits ? otherwise : MemoryVerdict::DoesNotFit;
+    const std::string word =
+        object.word("memory", {name(MemoryVerdict::Fits), name(MemoryVerdict::Tight),
+                               name(MemoryVerdict::DoesNotFit)});
+    MemoryVerdict verdict = MemoryVerdict::DoesNotFit;
+    for (MemoryVerdict known : {MemoryVerdict::Fits, MemoryVerdict::Tight})
+      if (name(known) == word)
+        verdict = known;
+    if (fits != (verdict != MemoryVerdict::DoesNotFit))
+      problem.report(object.at("memory"), "contradicts \"fits\"");
+    return verdict;
+  }
+
+  void readOffload(JsonObject &root) {
+    JsonObject object(root.get("offload"), "offload", problem);
+    plan.offload.optimizer = object.flag("optimizer");
+    plan.offload.residuals = object.text("residuals");
+    plan.offload.ops = object.ids("ops");
+    if (!isOffloadedBlocks(plan.offload.residuals))
+      problem.report("offload.residuals", "is \"" + plan.offload.residuals +
+                                              "\", but must be none, all or numbers of blocks "
+                                              "such as \"3/12\"");
+    if ((plan.offload.residuals == "none") != plan.offload.ops.empty())
+      problem.report("offload.ops",
+                     "must name ops where \"residuals\" is not none, and none where it is");
+  }
+
+  std::string recomputeMode(JsonObject &object, const std::string &key) {
+    std::string text = object.text(key);
+    if (!isRecomputeText(text))
+      problem.report(object.at(key), "is \"" + text +
+                                         "\", but must be none, selective or full, the latter two "
+                                         "perhaps with numbers of blocks such as \"full 3/12\"");
+    return text;
+  }
+
+  /// Reads the form of context parallelism, present only with cp.
+  reshard::ContextForm context(JsonObject &object, const MeshShape &shape) {
+    if (shape.cp == 1 && !object.has("context"))
+      return Plan().context;
+    return reshard::parseContextForm(object.word("context", contextWords()))
+        .value_or(Plan().context);
+  }
+
+  /// Reads the stage of each chunk; empty means one chunk per stage.
+  std::vector<int> placement(JsonObject &object) {
+    std::vector<int> chunkStage;
+    if (object.has("placement"))
+      object.forEach("placement", [&](const Json &item, const std::string &path) {
+        if (item.is_number_integer() && item >= 0 && item < (1 << 20))
+          chunkStage.push_back(item.get<int>());
+        else
+          problem.report(path, "must be the number of a stage");
+      });
+    return chunkStage;
+  }
+
+  std::vector<std::string> axes(JsonObject &object, const std::string &key) {
+    std::vector<std::string> names = object.texts(key);
+    for (const std::string &name : names)
+      if (std::count(tokenAxisNames().begin(), tokenAxisNames().end(), name) == 0)
+        problem.report(object.at(key), "may name dp, fsdp, ep and cp only");
+    return names;
+  }
+
+  ParameterDecision parameters(JsonObject &object) {
+    ParameterDecision decision;
+    decision.zero = int(object.integer("zero", 0, 3));
+    decision.keepGathered = object.flag("keep_gathered");
+    decision.zeroAxes = axes(object, "zero_axes");
+    decision.reduceAxes = axes(object, "reduce_axes");
+    std::set<std::string> both(decision.zeroAxes.begin(), decision.zeroAxes.end());
+    both.insert(decision.reduceAxes.begin(), decision.reduceAxes.end());
+    if (both.size() != decision.zeroAxes.size() + decision.reduceAxes.size())
+      problem.report(object.at("zero_axes"), "and reduce_axes name an axis twice");
+    return decision;
+  }
+
+  void readModel(JsonObject &root) {
+    JsonObject model(root.get("model"), "model", problem);
+    plan.job.modelPath = model.text("path");
+    plan.job.modelHash = model.text("hash");
+    plan.job.stepHash = model.text("step_hash");
+  }
+
+  void readJob(JsonObject &root) {
+    JsonObject object(root.get("job"), "job", problem);
+    Job &job = plan.job;
+    job.task = object.word("task", {"train"});
+    job.loss = object.text("loss");
+    job.optimizer = object.word("optimizer", {"adamw", "adam", "sgd-momentum", "sgd"});
+    job.precision = object.word("precision", {"bf16", "f16", "f32"});
+    job.gpus = object.integer("gpus", 1, 1 << 20);
+    job.globalBatch = object.integer("batch", 1, maxCount);
+    job.sequence = object.integer("sequence", 0, maxCount);
+    job.batchIsDefault = object.flag("batch_is_default");
+    const Json &settings = object.get("settings");
+    if (!settings.is_object())
+      return problem.report("job.settings", "must be an object");
+    for (const auto &[name, value] : settings.items())
+      if (value.is_number())
+        job.settings[name] = value.get<double>();
+      else
+        problem.report("job.settings." + name, "must be a number");
+    const Json &bindings = object.get("bindings");
+    if (!bindings.is_object())
+      return problem.report("job.bindings", "must be an object");
+    JsonObject values(bindings, "job.bindings", problem);
+    for (const auto &[name, value] : bindings.items())
+      job.bindings[name] = values.integer(name, 0, maxCount);
+  }
+
+  NetworkLevel network(JsonObject &parent, const std::string &key, bool isInNode) {
+    JsonObject object(parent.get(key), parent.at(key), problem);
+    NetworkLevel level;
+    level.bytesPerSecond = object.positive("bytes_per_second");
+    level.latencySeconds = object.number("latency_seconds");
+    level.startSeconds = object.number("start_seconds");
+    level.ringStepSeconds = object.numberOr("ring_step_seconds", 0);
+    level.smallFraction = object.has("small_fraction") ? object.positive("small_fraction", 1) : 1;
+    if (isInNode) {
+      level.switchBytesPerSecond = object.numberOr("switch_bytes_per_second", 0);
+      groups(object, level);
+    }
+    return level;
+  }
+
+  void groups(JsonObject &network, NetworkLevel &level) {
+    const std::string key = "group_bytes_per_second";
+    const Json &json = network.get(key);
+    JsonObject object(json, network.at(key), problem);
+    if (!json.is_object())
+      return;
+    for (const auto &[devices, value] : json.items()) {
+      bool isCount =
+          !devices.empty() && devices.size() < 8 && devices[0] != '0' &&
+          std::all_of(devices.begin(), devices.end(), [](char c) { return c >= '0' && c <= '9'; });
+      if (isCount)
+        level.groupBytesPerSecond[std::stoi(devices)] = object.positive(devices);
+      else
+        problem.report(object.at(devices), "must be a number of devices");
+    }
+  }
+
+  void readCluster(JsonObject &root) {
+    JsonObject object(root.get("cluster"), "cluster", problem);
+    plan.cluster.name = object.text("name");
+    plan.cluster.description = object.text("description");
+    if (!object.has("groups"))
+      return readConstants(object, plan.cluster);
+    if (const Json &groups = object.get("groups");
+        groups.is_array() && int64_t(groups.size()) > mostGroups)
+      return problem.report("cluster.groups",
+                            "must have at most " + std::to_string(mostGroups) + " entries");
+    std::vector<Cluster> groups;
+    object.forEach("groups", [&](const Json &item, const std::string &path) {
+      JsonObject entry(item, path, problem);
+      Cluster group;
+      group.numNodes = entry.integer("nodes", 1, 1 << 20);
+      JsonObject constants(entry.get("cluster"), entry.at("cluster"), problem);
+      group.name = constants.text("name");
+      group.description = constants.text("description");
+      readConstants(constants, group);
+      groups.push_back(std::move(group));
+    });
+    std::optional<NetworkLevel> between;
+    if (object.has("between_groups"))
+      between = network(object, "between_groups", false);
+    if (!problem.text.empty())
+      return;
+    if (Result<Cluster> cluster = clusterOfGroups(plan.cluster.name, plan.cluster.description,
+                                                  std::move(groups), std::move(between)))
+      plan.cluster = std::move(*cluster);
+    else
+      problem.report("cluster.groups", cluster.error().message);
+  }
+
+  /// Reads a cluster with equal devices and nodes.
+  void readConstants(JsonObject &object, Cluster &cluster) {
+    cluster.devicesPerNode = object.integer("devices_per_node", 1, 1 << 20);
+    cluster.memoryBytes = object.integer("memory_bytes", 1, maxBytes);
+    cluster.memoryBytesPerSecond = object.positive("memory_bytes_per_second");
+    {
+      JsonObject peaks(object.get("peak_flops_per_second"), object.at("peak_flops_per_second"),
+                       problem);
+      for (const char *precision : {"bf16", "f16", "f32"})
+        cluster.peakFlopsPerSecond[precision] = peaks.positive(precision);
+    }
+    cluster.vectorFlopsPerSecond = object.positive("vector_flops_per_second");
+    cluster.launchSeconds = object.number("launch_seconds");
+    cluster.floorSeconds = object.numberOr("floor_seconds", 0);
+    const Json &kernels = object.get("kernels");
+    if (kernels.is_object()) {
+      JsonObject all(kernels, object.at("kernels"), problem);
+      for (const auto &[name, value] : kernels.items()) {
+        JsonObject one(all.get(name), all.at(name), problem);
+        KernelEfficiency &kernel = cluster.kernels[name];
+        kernel.flopsFraction = one.positive("flops_fraction", 1);
+        kernel.memoryFraction = one.positive("memory_fraction", 1);
+        kernel.rampSeconds = one.number("ramp_seconds");
+        kernel.halfDepth = one.numberOr("half_depth", 0);
+        kernel.executedFraction =
+            one.has("executed_fraction") ? one.positive("executed_fraction", 1) : 1;
+        kernel.bytesPerFlop = one.numberOr("bytes_per_flop", 0);
+      }
+      if (!cluster.kernels.count("default"))
+        problem.report(object.at("kernels.default"), "is missing");
+    } else {
+      problem.report(object.at("kernels"), "must be an object");
+    }
+    cluster.intraNode = network(object, "intra_node", true);
+    cluster.interNode = network(object, "inter_node", false);
+    {
+      JsonObject host(object.get("host"), object.at("host"), problem);
+      cluster.hostMemoryBytes = host.integer("memory_bytes", 0, maxBytes);
+      cluster.hostBytesPerSecond = host.positive("bytes_per_second");
+    }
+    cluster.overlapFraction = object.number("overlap_fraction", 1);
+    cluster.overlapSlowdown = object.numberOr("overlap_slowdown", 0, 1);
+    cluster.timeUncertainty = object.number("time_uncertainty", 1);
+    if (object.has("context_uncertainty_bytes"))
+      cluster.contextUncertaintyBytes = object.integer("context_uncertainty_bytes", 0, maxBytes);
+    cluster.allocatorUncertainty = object.numberOr("allocator_uncertainty", 0, 1);
+    cluster.contextBytes = object.integer("context_bytes", 0, maxBytes);
+    cluster.allocatorFraction = object.number("allocator_fraction", 1);
+    cluster.reservedFraction = object.number("reserved_fraction", 1);
+  }
+
+  void readStrategies(JsonObject &root) {
+    root.forEach("strategies", [&](const Json &item, const std::string &path) {
+      JsonObject object(item, path, problem);
+      OpDecision decision;
+      decision.ops = object.ids("ops");
+      const Json &loops = object.get("loops");
+      if (!loops.is_object())
+        return problem.report(object.at("loops"), "must be an object");
+      JsonObject all(loops, object.at("loops"), problem);
+      for (const auto &[loop, value] : loops.items()) {
+        bool isNumber =
+            !loop.empty() && loop.size() < 5 &&
+            std::all_of(loop.begin(), loop.end(), [](char c) { return c >= '0' && c <= '9'; });
+        if (!isNumber)
+          problem.report(all.at(loop), "must be the number of a loop");
+        else
+          decision.loopAxes[std::stoi(loop)] = all.texts(loop);
+      }
+      plan.ops.push_back(std::move(decision));
+    });
+  }
+
+  void readParameters(JsonObject &root) {
+    JsonObject object(root.get("parameters"), "parameters", problem);
+    {
+      JsonObject standard(object.get("default"), "parameters.default", problem);
+      plan.parameterDefault = parameters(standard);
+    }
+    object.forEach("overrides", [&](const Json &item, const std::string &path) {
+      JsonObject entry(item, path, problem);
+      ParameterOverride result;
+      result.decision = parameters(entry);
+      result.parameters = entry.ids("names");
+      plan.parameterOverrides.push_back(std::move(result));
+    });
+  }
+
+  void readPrediction(JsonObject &root) {
+    JsonObject object(root.get("prediction"), "prediction", problem);
+    Prediction &prediction = plan.prediction;
+    prediction.lowSeconds = object.number("low_seconds");
+    prediction.highSeconds = object.number("high_seconds");
+    prediction.lowBytes = object.integer("low_bytes", 0, maxBytes);
+    prediction.highBytes = object.integer("high_bytes", 0, maxBytes);
+    prediction.limitBytes = object.integer("limit_bytes", 0, maxBytes);
+    prediction.hostBytes = object.integer("host_bytes", 0, maxBytes);
+    prediction.hostLimitBytes = object.integer("host_limit_bytes", 0, maxBytes);
+    prediction.modelFlops = object.number("model_flops");
+    prediction.mfu = object.number("mfu");
+    prediction.slowestStage = int(object.integer("slowest_stage", 0, 1 << 20));
+    object.forEach("stage_seconds", [&](const Json &item, const std::string &path) {
+      if (!item.is_number())
+        return problem.report(path, "must be a number");
+      prediction.stageSeconds.push_back(item.get<double>());
+    });
+    object.forEach("stages", [&](const Json &item, const std::string &path) {
+      JsonObject stage(item, path, problem);
+      StageMemory memory;
+      for (auto [key, lines] :
+           {std::pair("memory", &memory.lines), std::pair("host", &memory.host)})
+        stage.forEach(key, [&, into = lines](const Json &line, const std::string &where) {
+          JsonObject entry(line, where, problem);
+          into->push_back({entry.text("name"), entry.integer("bytes", 0, maxBytes)});
+        });
+      prediction.stages.push_back(std::move(memory));
+    });
+    object.forEach("collectives", [&](const Json &item, const std::string &path) {
+      prediction.collectives.push_back(collective(item, path));
+    });
+    JsonObject time(object.get("time"), "prediction.time", problem);
+    prediction.time.compute = time.number("compute");
+    prediction.time.recompute = time.number("recompute");
+    prediction.time.operands = time.number("operands");
+    prediction.time.data = time.number("data");
+    prediction.time.pipeline = time.number("pipeline");
+    prediction.time.update = time.number("update");
+    prediction.time.host = time.number("host");
+    prediction.time.hiddenData = time.number("hidden_data");
+  }
+
+  CollectiveLine collective(const Json &item, const std::string &path) {
+    using reshard::CollectiveKind;
+    static const std::vector<CollectiveKind> kinds = {
+        CollectiveKind::AllReduce, CollectiveKind::AllGather,  CollectiveKind::ReduceScatter,
+        CollectiveKind::AllToAll,  CollectiveKind::ShardSlice, CollectiveKind::Send,
+        CollectiveKind::Permute};
+    std::vector<std::string> words;
+    for (CollectiveKind kind : kinds)
+      words.push_back(reshard::name(kind));
+    JsonObject object(item, path, problem);
+    CollectiveLine line;
+    std::string word = object.word("kind", words);
+    for (size_t i = 0; i < kinds.size(); ++i)
+      if (words[i] == word)
+        line.count.kind = kinds[i];
+    line.count.axes = object.text("axes");
+    line.count.stage = int(object.integer("stage", 0, 1 << 20));
+    line.count.bytes = object.integer("bytes", 0, maxBytes);
+    line.count.count = object.integer("count", 0, maxBytes);
+    line.seconds = object.number("seconds");
+    return line;
+  }
+
+  void readTables(JsonObject &root) {
+    root.forEach("blocks", [&](const Json &item, const std::string &path) {
+      JsonObject object(item, path, problem);
+      BlockRow row;
+      row.name = object.text("name");
+      row.firstOp = object.text("first_op");
+      row.count = object.integer("count", 1, maxCount);
+      row.ops = object.integer("ops", 0, maxCount);
+      row.parameters = object.integer("parameters", 0, maxBytes);
+      row.split = object.text("split");
+      row.seconds = object.number("seconds");
+      row.residualBytes = object.integer("residual_bytes", 0, maxBytes);
+      plan.blocks.push_back(std::move(row));
+    });
+    root.forEach("alternatives", [&](const Json &item, const std::string &path) {
+      JsonObject object(item, path, problem);
+      Alternative other;
+      other.mesh = mesh(object, "mesh");
+      {
+        JsonObject data(object.get("parameters"), object.at("parameters"), problem);
+        other.data = parameters(data);
+      }
+      other.microBatch = object.integer("micro_batch", 1, maxCount);
+      other.accumulation = object.integer("accumulation", 1, maxCount);
+      other.schedule = object.word("schedule", scheduleWords());
+      other.chunkStage = placement(object);
+      other.context = context(object, other.mesh);
+      other.recompute = recomputeMode(object, "recompute");
+      other.offload = object.text("offload");
+      other.stepSeconds = object.number("step_seconds");
+      other.peakBytes = object.integer("peak_bytes", 0, maxBytes);
+      other.memory = verdict(object, MemoryVerdict::Fits);
+      other.note = object.text("note");
+      plan.alternatives.push_back(std::move(other));
+    });
+    root.forEach("reasons", [&](const Json &item, const std::string &path) {
+      JsonObject object(item, path, problem);
+      Reason reason;
+      reason.decision = object.text("decision");
+      reason.value = object.text("value");
+      std::string origin = object.word("origin", {"pinned", "solved", "propagated", "forced"});
+      for (Origin o : {Origin::Pinned, Origin::Solved, Origin::Propagated, Origin::Forced})
+        if (name(o) == origin)
+          reason.origin = o;
+      reason.text = object.text("text");
+      plan.reasons.push_back(std::move(reason));
+    });
+  }
+
+  /// Checks relations between keys.
+  void checkWhole(JsonObject &root) {
+    if (!problem.text.empty())
+      return;
+    const Job &job = plan.job;
+    int64_t ranks = plan.mesh.numRanks();
+    if (ranks + plan.idleDevices != job.gpus)
+      problem.report("mesh", "has " + std::to_string(ranks) + " ranks and " +
+                                 std::to_string(plan.idleDevices) +
+                                 " devices are idle, but job.gpus is " + std::to_string(job.gpus));
+    double batch =
+        double(plan.microBatch) * double(plan.accumulation) * double(plan.mesh.dataRanks());
+    if (batch != double(job.globalBatch))
+      problem.report("job.batch",
+                     "is " + std::to_string(job.globalBatch) +
+                         ", but micro_batch x accumulation x dp x fsdp x ep is another number");
+    if (std::string why = whyInvalidSchedule(plan); !why.empty())
+      problem.report(plan.chunkStage.empty() || plan.mesh.pp == 1 ? "schedule" : "placement", why);
+    if (auto devices = StageDevices::make(plan.cluster, plan.mesh.pp, ranks / plan.mesh.pp);
+        !devices)
+      problem.report("mesh", devices.error().message);
+    if (int64_t(plan.stages.size()) != plan.numChunks())
+      problem.report("stages", plan.chunkStage.empty() ? "must have one entry per pipeline stage"
+                                                       : "must have one entry per chunk");
+    if (!plan.stageNames.empty() && plan.stageNames.size() != plan.stages.size())
+      problem.report("stage_names", "must have as many entries as \"stages\", or none");
+  }
+
+  Plan plan;
+};
+
+} // namespace
+
+Result<Plan> readPlan(const std::string &text, const std::string &source) {
+  constexpr size_t maxBytes = size_t(1) << 28;
+  if (text.size() > maxBytes)
+    return Error{ErrorCode::Usage, source + ": not a plan: larger than 256 MiB"};
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded())
+    return Error{
+        ErrorCode::Usage,
+        source + ": not a plan: the text is not JSON, or is cut off; write it again with tbc plan"};
+  if (!json.is_object() || !json.contains("format") || json["format"] != "tbc-plan")
+    return Error{ErrorCode::Usage, source + ": not a plan: key \"format\" must be \"tbc-plan\""};
+  // Prints only a number: another value may be as long or as deep as the file.
+  const Json version =
+      json.contains("version") && json["version"].is_number() ? json["version"] : Json();
+  if (version != planVersion)
+    return Error{ErrorCode::Usage, source + ": key \"version\" is " +
+                                       (version.is_null() ? "not a number" : version.dump()) +
+                                       ", but this tbc reads version " +
+                                       std::to_string(planVersion) + "; plan again"};
+  Reader reader;
+  Plan plan = reader.read(json);
+  if (!reader.problem.text.empty())
+    return Error{ErrorCode::Usage, source + ": " + reader.problem.text};
+  if (std::string why = whyInconsistent(plan); !why.empty())
+    return Error{ErrorCode::Usage,
+                 source + ": " + why + ": predictions were edited; put them back, or plan again"};
+  return plan;
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,298 @@
+//===- Evaluate.cpp - Seconds and bytes of a derived step ------------------===//
+
+#include "planner/predict/Evaluate.h"
+#include "planner/cost/Cost.h"
+#include "planner/cost/StageNetworks.h"
+#include "planner/memory/Buffers.h"
+#include "planner/plan/PlanDevices.h"
+#include "planner/reshard/Overlap.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+/// Whether ranks along one of `axes` have different tokens.
+static bool touchesData(const Mesh &mesh, const std::vector<AxisRef> &axes) {
+  const std::vector<std::string> &names = tokenAxisNames();
+  return std::any_of(axes.begin(), axes.end(), [&](const AxisRef &axis) {
+    return std::count(names.begin(), names.end(), mesh.axes[axis.axis].name) > 0;
+  });
+}
+
+/// Returns the op charged for the communication `reshard`.
+static int chargedOp(const Graph &graph, const Reshard &reshard) {
+  return reshard.op >= 0 ? reshard.op : graph.values[reshard.value].producer;
+}
+
+OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
+                    const StageDevices &devices, bool isInOrder, const Overlap &overlap) {
+  OpSeconds seconds;
+  size_t numOps = graph.ops.size();
+  StageNetworks networks(devices, assignment.mesh, assignment.pipelineAxis);
+  for (int op = 0; op < int(numOps); ++op) {
+    const int stage = assignment.stageOf(graph.ops[op].chunk);
+    const Cluster &cluster = devices.of(stage);
+    const OpStrategy &strategy = assignment.strategies[op];
+    seconds.kernel.push_back(opKernelSeconds(cluster, graph, op, strategy, isInOrder));
+    // A block travels while the kernel of the previous one runs, so all kernels but the last can
+    // hide it.
+    double round = 0, blocks = double(streamedBlocks(graph, op, strategy));
+    for (const Collective &step : ringCollectives(graph, op, strategy))
+      round += networks.seconds(step, stage);
+    double room = cluster.overlapFraction * seconds.kernel[op] * (blocks - 1) / blocks;
+    seconds.operands.push_back(cluster.exposedSeconds(round, room));
+  }
+  seconds.gather.assign(numOps, 0);
+  seconds.reduceMicro.assign(numOps, 0);
+  for (std::vector<double> *byStage : {&seconds.reduceStep, &seconds.parameterStep})
+    byStage->assign(assignment.numStages, 0);
+  for (std::vector<double> *byChunk : {&seconds.sendForward, &seconds.sendBackward})
+    byChunk->assign(assignment.numChunks(), 0);
+
+  forEachCollective(derivation, overlap, [&](const Reshard &reshard, const Collective &step) {
+    double time = networks.seconds(step, reshard.stage);
+    if (time == 0)
+      return;
+    int op = chargedOp(graph, reshard);
+    switch (reshard.where) {
+    case Where::Operand:
+      seconds.operands[op] += time;
+      break;
+    case Where::ParameterUse:
+      seconds.gather[op] += time;
+      break;
+    case Where::GradientMicro:
+      (touchesData(assignment.mesh, step.axes) ? seconds.reduceMicro : seconds.operands)[op] +=
+          time;
+      break;
+    case Where::GradientStep:
+      seconds.reduceStep[reshard.stage] += time;
+      break;
+    case Where::Loss:
+    case Where::StepTotal:
+    case Where::ParameterStep:
+      seconds.parameterStep[reshard.stage] += time;
+      break;
+    case Where::Stage:
+      break; // priced from the transfers
+    }
+  });
+  for (const Transfer &transfer : derivation.transfers) {
+    int from = assignment.stageOf(transfer.fromChunk), to = assignment.stageOf(transfer.toChunk);
+    double bytes = double(localBytes(graph.values[transfer.value].layout, transfer.sharding));
+    (transfer.phase == Phase::Forward ? seconds.sendForward
+                                      : seconds.sendBackward)[transfer.fromChunk] +=
+        networks.sendSeconds(from, to, bytes);
+  }
+  return seconds;
+}
+
+double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t gradientBytes) {
+  double master = double(masterBytes(parameterBytes)), state = double(job.stateBytesPerElement());
+  // Without a master copy the parameter itself is read and written; with one it is written only.
+  double parameter = double(parameterBytes) * (master > 0 ? 1 : 2);
+  return owned * (parameter + 2 * master + 2 * state + double(gradientBytes));
+}
+
+/// Residuals on the host are copied out once, and back once for each block that reads them.
+static void addResidualCopies(const PlannedStep &step, const Derivation &derivation,
+                              const StageDevices &devices, std::vector<StageSeconds> &chunks) {
+  bool any = std::any_of(derivation.residuals.begin(), derivation.residuals.end(),
+                         [](const Residual &residual) { return residual.isOnHost; });
+  if (!any)
+    return;
+  for (const KeptSlot &slot : stepBuffers(step.graph, step.assignment, derivation).kept) {
+    if (!slot.isOnHost)
+      continue;
+    double seconds = devices.of(slot.stage).hostCopySeconds(double(slot.bytes));
+    for (auto [chunk, phase] : slot.users)
+      (phase == Phase::Forward    ? chunks[chunk].hostForward
+       : phase == Phase::Backward ? chunks[chunk].hostBackward
+                                  : chunks[chunk].hostWeight) += seconds;
+  }
+}
+
+/// Returns the seconds to copy the states of `owned` elements of a parameter from the host and
+/// back.
+static double stateCopySeconds(const Job &job, const Cluster &cluster, double owned,
+                               int64_t parameterBytes) {
+  constexpr int64_t bytesPerMoment = 4;
+  int64_t master = masterBytes(parameterBytes),
+          numMoments = job.stateBytesPerElement() / bytesPerMoment;
+  double copies = double(numMoments) * cluster.hostCopySeconds(owned * double(bytesPerMoment));
+  if (master > 0)
+    copies += cluster.hostCopySeconds(owned * double(master));
+  return 2 * copies;
+}
+
+std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation &derivation,
+                                       const Overlap &overlap, const Job &job,
+                                       const StageDevices &devices) {
+  const Graph &graph = step.graph;
+  const Assignment &assignment = step.assignment;
+  OpSeconds ops = opSeconds(graph, assignment, derivation, devices, !step.isZigzag, overlap);
+  std::vector<StageSeconds> chunks(assignment.numChunks());
+  for (size_t op = 0; op < graph.ops.size(); ++op) {
+    StageSeconds &stage = chunks[graph.ops[op].chunk];
+    bool again = graph.ops[op].phase != Phase::Forward && step.isRecomputed(int(op));
+    if (graph.ops[op].phase == Phase::Forward) {
+      stage.forward += ops.kernel[op];
+      stage.operandsForward += ops.operands[op];
+      stage.gatherForward += ops.gather[op];
+    } else if (graph.ops[op].phase == Phase::Weight) {
+      (again ? stage.recomputeWeight : stage.weight) += ops.kernel[op];
+      stage.operandsWeight += ops.operands[op];
+      stage.dataWeight += ops.gather[op] + ops.reduceMicro[op];
+    } else {
+      (again ? stage.recompute : stage.backward) += ops.kernel[op];
+      stage.operandsBackward += ops.operands[op];
+      stage.gatherBackward += ops.gather[op];
+      stage.reduceMicro += ops.reduceMicro[op];
+    }
+  }
+  // Work once per step of a stage is added to its first chunk.
+  std::vector<int> firstChunk(assignment.numStages, 0);
+  for (int chunk = assignment.numChunks() - 1; chunk >= 0; --chunk)
+    firstChunk[assignment.stageOf(chunk)] = chunk;
+  for (size_t p = 0; p < graph.parameters.size(); ++p) {
+    if (graph.parameters[p].gradient < 0)
+      continue;
+    const TensorLayout &layout = graph.values[graph.parameters[p].value].layout;
+    double owned = double(localBytes(layout, derivation.state[p])) / double(layout.elementBytes);
+    double bytes = updateBytes(job, owned, layout.elementBytes,
+                               graph.values[graph.parameters[p].gradient].layout.elementBytes);
+    for (int stage : derivation.parameterStages[p]) {
+      StageSeconds &chunk = chunks[firstChunk[stage]];
+      const Cluster &cluster = devices.of(stage);
+      chunk.updateStep += updateSeconds(cluster, bytes, 1);
+      if (assignment.offloadsStates)
+        chunk.hostStep += stateCopySeconds(job, cluster, owned, layout.elementBytes);
+    }
+  }
+  for (int stage = 0; stage < assignment.numStages; ++stage) {
+    chunks[firstChunk[stage]].reduceStep = ops.reduceStep[stage];
+    chunks[firstChunk[stage]].parameterStep = ops.parameterStep[stage];
+  }
+  for (int chunk = 0; chunk < assignment.numChunks(); ++chunk) {
+    chunks[chunk].sendForward = ops.sendForward[chunk];
+    chunks[chunk].sendBackward = ops.sendBackward[chunk];
+  }
+  addResidualCopies(step, derivation, devices, chunks);
+  return chunks;
+}
+
+double collectiveSeconds(const StageNetworks &networks, const Mesh &mesh,
+                         const CollectiveCount &count) {
+  if (count.kind == CollectiveKind::Send)
+    return networks.sendSeconds(count.stage, double(count.bytes));
+  std::vector<AxisRef> axes;
+  size_t begin = 0;
+  while (begin <= count.axes.size()) {
+    size_t end = std::min(count.axes.find('+', begin), count.axes.size());
+    int axis = mesh.axisIndex(count.axes.substr(begin, end - begin));
+    if (axis >= 0)
+      axes.push_back(wholeAxis(mesh, axis));
+    begin = end + 1;
+  }
+  return networks.seconds(count.kind, axes, count.stage, double(count.bytes));
+}
+
+/// Predicts the memory of the stages and the verdict. The numbers of one device are those of the
+/// stage with the least headroom. The upper end of their interval exceeds that stage's limit by the
+/// largest excess of any stage over its own limit.
+static void predictRoom(const Plan &plan, const StageDevices &devices, Prediction &prediction) {
+  bool middleFits = true;
+  int64_t mostBeyond = std::numeric_limits<int64_t>::min() / 2; // at worst
+  for (int stage = 0; stage < int(prediction.stages.size()); ++stage) {
+    const StageMemory &memory = prediction.stages[size_t(stage)];
+    const Cluster &cluster = devices.of(stage);
+    const int64_t bytes = memory.totalBytes(), host = memory.hostBytes(),
+                  limit = plan.limitBytes(cluster), hostLimit = cluster.usableHostBytes();
+    middleFits &= bytes <= limit && host <= hostLimit;
+    if (stage == 0 || bytes - limit > prediction.peakBytes - prediction.limitBytes) {
+      prediction.peakBytes = bytes;
+      prediction.limitBytes = limit;
+      std::tie(prediction.lowBytes, prediction.highBytes) = memoryInterval(memory, cluster);
+    }
+    if (stage == 0 || host - hostLimit > prediction.hostBytes - prediction.hostLimitBytes) {
+      prediction.hostBytes = host;
+      prediction.hostLimitBytes = hostLimit;
+    }
+    // Another stage may be less certain, and exceed its limit by more.
+    mostBeyond = std::max(mostBeyond, memoryInterval(memory, cluster).second - limit);
+  }
+  prediction.highBytes = std::max(prediction.highBytes, prediction.limitBytes + mostBeyond);
+  prediction.memory = !middleFits      ? MemoryVerdict::DoesNotFit
+                      : mostBeyond > 0 ? MemoryVerdict::Tight
+                                       : MemoryVerdict::Fits;
+}
+
+Prediction predictStep(const PlannedStep &step, const Plan &plan) {
+  return predictStep(step, plan, derive(step.graph, step.assignment));
+}
+
+Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivation &derivation) {
+  const StageDevices devices = stageDevices(plan);
+  Overlap overlap = planOverlap(step.graph, derivation, plan.overlap);
+  Prediction prediction;
+  std::vector<StageSeconds> seconds = chunkSeconds(step, derivation, overlap, plan.job, devices);
+  PipelineSchedule schedule = scheduleOf(plan);
+  StepTime time = simulatedStepTime(devices, seconds, schedule);
+  prediction.stepSeconds = time.seconds;
+  prediction.lowSeconds = time.seconds * (1 - plan.cluster.timeUncertainty);
+  prediction.highSeconds = time.seconds * (1 + plan.cluster.timeUncertainty);
+  prediction.time = time.split;
+  prediction.slowestStage = time.slowestStage;
+  for (size_t chunk = 0; chunk < seconds.size(); ++chunk) {
+    const Cluster &cluster = devices.of(schedule.pipeline.chunkStage[chunk]);
+    prediction.stageSeconds.push_back(expose(cluster, seconds[chunk], schedule).microBatch());
+  }
+
+  prediction.stages = stageMemory(step.graph, step.assignment, derivation, overlap, plan.job,
+                                  devices, schedule.actions);
+  predictRoom(plan, devices, prediction);
+
+  double flops = 0; // without clones: they are work, but not the model's
+  double f16Flops = 0;
+  for (size_t op = 0; op < step.graph.ops.size(); ++op)
+    if (!step.isRecomputed(int(op))) {
+      const GraphOp &graphOp = step.graph.ops[op];
+      if (isMatrixClass(graphOp.kernelClass)) {
+        flops += graphOp.flops;
+        f16Flops += localWork(step.graph, int(op), OpStrategy()).isF16 ? graphOp.flops : 0;
+      }
+    }
+  prediction.modelFlops = flops * double(plan.accumulation);
+  // A model exported in f16 computes in f16 even if the job's precision is another.
+  bool isF16 = 2 * f16Flops > flops;
+  auto peakOf = [&](int stage) {
+    return devices.of(stage).peakFlops("matmul", plan.job.precision == "f32" && !isF16 ? 4 : 2,
+                                       isF16);
+  };
+  double peak = peakOf(0), others = 0; // of stages, in the mean
+  for (int stage = 1; stage < int(plan.mesh.pp); ++stage)
+    others += peakOf(stage) - peak;
+  peak += others / double(plan.mesh.pp);
+  prediction.mfu =
+      prediction.modelFlops / (prediction.stepSeconds * peak * double(plan.mesh.numRanks()));
+
+  StageNetworks networks(devices, step.assignment.mesh, step.assignment.pipelineAxis);
+  for (const CollectiveCount &count :
+       countCollectives(step.graph, step.assignment, derivation, overlap))
+    prediction.collectives.push_back(
+        {count, collectiveSeconds(networks, step.assignment.mesh, count)});
+  return prediction;
+}
+
+Result<Prediction> predict(const Graph &graph, const Plan &plan) {
+  Result<PlannedStep> step = applyPlan(graph, plan);
+  if (!step)
+    return step.error();
+  return predictStep(*step, plan);
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,62 @@
+//===- Evaluate.h - Seconds and bytes of a derived step --------------------===//
+
+#ifndef TBC_PLANNER_PREDICT_EVALUATE_H
+#define TBC_PLANNER_PREDICT_EVALUATE_H
+
+#include "planner/cost/Cost.h"
+#include "planner/cost/StageNetworks.h"
+#include "planner/devices/StageDevices.h"
+#include "planner/memory/Memory.h"
+#include "planner/plan/Plan.h"
+#include "planner/predict/Time.h"
+#include "planner/reshard/Overlap.h"
+
+#include <vector>
+
+namespace tbc::planner {
+
+/// Seconds per execution of every op of a derived step and of its communication.
+struct OpSeconds {
+  std::vector<double> kernel;
+  std::vector<double> operands;    // collectives between ops
+  std::vector<double> gather;      // of stored parameters
+  std::vector<double> reduceMicro; // of gradients, each micro-batch
+  /// Once per step, by stage.
+  std::vector<double> reduceStep, parameterStep;
+  /// Sends of one micro-batch, by sending chunk.
+  std::vector<double> sendForward, sendBackward;
+};
+
+/// `isInOrder`: the ranks of a sequence have its parts in order, not zigzag.
+OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assignment,
+                    const reshard::Derivation &derivation, const StageDevices &devices,
+                    bool isInOrder, const reshard::Overlap &overlap = {});
+
+/// Returns the bytes moved by an update of `owned` elements: parameter, gradient, master and state
+/// are read once, and all but the gradient written once.
+double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t gradientBytes);
+
+/// Returns the seconds of every chunk, summed over its ops. Work once per step of a stage is added
+/// to its first chunk.
+std::vector<StageSeconds> chunkSeconds(const PlannedStep &step,
+                                       const reshard::Derivation &derivation,
+                                       const reshard::Overlap &overlap, const Job &job,
+                                       const StageDevices &devices);
+
+/// One execution of a counted collective, priced by kind, group and size.
+double collectiveSeconds(const StageNetworks &networks, const reshard::Mesh &mesh,
+                         const reshard::CollectiveCount &count);
+
+/// Returns the prediction for a plan in its current form (perhaps edited by hand), by the same
+/// code.
+Result<Prediction> predict(const reshard::Graph &graph, const Plan &plan);
+
+/// Derives the step and returns the exact prediction for one plan.
+Prediction predictStep(const PlannedStep &step, const Plan &plan);
+/// The same, for a derived step.
+Prediction predictStep(const PlannedStep &step, const Plan &plan,
+                       const reshard::Derivation &derivation);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_PREDICT_EVALUATE_H

@@ -1,0 +1,195 @@
+//===- Time.cpp - From the seconds of stages to the seconds of a step -----===//
+
+#include "planner/predict/Time.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+namespace tbc::planner {
+
+void StageSeconds::operator+=(const StageSeconds &o) {
+  forward += o.forward;
+  backward += o.backward;
+  recompute += o.recompute;
+  operandsForward += o.operandsForward;
+  operandsBackward += o.operandsBackward;
+  gatherForward += o.gatherForward;
+  gatherBackward += o.gatherBackward;
+  reduceMicro += o.reduceMicro;
+  reduceStep += o.reduceStep;
+  parameterStep += o.parameterStep;
+  updateStep += o.updateStep;
+  sendForward += o.sendForward;
+  sendBackward += o.sendBackward;
+  weight += o.weight;
+  recomputeWeight += o.recomputeWeight;
+  operandsWeight += o.operandsWeight;
+  dataWeight += o.dataWeight;
+  hostForward += o.hostForward;
+  hostBackward += o.hostBackward;
+  hostWeight += o.hostWeight;
+  hostStep += o.hostStep;
+}
+
+PipelineSchedule PipelineSchedule::make(const std::string &name, int64_t stages,
+                                        const std::vector<int> &chunkStage, int64_t accumulation) {
+  PipelineSchedule result;
+  // Without a pipeline a step is the forward and the backward of each micro-batch in turn.
+  auto kind = schedule::parseScheduleKind(stages == 1 && name == "none" ? "1f1b" : name);
+  assert(kind && "schedules are checked where they are read");
+  result.kind = *kind;
+  result.pipeline = schedule::Pipeline::plain(int(stages));
+  if (!chunkStage.empty())
+    result.pipeline.chunkStage = chunkStage;
+  result.accumulation = accumulation;
+  // One stage holds the same for many micro-batches as for one.
+  result.actions =
+      schedule::schedules(result.kind, result.pipeline, stages == 1 ? 1 : accumulation);
+  return result;
+}
+
+PipelineSchedule scheduleOf(const Plan &plan) {
+  return PipelineSchedule::make(plan.schedule, plan.mesh.pp, plan.chunkStage, plan.accumulation);
+}
+
+ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage,
+                      const PipelineSchedule &schedule) {
+  ExposedSeconds out;
+  const double accumulation = double(schedule.accumulation);
+  double roomForward = cluster.overlapFraction * stage.forward;
+  double roomBackward = cluster.overlapFraction * (stage.backward + stage.recompute);
+  double roomWeight = cluster.overlapFraction * (stage.weight + stage.recomputeWeight);
+  double wantBackward = stage.gatherBackward + stage.reduceMicro;
+  double dataForward = cluster.exposedSeconds(stage.gatherForward, roomForward);
+  double dataBackward = cluster.exposedSeconds(wantBackward, roomBackward);
+  double dataWeight = cluster.exposedSeconds(stage.dataWeight, roomWeight);
+  double roomLast = schedule.reducesInBackward() ? std::max(0.0, roomBackward - wantBackward) +
+                                                       std::max(0.0, roomWeight - stage.dataWeight)
+                                                 : 0;
+  double dataLast = cluster.exposedSeconds(stage.reduceStep, roomLast);
+
+  out.forward = stage.forward + stage.operandsForward + dataForward + stage.hostForward;
+  out.backward =
+      stage.backward + stage.recompute + stage.operandsBackward + dataBackward + stage.hostBackward;
+  out.weight =
+      stage.weight + stage.recomputeWeight + stage.operandsWeight + dataWeight + stage.hostWeight;
+  out.data = dataForward + dataBackward + dataWeight;
+  out.dataStep = dataLast + stage.parameterStep;
+  out.stepEnd = out.dataStep + stage.updateStep + stage.hostStep;
+  out.host =
+      accumulation * (stage.hostForward + stage.hostBackward + stage.hostWeight) + stage.hostStep;
+  out.hidden = accumulation *
+                   (std::min(stage.gatherForward, roomForward) +
+                    std::min(wantBackward, roomBackward) + std::min(stage.dataWeight, roomWeight)) +
+               std::min(stage.reduceStep, roomLast);
+  return out;
+}
+
+/// Divides `seconds` among the activities of the slowest stage; the rest is waiting.
+static TimeSplit splitOf(const StageSeconds &stage, const ExposedSeconds &exposed,
+                         int64_t accumulation, double seconds) {
+  double a = double(accumulation);
+  TimeSplit split;
+  split.compute = a * (stage.forward + stage.backward + stage.weight);
+  split.recompute = a * (stage.recompute + stage.recomputeWeight);
+  split.operands = a * (stage.operandsForward + stage.operandsBackward + stage.operandsWeight);
+  split.data = a * exposed.data + exposed.dataStep;
+  split.update = stage.updateStep;
+  split.host = exposed.host;
+  split.hiddenData = exposed.hidden;
+  // Rounding may give a slightly negative value.
+  split.pipeline = std::max(0.0, seconds - split.total());
+  return split;
+}
+
+namespace {
+
+/// The chunks of each stage, added up.
+struct Stages {
+  std::vector<StageSeconds> seconds;
+  std::vector<ExposedSeconds> exposed;
+  int slowest = 0;
+  double end = 0; // the longest end of step
+
+  Stages(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
+         const PipelineSchedule &schedule)
+      : seconds(schedule.pipeline.numStages), exposed(schedule.pipeline.numStages) {
+    assert(chunks.size() == schedule.pipeline.chunkStage.size() && "every chunk has its seconds");
+    for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
+      seconds[schedule.pipeline.chunkStage[chunk]] += chunks[chunk];
+    auto busy = [&](size_t s) {
+      return double(schedule.accumulation) * exposed[s].microBatch() + exposed[s].stepEnd;
+    };
+    for (size_t s = 0; s < seconds.size(); ++s) {
+      exposed[s] = expose(devices.of(int(s)), seconds[s], schedule);
+      end = std::max(end, exposed[s].stepEnd);
+      if (busy(s) > busy(size_t(slowest)))
+        slowest = int(s);
+    }
+  }
+
+  StepTime time(double total, int64_t accumulation) const {
+    StepTime time;
+    time.seconds = total;
+    time.slowestStage = slowest;
+    time.split = splitOf(seconds[slowest], exposed[slowest], accumulation, total);
+    return time;
+  }
+};
+
+} // namespace
+
+StepTime stepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
+                  const PipelineSchedule &schedule) {
+  Stages stages(devices, chunks, schedule);
+  double longest = 0, sends = 0, bubble = 0;
+  size_t longestStage = 0;
+  double perStage = double(chunks.size()) / double(stages.seconds.size());
+  for (const StageSeconds &chunk : chunks)
+    sends += (chunk.sendForward + chunk.sendBackward) / perStage;
+  for (size_t s = 0; s < stages.exposed.size(); ++s)
+    if (stages.exposed[s].microBatch() > longest) {
+      longest = stages.exposed[s].microBatch();
+      longestStage = s;
+    }
+  for (size_t s = 0; s < stages.exposed.size(); ++s) {
+    const ExposedSeconds &stage = stages.exposed[s];
+    if (s == longestStage)
+      continue;
+    if (!schedule::splitsBackward(schedule.kind))
+      bubble += stage.microBatch() / perStage;
+    else if (perStage > 1)
+      bubble += stage.forward / perStage;
+    else
+      bubble += std::max(stage.forward, stage.forward + stage.backward - stage.weight);
+  }
+  double a = double(schedule.accumulation);
+  return stages.time(a * longest + bubble + sends + stages.end, schedule.accumulation);
+}
+
+StepTime simulatedStepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
+                           const PipelineSchedule &schedule) {
+  if (chunks.size() == 1)
+    return stepTime(devices, chunks, schedule);
+  Stages stages(devices, chunks, schedule);
+  std::vector<schedule::ChunkTimes> times;
+  double send = 0;
+  for (const StageSeconds &chunk : chunks)
+    send = std::max({send, chunk.sendForward, chunk.sendBackward});
+  for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+    const Cluster &cluster = devices.of(schedule.pipeline.chunkStage[chunk]);
+    ExposedSeconds exposed = expose(cluster, chunks[chunk], schedule);
+    times.push_back({exposed.forward, exposed.backward, exposed.weight, send, send});
+  }
+  double seconds =
+      schedule::makespanSeconds(schedule.actions, schedule.pipeline, times, schedule.accumulation);
+  return stages.time(seconds + stages.end, schedule.accumulation);
+}
+
+double pipelineLowerBound(double seconds, int64_t stages, int64_t accumulation, double waits) {
+  double rest = std::pow(1 - waits / double(accumulation), double(stages));
+  return waits * seconds / (1 - rest);
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,114 @@
+//===- Time.h - From the seconds of stages to the seconds of a step -------===//
+
+#ifndef TBC_PLANNER_PREDICT_TIME_H
+#define TBC_PLANNER_PREDICT_TIME_H
+
+#include "planner/devices/Cluster.h"
+#include "planner/devices/StageDevices.h"
+#include "planner/plan/Plan.h"
+#include "runtime/schedule/Schedule.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tbc::planner {
+
+/// Seconds of one stage, or of one chunk of a stage: per micro-batch unless "step" is in the name.
+struct StageSeconds {
+  double forward = 0, backward = 0;                 // kernels
+  double recompute = 0;                             // recomputed kernels, in the backward
+  double operandsForward = 0, operandsBackward = 0; // collectives between ops
+  double gatherForward = 0, gatherBackward = 0;     // gathers of stored parameters
+  double reduceMicro = 0;                           // reductions of gradients, each micro-batch
+  double reduceStep = 0;                            // of accumulated gradients
+  double parameterStep = 0;                         // gathers after the update, the step's scalars
+  double updateStep = 0;                            // the optimizer's kernels
+  double sendForward = 0, sendBackward = 0;         // to the next stage, to the previous one
+  // The wgrad phase, if the schedule splits it from backward; then not counted above.
+  double weight = 0, recomputeWeight = 0; // kernels
+  double operandsWeight = 0;              // collectives between ops
+  double dataWeight = 0;                  // gathers of parameters and reductions of gradients
+  /// Copies between device and host, of residuals by phase and of optimizer states.
+  double hostForward = 0, hostBackward = 0, hostWeight = 0, hostStep = 0;
+
+  void operator+=(const StageSeconds &o);
+};
+
+/// The schedule of a pipeline of one stage or more.
+struct PipelineSchedule {
+  schedule::ScheduleKind kind = schedule::ScheduleKind::OneFOneB;
+  schedule::Pipeline pipeline;
+  int64_t accumulation = 1;
+  std::vector<std::vector<schedule::Action>> actions; // by stage
+
+  /// Whether a gradient is complete after a single backward. A reduction once per step then runs
+  /// there and not in the update (reshard::derive).
+  bool reducesInBackward() const { return accumulation == 1 && pipeline.numStages == 1; }
+
+  /// `name` as in a plan; an empty `chunkStage` means one chunk per stage. The arguments must be
+  /// valid.
+  static PipelineSchedule make(const std::string &name, int64_t stages,
+                               const std::vector<int> &chunkStage, int64_t accumulation);
+};
+PipelineSchedule scheduleOf(const Plan &plan);
+
+/// Seconds of a stage after overlap.
+/// - Collectives between ops are always exposed.
+/// - Gathers and reductions of parameters and gradients hide behind up to overlapFraction of the
+///   kernels of their phase.
+/// - Reductions once per step hide behind the remaining headroom of backward if they are part of it
+///   (PipelineSchedule::reducesInBackward). Else they are part of the update, and exposed.
+/// - Hidden communication slows the kernels by overlapSlowdown of itself; this counts as exposed.
+/// - Gathers after the update and sums of the step's scalars are exposed.
+/// - Copies between device and host are exposed, because they run in program order.
+///
+/// Example: 10 ms of gathers beside 8 ms of kernels, with a fraction of 0.5 and a slowdown of 0.1,
+/// expose 6 + 0.4 ms.
+struct ExposedSeconds {
+  // One micro-batch, exposed communication included.
+  double forward = 0, backward = 0, weight = 0;
+  double microBatch() const { return forward + backward + weight; }
+  double data = 0;     // of those, exposed data communication
+  double stepEnd = 0;  // once per step after the last backward
+  double dataStep = 0; // of those, communication
+  double host = 0;     // of all above, in one step: copies between device and host
+  double hidden = 0;   // communication hidden in one step
+};
+
+ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage,
+                      const PipelineSchedule &schedule);
+
+struct StepTime {
+  double seconds = 0;
+  TimeSplit split; // of the stage that bounds the step
+  int slowestStage = 0;
+};
+
+/// Returns the step time in closed form: A micro-batches on the slowest stage, the schedule's
+/// bubble from the other stages' times, the sends of one micro-batch, and the longest end of step.
+/// The bubble:
+///     gpipe, 1f1b  sum of (f + b)              Narayanan et al., SC 2021, section 2.2
+///     interleaved  sum of (f + b) / v          the same
+///     zero-bubble  sum of (f + b - w)          Qi et al., ICLR 2024, table 1
+///                  with v chunks per stage: sum of f / v    Qi et al., NeurIPS 2024, section 4
+/// Exact for equal stages and free sends. `chunks`: seconds by chunk. Example: 1f1b with 4 stages
+/// of 3 ms and 8 micro-batches takes 8 * 3 + 3 * 3 = 33 ms.
+StepTime stepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
+                  const PipelineSchedule &schedule);
+
+/// Returns the step time by simulating the schedule.
+StepTime simulatedStepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
+                           const PipelineSchedule &schedule);
+
+/// Returns a lower bound on any schedule of `stages` stages with `accumulation` micro-batches of
+/// `seconds` (all stages together). Stage s begins after one micro-batch passed the stages before
+/// it and ends before it passed them back. So the step lasts at least A t_s + sum of t_i over i < s
+/// for each s. The least maximum over all divisions of t is t / (1 - (1 - 1/A)^stages). If a stage
+/// waits only for the share `waits` of each t_i, it is waits t / (1 - (1 - waits/A)^stages).
+/// Example: t = 4, A = 4 and 2 stages give 4 / (1 - 0.5625) = 9.14.
+double pipelineLowerBound(double seconds, int64_t stages, int64_t accumulation, double waits = 1);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_PREDICT_TIME_H

@@ -1,0 +1,238 @@
+//===- DeriveBest.cpp - Exact derivation of the best candidates -----------===//
+
+#include "planner/search/DeriveBest.h"
+#include "planner/cost/StageNetworks.h"
+#include "planner/devices/StageDevices.h"
+#include "planner/graph/Stages.h"
+#include "planner/memory/Memory.h"
+#include "planner/plan/PlanDevices.h"
+#include "planner/predict/Evaluate.h"
+#include "planner/search/CandidateOrder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <tuple>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+bool isSmallGraph(const Graph &graph) { return graph.ops.size() < 200; }
+
+static bool isVerySmallGraph(const Graph &graph) { return graph.ops.size() < 64; }
+
+int64_t DeriveLimits::limitBytes(const Cluster &devices) const {
+  Plan plan;
+  plan.memoryLimitBytes = memoryLimitBytes;
+  return plan.limitBytes(devices);
+}
+
+int64_t DeriveLimits::excessBytes(const Plan &plan) const {
+  const Prediction &p = plan.prediction;
+  return (goal == MemoryVerdict::Fits ? p.highBytes : p.peakBytes) - p.limitBytes;
+}
+
+/// Derives `candidate` op by op, with the largest buckets and the earliest prefetch that fit.
+static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
+                                         const Candidate &candidate, const DeriveLimits &limits,
+                                         const OverlapPins &pins) {
+  ++searcher.counts().derived;
+  ExactCandidate exact{candidate, searcher.planOf(candidate)};
+  exact.plan.cluster = limits.cluster;
+  exact.plan.memoryLimitBytes = limits.memoryLimitBytes;
+  Result<PlannedStep> step = applyPlan(graph, exact.plan);
+  if (!step)
+    return step.error();
+  Derivation derivation = derive(step->graph, step->assignment);
+  const StageDevices devices = stageDevices(exact.plan);
+  StageNetworks networks(devices, step->assignment.mesh, step->assignment.pipelineAxis);
+  std::vector<OverlapSettings> choices =
+      overlapChoices(pins, step->graph, derivation, networks.of(0));
+  auto fitsWith = [&](const OverlapSettings &choice) {
+    exact.plan.overlap = choice;
+    exact.plan.prediction = predictStep(*step, exact.plan, derivation);
+    return exact.plan.prediction.meets(limits.goal);
+  };
+  // If it does not fit with the last choice, which takes the least memory, it fits with no choice.
+  if (fitsWith(choices.front()) || choices.size() == 1 || !fitsWith(choices.back()))
+    return exact;
+  const Prediction least = exact.plan.prediction;
+  for (size_t i = 1; i + 1 < choices.size(); ++i)
+    if (fitsWith(choices[i]))
+      return exact;
+  exact.plan.overlap = choices.back();
+  exact.plan.prediction = least;
+  return exact;
+}
+
+/// Derives `candidate` op by op. If it recomputes as few blocks as fit by its score, the small
+/// error of the score is corrected: it recomputes more blocks if necessary, fewer if possible.
+Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph, Candidate candidate,
+                                     const DeriveLimits &limits, const OverlapPins &pins) {
+  constexpr int mostTries = 8;
+  Result<ExactCandidate> exact = deriveOnce(searcher, graph, candidate, limits, pins);
+  auto roomOf = [&](const Plan &plan) {
+    const StageDevices devices = stageDevices(plan);
+    std::vector<double> room; // by stage
+    for (const StageMemory &stage : plan.prediction.stages) {
+      const Cluster &cluster = devices.of(int(room.size()));
+      int64_t bytes = limits.goal == MemoryVerdict::Fits ? memoryInterval(stage, cluster).second
+                                                         : stage.totalBytes();
+      room.push_back(double(plan.limitBytes(cluster) - bytes));
+    }
+    return room;
+  };
+  auto fits = [&](const Result<ExactCandidate> &derived) {
+    return derived->plan.prediction.meets(limits.goal);
+  };
+  // It fits by its score. If the score is wrong, try it with recomputation.
+  if (exact && !fits(exact) && candidate.feasible)
+    searcher.recomputeSome(candidate);
+  for (int tries = 0; exact && !fits(exact) && tries < mostTries; ++tries) {
+    std::vector<double> room = roomOf(exact->plan);
+    if (!searcher.recomputeMore(candidate, room) && !searcher.offloadMore(candidate, room))
+      break;
+    exact = deriveOnce(searcher, graph, candidate, limits, pins);
+  }
+  for (int tries = 0; exact && fits(exact) && tries < mostTries; ++tries) {
+    if (!searcher.recomputeLess(candidate, roomOf(exact->plan)))
+      break;
+    Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits, pins);
+    // The headroom may be worth more for buckets.
+    if (!fewer || !fits(fewer) ||
+        fewer->plan.prediction.stepSeconds > exact->plan.prediction.stepSeconds)
+      break;
+    exact = std::move(fewer);
+  }
+  return exact;
+}
+
+/// The same for a very small graph: also moves the cuts, one at a time and to any position, as long
+/// as this helps.
+static Result<ExactCandidate> deriveWithCuts(Searcher &searcher, const Graph &graph,
+                                             Candidate candidate, const DeriveLimits &limits,
+                                             const OverlapPins &pins) {
+  Result<ExactCandidate> best = deriveExactly(searcher, graph, candidate, limits, pins);
+  const std::vector<bool> mayBegin = stageMayBegin(graph);
+  auto beginOf = [&](size_t chunk) {
+    return chunk < candidate.firstOps.size() ? candidate.firstOps[chunk] : int(mayBegin.size());
+  };
+  auto isBetter = [&](const Plan &a, const Plan &b) {
+    bool aFits = a.prediction.meets(limits.goal), bFits = b.prediction.meets(limits.goal);
+    return aFits != bFits ? aFits
+           : aFits        ? a.prediction.stepSeconds < b.prediction.stepSeconds
+                          : limits.excessBytes(a) < limits.excessBytes(b);
+  };
+  constexpr int mostRounds = 3;
+  bool improved = true;
+  for (int round = 0; best && improved && round < mostRounds; ++round) {
+    improved = false;
+    for (size_t chunk = 1; chunk < candidate.firstOps.size(); ++chunk)
+      for (int op = beginOf(chunk - 1) + 1; op < beginOf(chunk + 1); ++op) {
+        if (!mayBegin[op] || op == beginOf(chunk))
+          continue;
+        Candidate moved = candidate; // without the recomputation chosen for the earlier cuts
+        searcher.moveCut(moved, chunk, op);
+        Result<ExactCandidate> there = deriveExactly(searcher, graph, moved, limits, pins);
+        if (!there)
+          return there.error();
+        if (!isBetter(there->plan, best->plan))
+          continue;
+        best = std::move(there);
+        candidate = std::move(moved);
+        improved = true;
+      }
+  }
+  return best;
+}
+
+void sortExact(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
+  std::sort(exact.begin(), exact.end(), [&](const ExactCandidate &a, const ExactCandidate &b) {
+    const Prediction &p = a.plan.prediction, &q = b.plan.prediction;
+    if (p.meets(goal) != q.meets(goal))
+      return p.meets(goal);
+    return std::tie(p.stepSeconds, a.candidate.order) < std::tie(q.stepSeconds, b.candidate.order);
+  });
+}
+
+/// Keeps the best of each group, the best of all first.
+static void keepBestOfGroups(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
+  if (exact.empty())
+    return;
+  sortExact(exact, goal);
+  std::set<decltype(groupOf(exact[0].candidate))> known;
+  auto isKnown = [&](const ExactCandidate &e) {
+    return !known.insert(groupOf(e.candidate)).second;
+  };
+  exact.erase(std::remove_if(exact.begin(), exact.end(), isKnown), exact.end());
+}
+
+Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &workers,
+                                               const Graph &graph, std::vector<Candidate> scored,
+                                               const DeriveLimits &limits,
+                                               const OverlapPins &pins) {
+  const bool isSmall = isSmallGraph(graph), isTiny = isVerySmallGraph(graph);
+  const double timeError = isTiny ? 0.3 : 0.02, memoryError = isTiny ? 1.0 : isSmall ? 0.5 : 0;
+  const size_t top = limits.top, most = isSmall ? 256 : limits.most;
+  // If no plan fits: the number of candidates tried, and the largest ratio of needed to available
+  // memory by their score. Brute force found no plan outside these limits. Without them, a hopeless
+  // limit took minutes to report.
+  constexpr size_t mostHopes = 512;
+  constexpr double mostShort = 4;
+  const Cluster upper = atUpperEnd(limits.cluster);
+  const auto limit = double(limits.limitBytes(limits.cluster));
+  const auto context =
+      double(limits.goal == MemoryVerdict::Fits ? upper.contextBytes : limits.cluster.contextBytes);
+  const double room = limit - context; // for the program itself
+  auto mayFit = [&](const Candidate &candidate) {
+    return candidate.feasible || candidate.peakBytes <= limit * (1 + memoryError);
+  };
+  std::sort(scored.begin(), scored.end(), [&](const Candidate &a, const Candidate &b) {
+    return isBetter(a, mayFit(a), b, mayFit(b));
+  });
+  double best = INFINITY; // of the examined ones, in their order
+  auto isWanted = [&](size_t i) {
+    if (i >= scored.size() || i < top)
+      return i < scored.size();
+    // Until a plan fits, take every candidate that is not hopeless.
+    if (!std::isfinite(best) && isTiny)
+      return i < mostHopes && scored[i].peakBytes - context <= mostShort * room;
+    bool mayWin = !std::isfinite(best) || scored[i].seconds < best * (1 + timeError);
+    return i < most && mayFit(scored[i]) && mayWin;
+  };
+  auto isRuledOut = [&](size_t i) { return i >= top && scored[i].lowerBound >= best; };
+  auto derive = isTiny && !searcher.cutsArePinned() ? deriveWithCuts : deriveExactly;
+  std::vector<std::optional<Result<ExactCandidate>>> ahead(scored.size());
+  std::vector<ExactCandidate> exact;
+  for (size_t i = 0; isWanted(i); ++i) {
+    if (isRuledOut(i))
+      continue;
+    if (std::isfinite(best) && limits.deadline.isOver())
+      break;
+    if (!ahead[i]) {
+      std::vector<size_t> next{i};
+      size_t far = std::max(top, i + size_t(workers.count()));
+      for (size_t k = i + 1; k < far && workers.count() > 1 && isWanted(k); ++k)
+        if (!isRuledOut(k))
+          next.push_back(k);
+      workers.run(next.size(), [&](size_t k) {
+        Candidate candidate = scored[next[k]];
+        if (!isSmall)
+          searcher.score(candidate, /*refine=*/true);
+        ahead[next[k]] = derive(searcher, graph, std::move(candidate), limits, pins);
+      });
+    }
+    Result<ExactCandidate> &result = *ahead[i];
+    if (!result)
+      return result.error();
+    if (result->plan.prediction.meets(limits.goal))
+      best = std::min(best, result->plan.prediction.stepSeconds);
+    exact.push_back(std::move(*result));
+  }
+  keepBestOfGroups(exact, limits.goal);
+  return exact;
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,477 @@
+//===- Explore.cpp - One pass over the search space -----------------------===//
+
+#include "planner/search/Explore.h"
+#include "planner/memory/Memory.h"
+#include "planner/pins/Conditions.h"
+#include "planner/pins/Space.h"
+#include "planner/plan/PlanDevices.h"
+#include "planner/predict/Evaluate.h"
+#include "planner/reshard/SequenceOrder.h"
+#include "planner/search/CandidateOrder.h"
+#include "planner/search/DeriveBest.h"
+#include "planner/search/Families.h"
+#include "planner/search/LookAhead.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <set>
+#include <tuple>
+#include <utility>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+/// Tries context parallelism for the best candidates without it, unless the best is already near
+/// its bound. The bounds hold for these variants too, because only the cp axis of their meshes is
+/// new.
+static void addContexts(Searcher &searcher, Workers &workers, bool refine, int nextOrder,
+                        Exploration &exploration, std::vector<Candidate> &winners) {
+  constexpr size_t mostMeshes = 4;
+  constexpr double worthwhile = 1.05;
+  if (!winners.empty() && winners[0].feasible &&
+      winners[0].seconds <= worthwhile * exploration.lowerBoundSeconds)
+    return;
+  std::vector<Candidate> asked, found;
+  for (size_t i = 0; i < winners.size() && i < mostMeshes; ++i)
+    for (Candidate &candidate : searcher.withContext(winners[i]))
+      asked.push_back(candidate);
+  LookAhead ahead(searcher, workers, asked, refine);
+  ahead.scoreAll();
+  for (size_t i = 0; i < asked.size(); ++i) {
+    bool isKnown = std::any_of(found.begin(), found.end(), [&](const Candidate &other) {
+      return groupOf(other) == groupOf(asked[i]);
+    });
+    if (isKnown || !ahead.score(i))
+      continue;
+    asked[i].order = nextOrder++;
+    exploration.scored.push_back(asked[i]);
+    found.push_back(asked[i]);
+  }
+  winners.insert(winners.end(), found.begin(), found.end());
+  std::sort(winners.begin(), winners.end(),
+            [](const Candidate &a, const Candidate &b) { return isBetter(a, b); });
+}
+
+/// Whether the model allows the split of a pinned cp axis.
+static Status checkContext(const Graph &graph, const Space &space, const Pins &pins) {
+  int64_t cp = space.pinnedMesh().cp;
+  if (cp == 1)
+    return Status::ok();
+  if (space.isZigzag())
+    if (std::string why = whyNoZigzag(graph, cp); !why.empty())
+      return Error{ErrorCode::Usage, "--sequence-order zigzag: " + why + "; use contiguous"};
+  std::string why;
+  for (ContextForm form : space.contexts(space.pinnedMesh())) {
+    why = whyNoContext(graph, cp, form);
+    if (why.empty())
+      return Status::ok();
+  }
+  return Error{ErrorCode::Usage, "--mesh cp=" + std::to_string(cp) +
+                                     (pins.context.empty() ? "" : " --context " + pins.context) +
+                                     ": " + why};
+}
+
+static double leastBound(const std::vector<Candidate> &candidates) {
+  double least = INFINITY;
+  for (const Candidate &candidate : candidates)
+    least = std::min(least, candidate.provenBound);
+  return least;
+}
+
+/// Returns the least of all bounds, at most `seconds`, the time of some plan. First tightens the
+/// bounds below `seconds`, least first, until `deadline`.
+static double refineBounds(Searcher &searcher, Workers &workers,
+                           const std::vector<Candidate> &candidates,
+                           const std::vector<Candidate> &others, double seconds,
+                           const Deadline &deadline) {
+  std::vector<const Candidate *> loose;
+  for (const std::vector<Candidate> *list : {&candidates, &others})
+    for (const Candidate &candidate : *list)
+      if (candidate.provenBound < seconds)
+        loose.push_back(&candidate);
+  std::sort(loose.begin(), loose.end(), [](const Candidate *a, const Candidate *b) {
+    return std::tie(a->provenBound, a->order) < std::tie(b->provenBound, b->order);
+  });
+  double least = seconds;
+  size_t ahead = 0;
+  for (size_t i = 0; i < loose.size() && loose[i]->provenBound < least; ++i) {
+    if (deadline.isOver())
+      return std::min(least, loose[i]->provenBound); // later bounds are no less
+    if (i >= ahead && workers.count() > 1) {
+      ahead = std::min(loose.size(), i + size_t(workers.count()));
+      workers.run(ahead - i, [&](size_t k) { searcher.boundAhead(*loose[i + k], seconds); });
+    }
+    least = std::min(least, searcher.refinedBound(*loose[i], seconds));
+  }
+  return least;
+}
+
+namespace {
+
+/// CPU seconds of the process.
+class Stopwatch {
+public:
+  /// Seconds since the previous lap, or since construction.
+  double lap() {
+    std::clock_t now = std::clock();
+    return double(now - std::exchange(begin, now)) / CLOCKS_PER_SEC;
+  }
+
+private:
+  std::clock_t begin = std::clock();
+};
+
+} // namespace
+
+/// Drops candidates whose number of chunks differs from the pinned beginnings.
+static Status keepBegun(std::vector<Candidate> &candidates, const PinnedOps &pinned) {
+  auto wanted = int64_t(pinned.begins.size()) + 1;
+  if (wanted == 1 || candidates.empty())
+    return Status::ok();
+  candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
+                                  [&](const Candidate &candidate) {
+                                    return candidate.mesh.pp * candidate.schedule.chunksPerStage !=
+                                           wanted;
+                                  }),
+                   candidates.end());
+  if (!candidates.empty())
+    return Status::ok();
+  return Error{ErrorCode::Usage,
+               toString(*pinned.beginner) + ": the pins begin " + std::to_string(wanted) +
+                   " stages, the first included, and no configuration that is left has as many: "
+                   "its pp times its virtual stages; pin where each of them begins"};
+}
+
+/// Number of candidates scored even after the deadline, until one fits.
+constexpr int64_t leastScored = 64;
+
+/// Number of hopeless candidates scored anyway, for the reasons of the answer.
+constexpr int64_t mostHopeless = 64;
+
+/// Keeps the candidates that may fit and the first `kept` hopeless ones; if all are hopeless, those
+/// with the least memory. `candidates` is in order of bounds. Returns the dropped candidates whose
+/// bounds still count, because they also cover meshes with cp.
+static std::vector<Candidate> dropHopeless(const Searcher &searcher,
+                                           std::vector<Candidate> &candidates, int64_t kept) {
+  constexpr size_t mostNearest = 256;
+  std::vector<Candidate> dropped;
+  auto isDropped = [&](const Candidate &candidate) {
+    if (!searcher.isHopeless(candidate) || kept-- > 0)
+      return false;
+    if (searcher.mayBeContext(candidate))
+      dropped.push_back(candidate);
+    return true;
+  };
+  const bool mayFit = std::any_of(candidates.begin(), candidates.end(),
+                                  [&](const Candidate &c) { return !searcher.isHopeless(c); });
+  if (mayFit) {
+    candidates.erase(std::remove_if(candidates.begin(), candidates.end(), isDropped),
+                     candidates.end());
+  } else if (candidates.size() > mostNearest) {
+    auto holdsLess = [](const Candidate &a, const Candidate &b) {
+      return std::tie(a.leastBytes, a.order) < std::tie(b.leastBytes, b.order);
+    };
+    std::sort(candidates.begin(), candidates.end(), holdsLess);
+    kept = mostNearest;
+    candidates.erase(std::remove_if(candidates.begin(), candidates.end(), isDropped),
+                     candidates.end());
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
+      return std::tie(a.lowerBound, a.order) < std::tie(b.lowerBound, b.order);
+    });
+  }
+  return dropped;
+}
+
+/// Returns the best plan of the same configurations without a memory margin, if it is faster: the
+/// cost of the margin. Takes a few configurations with fast scores, and derives them on `cluster`
+/// itself.
+static std::optional<ExactCandidate> withoutMargin(const Graph &graph, const Job &job,
+                                                   const Space &space, const PinnedOps &pinned,
+                                                   Workers &workers, DeriveLimits limits,
+                                                   const Exploration &exploration) {
+  constexpr size_t mostScored = 8;
+  constexpr double leastGain = 5e-4;
+  const double seconds = exploration.exact.front().plan.prediction.stepSeconds;
+  std::vector<Candidate> fast;
+  for (const Candidate &candidate : exploration.scored)
+    if (candidate.lowerBound < seconds * (1 - leastGain) &&
+        (!candidate.feasible || candidate.recompute != "none" || !candidate.blocksAway.empty()))
+      fast.push_back(candidate);
+  std::sort(fast.begin(), fast.end(), [](const Candidate &a, const Candidate &b) {
+    return std::tie(a.seconds, a.order) < std::tie(b.seconds, b.order);
+  });
+  if (fast.size() > mostScored)
+    fast.resize(mostScored);
+  if (fast.empty())
+    return std::nullopt;
+  Searcher searcher(graph, job, limits.cluster, space, limits.limitBytes(limits.cluster), pinned,
+                    workers);
+  std::vector<char> isPossible(fast.size());
+  workers.run(fast.size(), [&](size_t i) {
+    isPossible[i] = !limits.deadline.isOver() && searcher.score(fast[i], /*refine=*/false);
+  });
+  const Candidate *best = nullptr;
+  for (size_t i = 0; i < fast.size(); ++i)
+    if (isPossible[i] && fast[i].feasible && (!best || isBetter(fast[i], *best)))
+      best = &fast[i];
+  if (!best || best->seconds >= seconds * (1 - leastGain))
+    return std::nullopt;
+  limits.goal = MemoryVerdict::Tight;
+  Result<ExactCandidate> exact = deriveExactly(searcher, graph, *best, limits, space.overlap());
+  if (!exact || exact->plan.prediction.memory != MemoryVerdict::Tight ||
+      exact->plan.prediction.stepSeconds >= seconds * (1 - leastGain))
+    return std::nullopt;
+  return std::move(*exact);
+}
+
+/// Derives the best candidates of families missing in `exploration.exact`, and inserts them in
+/// order.
+static Status addFamilies(Searcher &searcher, const Graph &graph,
+                          const std::vector<Candidate> &ofFamilies, const DeriveLimits &limits,
+                          const OverlapPins &pins, Exploration &exploration) {
+  if (!exploration.hasFit(limits.goal))
+    return Status::ok();
+  auto isThere = [&](const Candidate &candidate) {
+    return std::any_of(exploration.exact.begin(), exploration.exact.end(),
+                       [&](const ExactCandidate &exact) {
+                         return familyOf(exact.candidate) == familyOf(candidate) &&
+                                exact.plan.prediction.meets(limits.goal);
+                       });
+  };
+  for (const Candidate &candidate : ofFamilies) {
+    if (isThere(candidate) || limits.deadline.isOver())
+      continue;
+    Result<ExactCandidate> exact = deriveExactly(searcher, graph, candidate, limits, pins);
+    if (!exact)
+      return exact.error();
+    exploration.scored.push_back(exact->candidate);
+    exploration.exact.push_back(std::move(*exact));
+  }
+  sortExact(exploration.exact, limits.goal);
+  return Status::ok();
+}
+
+/// Returns the hopeless candidate nearest to fitting. `candidates` is in order of least memory. For
+/// each number of stages, takes the first candidate with the strongest recomputation, because the
+/// bound says little about stages.
+static std::vector<ExactCandidate> nearestOf(Searcher &searcher, const Graph &graph,
+                                             const std::vector<Candidate> &candidates,
+                                             const DeriveLimits &limits, const OverlapPins &pins) {
+  constexpr size_t mostStages = 6;
+  int strongest = 0;
+  for (const Candidate &candidate : candidates)
+    strongest = std::max(strongest, recomputeRank(candidate.recompute));
+  std::optional<Candidate> nearest;
+  std::set<int64_t> stages;
+  for (size_t i = 0; i < candidates.size() && stages.size() < mostStages; ++i) {
+    Candidate candidate = candidates[i];
+    if (recomputeRank(candidate.recompute) < strongest || stages.count(candidate.mesh.pp) ||
+        !searcher.score(candidate, /*refine=*/false))
+      continue;
+    stages.insert(candidate.mesh.pp);
+    if (!nearest || candidate.peakBytes < nearest->peakBytes)
+      nearest = std::move(candidate);
+  }
+  std::vector<ExactCandidate> exact;
+  if (nearest)
+    if (Result<ExactCandidate> derived = deriveExactly(searcher, graph, *nearest, limits, pins))
+      exact.push_back(std::move(*derived));
+  return exact;
+}
+
+/// Whether `candidate` cannot fit if `other` does not: it differs only by a larger micro-batch and
+/// weaker recomputation.
+static bool isWorseThan(const Candidate &other, const Candidate &candidate) {
+  return other.mesh == candidate.mesh && other.zero == candidate.zero &&
+         other.microBatch <= candidate.microBatch &&
+         recomputeRank(other.recompute) >= recomputeRank(candidate.recompute);
+}
+
+Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
+                            const Pins &asked, int top, Purpose purpose, const Progress &progress) {
+  Result<PinnedOps> pinned = PinnedOps::make(graph, job, asked.ops);
+  if (!pinned)
+    return pinned.error();
+  Pins pins = asked;
+  if (pinned->splitter) // the others are excluded before scoring
+    pins.conditions.push_back({"tp", "1", true, toString(*pinned->splitter)});
+  Result<Space> space = Space::make(job, pins, commonExperts(graph));
+  if (!space)
+    return space.error();
+  if (Status status =
+          checkDevices(cluster, job, space->meshIsPinned() ? &space->pinnedMesh() : nullptr);
+      !status)
+    return status.error();
+  const MemoryVerdict goal = pins.memoryGoal;
+  const Cluster planned = goal == MemoryVerdict::Fits ? atUpperEnd(cluster) : cluster;
+  DeriveLimits limits{cluster,
+                      pins.memoryLimitBytes.value_or(0),
+                      goal,
+                      size_t(top),
+                      purpose == Purpose::Suggestion ? size_t(4) : size_t(16),
+                      pins.deadline};
+  if (Status status = checkContext(graph, *space, pins); !status)
+    return status.error();
+  // Work ahead of use is often wasted.
+  Workers workers(purpose == Purpose::Suggestion ? 1 : pins.threads);
+  Stopwatch watch;
+  Searcher searcher(graph, job, planned, *space, limits.limitBytes(cluster), *pinned, workers);
+  std::vector<Candidate> candidates = searcher.enumerate(pins);
+  double boundSeconds = watch.lap();
+  if (Status status = keepBegun(candidates, *pinned); !status)
+    return status.error();
+  if (space->blocksAgain().value_or(0) > searcher.numBlocks())
+    return Error{ErrorCode::Usage, "--recompute " + pins.recompute + ": the model has " +
+                                       std::to_string(searcher.numBlocks()) +
+                                       " blocks that may be recomputed"};
+  if (space->blocksAway().value_or(0) > searcher.numBlocks())
+    return Error{ErrorCode::Usage, "--offload " + pins.offload + ": the model has " +
+                                       std::to_string(searcher.numBlocks()) +
+                                       " blocks whose residuals may be on the host"};
+  if (candidates.empty() && searcher.end() != SearchEnd::Complete) {
+    Exploration nothing;
+    nothing.end = searcher.end();
+    return nothing;
+  }
+  if (candidates.empty() && !searcher.leftOut().empty())
+    return Error{ErrorCode::Usage, searcher.leftOut() + "; choose a smaller --batch" +
+                                       (pins.microBatch ? ", or another --micro-batch" : "")};
+  if (candidates.empty() && !searcher.refusedSchedule().empty())
+    return Error{ErrorCode::Usage,
+                 searcher.refusedSchedule() + "; choose --batch and --micro-batch accordingly"};
+  if (candidates.empty())
+    if (Status status = searcher.checkTypes(); !status)
+      return status.error();
+  if (candidates.empty() && !pins.conditions.empty())
+    return Error{ErrorCode::Usage,
+                 "no configuration of " + std::to_string(job.gpus) + " devices and --batch " +
+                     std::to_string(job.globalBatch) +
+                     (pins.strategy == "auto" ? "" : " under --strategy " + pins.strategy) +
+                     " is " + toString(pins.conditions)};
+  if (candidates.empty())
+    return Error{
+        ErrorCode::Usage,
+        "no mesh of " + std::to_string(job.gpus) + " devices divides --batch " +
+            std::to_string(job.globalBatch) +
+            (pins.microBatch ? " with --micro-batch " + std::to_string(*pins.microBatch) : "") +
+            (pins.strategy != "auto" ? " under --strategy " + pins.strategy : "") +
+            "; choose a batch that is a multiple of the data-parallel size"};
+
+  Exploration exploration;
+  exploration.end = searcher.end();
+  exploration.leftOut = searcher.leftOut();
+  exploration.numCandidates = int64_t(candidates.size());
+  if (searcher.provesNothingFits()) {
+    exploration.provesNothingFits = true;
+    exploration.leastBytes = searcher.leastBytesOfAll();
+    if (goal != MemoryVerdict::Fits)
+      exploration.exact = nearestOf(searcher, graph, candidates, limits, space->overlap());
+    exploration.counts = searcher.counts().now();
+    return exploration;
+  }
+  // Small graphs are cheap enough to score exhaustively.
+  bool isSmall = isSmallGraph(graph);
+  std::vector<Candidate> hopelessDdp;
+  if (purpose == Purpose::Answer)
+    std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(hopelessDdp),
+                 [&](const Candidate &candidate) {
+                   return familyOf(candidate).isDdp() && searcher.isHopeless(candidate);
+                 });
+  const std::vector<Candidate> dropped =
+      dropHopeless(searcher, candidates, purpose == Purpose::Answer ? mostHopeless : 0);
+  exploration.lowerBoundSeconds = std::min(leastBound(candidates), leastBound(dropped));
+  if (searcher.end() != SearchEnd::Complete)
+    exploration.lowerBoundSeconds =
+        std::min(exploration.lowerBoundSeconds, searcher.peakRateSeconds());
+  std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
+  std::vector<double> fastest; // of the groups with a fitting candidate, ascending
+  LookAhead ahead(searcher, workers, candidates, isSmall);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (progress)
+      progress(int64_t(i), int64_t(candidates.size()));
+    const Candidate &candidate = candidates[i];
+    double limit = int(fastest.size()) >= top ? fastest[size_t(top) - 1] : INFINITY;
+    if (candidate.lowerBound > limit)
+      break; // and all later ones too
+    // A late answer is better than no answer: score some candidates regardless of the time.
+    const bool isLate =
+        pins.deadline.isOver() && (!fastest.empty() || exploration.numScored >= leastScored);
+    if (exploration.numScored >= pins.budget.scored || isLate) {
+      exploration.end = isLate ? SearchEnd::TimeLimit : SearchEnd::Budget;
+      break;
+    }
+    const bool isKnown = purpose == Purpose::Suggestion &&
+                         std::any_of(exploration.scored.begin(), exploration.scored.end(),
+                                     [&](const Candidate &other) {
+                                       return !other.feasible && isWorseThan(other, candidate);
+                                     });
+    if (isKnown || ahead.isRuledOut(i, limit))
+      continue;
+    ++exploration.numScored;
+    if (!ahead.score(i))
+      continue;
+    exploration.scored.push_back(candidate);
+    auto [found, isNew] = best.emplace(groupOf(candidate), exploration.scored.size() - 1);
+    if (!isNew && !isBetter(candidate, exploration.scored[found->second]))
+      continue;
+    found->second = exploration.scored.size() - 1;
+    fastest.clear();
+    for (const auto &[group, index] : best)
+      if (exploration.scored[index].feasible)
+        fastest.push_back(exploration.scored[index].seconds);
+    std::sort(fastest.begin(), fastest.end());
+  }
+  std::vector<Candidate> winners;
+  for (const auto &[group, index] : best)
+    winners.push_back(exploration.scored[index]);
+  std::sort(winners.begin(), winners.end(),
+            [](const Candidate &a, const Candidate &b) { return isBetter(a, b); });
+  for (size_t i = 0; winners.empty() && i < candidates.size(); ++i)
+    if (const std::string &why = searcher.refusedContext(candidates[i]); !why.empty())
+      return Error{ErrorCode::Usage, why};
+  if (winners.empty() && pinned->splitter && exploration.end == SearchEnd::Complete)
+    return Error{ErrorCode::Usage,
+                 toString(*pinned->splitter) +
+                     ": no mesh has an axis tp that divides all that is pinned to be split; "
+                     "choose another tp, or pin less"};
+  if (!pins.deadline.isOver())
+    addContexts(searcher, workers, isSmall, int(exploration.numCandidates), exploration, winners);
+  std::vector<Candidate> ofFamilies;
+  if (purpose == Purpose::Answer && !winners.empty() && winners.front().feasible)
+    ofFamilies = bestOfFamilies(
+        searcher,
+        {candidates, hopelessDdp, exploration.scored, winners.front().seconds, pins.tie, top},
+        pins.deadline);
+  if (isSmall)
+    winners = exploration.scored;
+  double scoreSeconds = watch.lap();
+  Result<std::vector<ExactCandidate>> exact =
+      deriveBest(searcher, workers, graph, std::move(winners), limits, space->overlap());
+  if (!exact)
+    return exact.error();
+  double deriveSeconds = watch.lap();
+  exploration.exact = std::move(*exact);
+  if (Status status =
+          addFamilies(searcher, graph, ofFamilies, limits, space->overlap(), exploration);
+      !status)
+    return status.error();
+  if (exploration.hasFit(goal) && purpose == Purpose::Answer) {
+    if (searcher.end() == SearchEnd::Complete)
+      exploration.lowerBoundSeconds =
+          refineBounds(searcher, workers, candidates, dropped,
+                       exploration.exact.front().plan.prediction.stepSeconds, pins.deadline);
+    if (goal == MemoryVerdict::Fits && exploration.end == SearchEnd::Complete)
+      exploration.tight = withoutMargin(graph, job, *space, *pinned, workers, limits, exploration);
+  }
+  preferSimplest(exploration.exact, goal, purpose == Purpose::Answer ? pins.tie : 0);
+  exploration.counts = searcher.counts().now();
+  exploration.counts.boundSeconds = boundSeconds;
+  exploration.counts.scoreSeconds = scoreSeconds;
+  exploration.counts.deriveSeconds = deriveSeconds;
+  exploration.counts.proofSeconds = watch.lap();
+  return exploration;
+}
+
+} // namespace tbc::planner

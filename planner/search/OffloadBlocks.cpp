@@ -1,0 +1,99 @@
+//===- OffloadBlocks.cpp - Offloading of the fewest blocks ----------------===//
+//
+// A candidate with offloaded residuals offloads those of the first blocks of each chunk: all
+// blocks, the pinned number, or the fewest that fit. The first blocks are chosen because their
+// residuals are kept longest.
+//
+//===----------------------------------------------------------------------===//
+
+#include "planner/graph/Recompute.h"
+#include "planner/graph/RecomputeBlocks.h"
+#include "planner/search/Searcher.h"
+
+#include <algorithm>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+/// A stage without blocks offloads all its residuals.
+void Searcher::setAway(Candidate &candidate, int stage, int64_t blocks) const {
+  candidate.away.resize(candidate.firstOps.size());
+  candidate.blocksAway.resize(candidate.mesh.pp);
+  candidate.blocksAway[stage] = blocks;
+  for (auto [chunk, end] : endsOf(candidate, stage, blocks))
+    candidate.away[chunk] =
+        blocks == 0 && blocksOn(candidate, stage) > 0 ? candidate.firstOps[chunk] : end;
+}
+
+void Searcher::chooseAway(Candidate &candidate, const Mix &mix, const DataMode &mode) {
+  for (int stage = 0; stage < int(candidate.mesh.pp); ++stage) {
+    int64_t low = 0, high = blocksOn(candidate, stage);
+    if (space.blocksAway())
+      low = share(candidate, stage, *space.blocksAway());
+    else if (!space.offloadsAsNeeded())
+      low = high;
+    while (space.offloadsAsNeeded() && low < high) {
+      int64_t middle = (low + high) / 2;
+      setAway(candidate, stage, middle);
+      bool isEnough = fits(candidate, mix, mode, stage);
+      (isEnough ? high : low) = isEnough ? middle : middle + 1;
+    }
+    setAway(candidate, stage, low);
+  }
+}
+
+bool Searcher::offloadMore(Candidate &candidate, const std::vector<double> &roomBytes) const {
+  bool any = false;
+  for (int stage = 0; space.offloadsAsNeeded() && stage < int(candidate.blocksAway.size());
+       ++stage) {
+    if (roomBytes[stage] >= 0 || candidate.blocksAway[stage] >= blocksOn(candidate, stage))
+      continue;
+    setAway(candidate, stage, candidate.blocksAway[stage] + 1);
+    any = true;
+  }
+  return any;
+}
+
+Offload Searcher::offloadOf(const Candidate &candidate) {
+  Offload offload;
+  offload.optimizer = candidate.offloadsStates;
+  if (!candidate.offloadsResiduals)
+    return offload;
+  const Graph &batched = graphFor(candidate.microBatch * candidate.mesh.ep);
+  std::vector<bool> flags = offloadFlags(batched);
+  int64_t blocks = 0;
+  for (int64_t onStage : candidate.blocksAway)
+    blocks += onStage;
+  for (int chunk = 0; chunk < int(candidate.firstOps.size()); ++chunk)
+    for (int op = candidate.firstOps[chunk]; op < candidate.away[chunk]; ++op)
+      if (flags[op])
+        offload.ops.push_back(batched.ops[op].id);
+  if (!offload.ops.empty())
+    offload.residuals = offloadedBlocks(blocks, int64_t(starts.size()));
+  return offload;
+}
+
+/// Adds the copies between device and host of chunk `index`, which ends before op `last`.
+void Searcher::addHostCopies(const Candidate &candidate, const Mix &mix, const DataMode &mode,
+                             int index, int last, StageSeconds &chunk) {
+  int first = candidate.firstOps[index];
+  ChunkRange ops{first, candidate.again.empty() ? last : candidate.again[index], last};
+  const Cluster &cluster = clusterOf(candidate, chunksFor(candidate).stageOf[size_t(index)]);
+  if (!candidate.away.empty()) {
+    RangeSums away = ops.sums(mix, first, std::clamp(candidate.away[index], first, last));
+    bool parts = candidate.schedule.schedule == "zero-bubble";
+    chunk.hostForward = chunk.hostBackward = away.residualBytes / cluster.hostBytesPerSecond;
+    chunk.hostWeight = parts ? away.weightResidualBytes / cluster.hostBytesPerSecond : 0;
+  }
+  if (!mode.offloadsStates)
+    return;
+  RangeSums all = ops.sums(mix, first, last);
+  for (size_t kind = 0; kind < all.parameters.size(); ++kind) {
+    const ParameterSums &of = all.parameters[kind];
+    double bytes = of.masterBytes + of.ownedElements * double(job.stateBytesPerElement());
+    chunk.hostStep += 2 * bytes / double(mode.groups[kind].zero.size) / cluster.hostBytesPerSecond;
+  }
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,435 @@
+//===- Profile.cpp - Costs of ranges of forward ops, for scoring ----------===//
+
+#include "planner/search/Profile.h"
+#include "planner/graph/Recompute.h"
+#include "planner/graph/Stages.h"
+#include "planner/predict/Evaluate.h"
+#include "planner/reshard/SplitBackward.h"
+
+#include <algorithm>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+void ParameterSums::add(const ParameterSums &o, double sign) {
+  gathersForward += sign * o.gathersForward;
+  gatherForwardBytes += sign * o.gatherForwardBytes;
+  gathersBackward += sign * o.gathersBackward;
+  gatherBackwardBytes += sign * o.gatherBackwardBytes;
+  bytes += sign * o.bytes;
+  trained += sign * o.trained;
+  trainedBytes += sign * o.trainedBytes;
+  gradientBytes += sign * o.gradientBytes;
+  ownedElements += sign * o.ownedElements;
+  updateBytes += sign * o.updateBytes;
+  masterBytes += sign * o.masterBytes;
+}
+
+void RangeSums::operator+=(const RangeSums &o) {
+  forward += o.forward;
+  backward += o.backward;
+  recompute += o.recompute;
+  operandsForward += o.operandsForward;
+  operandsBackward += o.operandsBackward;
+  residualBytes += o.residualBytes;
+  weight += o.weight;
+  recomputeWeight += o.recomputeWeight;
+  operandsWeight += o.operandsWeight;
+  weightResidualBytes += o.weightResidualBytes;
+  cotangentBytes += o.cotangentBytes;
+  for (size_t kind = 0; kind < parameters.size(); ++kind)
+    parameters[kind].add(o.parameters[kind], 1);
+}
+
+RangeSums RangeSums::operator-(const RangeSums &o) const {
+  RangeSums d = *this;
+  d.forward -= o.forward;
+  d.backward -= o.backward;
+  d.recompute -= o.recompute;
+  d.operandsForward -= o.operandsForward;
+  d.operandsBackward -= o.operandsBackward;
+  d.residualBytes -= o.residualBytes;
+  d.weight -= o.weight;
+  d.recomputeWeight -= o.recomputeWeight;
+  d.operandsWeight -= o.operandsWeight;
+  d.weightResidualBytes -= o.weightResidualBytes;
+  d.cotangentBytes -= o.cotangentBytes;
+  for (size_t kind = 0; kind < parameters.size(); ++kind)
+    d.parameters[kind].add(o.parameters[kind], -1);
+  return d;
+}
+
+RangeMaximum::RangeMaximum(std::vector<double> values) {
+  size_t n = values.size();
+  levels.push_back(std::move(values));
+  for (size_t length = 2; length <= n; length *= 2) {
+    const std::vector<double> &half = levels.back();
+    std::vector<double> level(n - length + 1);
+    for (size_t i = 0; i < level.size(); ++i)
+      level[i] = std::max(half[i], half[i + length / 2]);
+    levels.push_back(std::move(level));
+  }
+}
+
+double RangeMaximum::operator()(int first, int last) const {
+  if (first >= last)
+    return 0;
+  size_t level = 0;
+  while ((size_t(2) << level) <= size_t(last - first))
+    ++level;
+  return std::max(levels[level][first], levels[level][last - (1 << level)]);
+}
+
+namespace {
+
+/// Fills one profile from the derivation of its step on tp devices.
+class Profiler {
+public:
+  Profiler(const ProfiledGraph &profiled, const Mesh &mesh,
+           const std::vector<OpStrategy> &strategies, const Job &job, const Cluster &cluster,
+           bool isInOrder)
+      : job(job), cluster(cluster), isInOrder(isInOrder), graph(profiled.graph),
+        cloneOf(profiled.cloneOf), anchors(profiled.anchors), canWait(profiled.canWait) {
+    assignment.mesh = mesh;
+    for (int source : profiled.sourceOf)
+      assignment.strategies.push_back(strategies[source]);
+    ParameterPlan plan; // gradients are later summed over ep and cp together with the data ranks
+    for (const char *name : {"ep", "cp"})
+      if (int axis = mesh.axisIndex(name); axis >= 0)
+        plan.reduceAxes.push_back(wholeAxis(mesh, axis));
+    assignment.parameterPlans.assign(graph.parameters.size(), plan);
+    derivation = derive(graph, assignment);
+    profile.numForward = numForwardOps(graph);
+    profile.stageMayBegin = profiled.mayBegin;
+    at.resize(profile.numForward);
+  }
+
+  Profile run() {
+    addOps();
+    addResiduals();
+    addParameters();
+    addCrossings();
+    for (const StaticBytes &fixed : staticBytes(graph, assignment, derivation, job)) {
+      profile.modelStateBytes += fixed.modelState;
+      profile.inputBytes += fixed.inputs;
+    }
+    for (const Reshard &reshard : derivation.reshards)
+      profile.lossIsSplit |= reshard.where == Where::Loss && !reshard.steps.empty();
+    profile.stepTotalBytes = graph.stepTotalBytes;
+    profile.stepStateBytes = graph.stepStateBytes;
+    profile.sums.resize(at.size() + 1);
+    for (size_t i = 0; i < at.size(); ++i) {
+      profile.sums[i + 1] = profile.sums[i];
+      profile.sums[i + 1] += at[i];
+    }
+    return std::move(profile);
+  }
+
+private:
+  /// Adds kernels, collectives between ops, and live bytes at each op's anchor.
+  void addOps() {
+    OpSeconds ops = opSeconds(graph, assignment, derivation, cluster, isInOrder);
+    LiveBytes live = liveBytes(graph, assignment, derivation);
+    std::vector<double> most(at.size(), 0);
+    for (size_t op = 0; op < graph.ops.size(); ++op) {
+      RangeSums &sums = at[anchors[op]];
+      if (graph.ops[op].phase == Phase::Forward) {
+        sums.forward += ops.kernel[op];
+        sums.operandsForward += ops.operands[op];
+      } else {
+        (cloneOf[op] >= 0 ? sums.recompute : sums.backward) += ops.kernel[op];
+        sums.operandsBackward += ops.operands[op];
+      }
+      if (canWait[op]) {
+        (cloneOf[op] >= 0 ? sums.recomputeWeight : sums.weight) += ops.kernel[op];
+        sums.operandsWeight += ops.operands[op];
+      }
+      double &here = most[anchors[op]];
+      here = std::max(here, live.transients[op] + live.buffers[op]);
+    }
+    profile.liveBytes = RangeMaximum(std::move(most));
+  }
+
+  /// Adds residuals at their producer. Cotangents kept for wgrad are added at the chunk that keeps
+  /// them.
+  void addResiduals() {
+    for (const Residual &residual : derivation.residuals) {
+      const GraphValue &value = graph.values[residual.value];
+      if (value.producer < 0)
+        continue;
+      double bytes = double(localBytes(value.layout, residual.sharding));
+      at[anchors[value.producer]].residualBytes += bytes;
+      if (isWaitedFor(value))
+        at[anchors[value.producer]].weightResidualBytes += bytes;
+    }
+    for (size_t v = 0; v < graph.values.size(); ++v) {
+      const GraphValue &value = graph.values[v];
+      if (value.producer < 0 || graph.ops[value.producer].phase == Phase::Forward ||
+          canWait[value.producer] || graph.ops[value.producer].generator || !isWaitedFor(value))
+        continue;
+      int keeper = anchors[value.producer];
+      for (int user : value.users) // the keeping chunk: a cotangent may come from the next chunk
+        if (canWait[user])
+          keeper = std::min(keeper, anchors[user]);
+      at[keeper].cotangentBytes += double(localBytes(value.layout, keptForWeights(int(v))));
+    }
+  }
+
+  /// Returns the sharding of a backward value kept for wgrad: the one required by the first wgrad
+  /// op if the rest of the backward makes it too, else its home (Deriver::keep).
+  const Sharding &keptForWeights(int v) const {
+    const Sharding *wanted = nullptr;
+    auto forEachUse = [&](bool byWeights, auto &&visit) {
+      for (int user : graph.values[v].users)
+        for (size_t k = 0; k < graph.ops[user].operands.size(); ++k)
+          if (canWait[user] == byWeights && graph.ops[user].operands[k] == v)
+            visit(derivation.operands[user][k].sharding);
+    };
+    forEachUse(true, [&](const Sharding &sharding) { wanted = wanted ? wanted : &sharding; });
+    bool isAtHand = false;
+    forEachUse(false, [&](const Sharding &sharding) { isAtHand |= sharding == *wanted; });
+    return isAtHand ? *wanted : derivation.home[v];
+  }
+
+  /// Whether a wgrad op reads `value`.
+  bool isWaitedFor(const GraphValue &value) const {
+    return std::any_of(value.users.begin(), value.users.end(),
+                       [&](int user) { return canWait[user]; });
+  }
+
+  /// Adds each parameter at its first user.
+  void addParameters() {
+    std::vector<double> largest(at.size(), 0);
+    for (size_t p = 0; p < graph.parameters.size(); ++p) {
+      const GraphParameter &parameter = graph.parameters[p];
+      const GraphValue &value = graph.values[parameter.value];
+      if (value.users.empty())
+        continue;
+      double bytes = double(localBytes(value.layout, derivation.stored[p]));
+      int first = int(at.size());
+      bool inForward = false, inBackward = false;
+      for (int user : value.users) {
+        first = std::min(first, anchors[user]);
+        inForward |= graph.ops[user].phase == Phase::Forward;
+        inBackward |= graph.ops[user].phase == Phase::Backward;
+        largest[anchors[user]] += bytes;
+      }
+      ParameterSums &here = at[first].parameters[isSplitOverExperts(p)];
+      here.bytes += bytes;
+      here.gathersForward += inForward;
+      here.gatherForwardBytes += inForward ? bytes : 0;
+      here.gathersBackward += inBackward;
+      here.gatherBackwardBytes += inBackward ? bytes : 0;
+      if (parameter.gradient < 0)
+        continue;
+      const TensorLayout &gradient = graph.values[parameter.gradient].layout;
+      double elements = bytes / double(value.layout.elementBytes);
+      here.trained += 1;
+      here.trainedBytes += bytes;
+      here.gradientBytes += elements * double(gradient.elementBytes);
+      here.ownedElements += elements;
+      here.masterBytes += elements * double(masterBytes(value.layout.elementBytes));
+      here.updateBytes +=
+          updateBytes(job, elements, value.layout.elementBytes, gradient.elementBytes);
+    }
+    profile.largestParameter = RangeMaximum(std::move(largest));
+  }
+
+  bool isSplitOverExperts(size_t parameter) const {
+    int axis = assignment.mesh.axisIndex("ep");
+    return axis >= 0 &&
+           overlap(usedAxes(derivation.stored[parameter]), wholeAxis(assignment.mesh, axis));
+  }
+
+  /// Sums the values live after each forward op.
+  void addCrossings() {
+    std::vector<double> change(at.size() + 1, 0);
+    for (size_t v = 0; v < graph.values.size(); ++v) {
+      const GraphValue &value = graph.values[v];
+      if (value.producer < 0 || graph.ops[value.producer].phase != Phase::Forward ||
+          graph.ops[value.producer].generator)
+        continue;
+      int last = value.producer;
+      for (int user : value.users)
+        if (graph.ops[user].phase == Phase::Forward)
+          last = std::max(last, user);
+      double bytes = double(localBytes(value.layout, derivation.home[v]));
+      change[value.producer] += bytes;
+      change[last] -= bytes;
+    }
+    profile.crossingBytes.resize(at.size());
+    double live = 0;
+    for (size_t i = 0; i < at.size(); ++i)
+      profile.crossingBytes[i] = live += change[i];
+  }
+
+  const Job &job;
+  const Cluster &cluster;
+  const bool isInOrder;
+  const Graph &graph;
+  const std::vector<int> &cloneOf, &anchors;
+  const std::vector<bool> &canWait; // by op
+  Assignment assignment;
+  Derivation derivation;
+  std::vector<RangeSums> at;
+  Profile profile;
+};
+
+} // namespace
+
+ProfiledGraph::ProfiledGraph(const Graph &original, const std::vector<bool> &recompute)
+    : graph(withRecompute(original, recompute, &cloneOf, &sourceOf)),
+      anchors(forwardAnchors(graph)), canWait(weightOps(graph)), mayBegin(stageMayBegin(original)) {
+}
+
+Profile makeProfile(const ProfiledGraph &profiled, const Mesh &mesh,
+                    const std::vector<OpStrategy> &strategies, const Job &job,
+                    const Cluster &cluster, bool isInOrder) {
+  return Profiler(profiled, mesh, strategies, job, cluster, isInOrder).run();
+}
+
+/// Returns the seconds of `count` collectives of `bytes` in total.
+static double together(const NetworkCost &network, CollectiveKind kind, const GroupShape &group,
+                       double count, double bytes) {
+  double start = network.seconds(kind, group, 0);
+  return start * count + (network.seconds(kind, group, bytes) - start);
+}
+
+/// The same for reductions, joined into buckets.
+static double inBuckets(const NetworkCost &network, CollectiveKind kind, const GroupShape &group,
+                        double count, double bytes, const DataMode &mode) {
+  double start = network.seconds(kind, group, 0);
+  double transfer = network.seconds(kind, group, bytes) - start;
+  return start * numReductions(mode.bucketBytes, count, bytes, transfer, start) + transfer;
+}
+
+StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
+                             const NetworkCost &network, const Cluster &cluster, bool parts) {
+  StageSeconds stage;
+  stage.forward = range.forward;
+  stage.backward = range.backward;
+  stage.recompute = range.recompute;
+  stage.operandsForward = range.operandsForward;
+  stage.operandsBackward = range.operandsBackward;
+
+  double trained = 0;
+  for (size_t kind = 0; kind < range.parameters.size(); ++kind) {
+    const ParameterSums &of = range.parameters[kind];
+    const DataMode::Groups &groups = mode.groups[kind];
+    double shards = double(groups.zero.size);
+    trained += of.trained;
+    stage.updateStep += of.updateBytes / shards; // bytes; converted to seconds below
+    if (mode.zero == 0) {
+      stage.reduceStep += inBuckets(network, CollectiveKind::AllReduce, groups.reduce, of.trained,
+                                    of.gradientBytes, mode);
+      continue;
+    }
+    double scatter = inBuckets(network, CollectiveKind::ReduceScatter, groups.zero, of.trained,
+                               of.gradientBytes, mode);
+    (mode.zero == 1 ? stage.reduceStep : stage.reduceMicro) += scatter;
+    stage.reduceStep += inBuckets(network, CollectiveKind::AllReduce, groups.reduce, of.trained,
+                                  of.gradientBytes / shards, mode);
+    if (mode.zero < 3) {
+      stage.parameterStep +=
+          together(network, CollectiveKind::AllGather, groups.zero, of.trained, of.trainedBytes);
+      continue;
+    }
+    stage.gatherForward += together(network, CollectiveKind::AllGather, groups.zero,
+                                    of.gathersForward, of.gatherForwardBytes);
+    if (!mode.keepGathered)
+      stage.gatherBackward += together(network, CollectiveKind::AllGather, groups.zero,
+                                       of.gathersBackward, of.gatherBackwardBytes);
+  }
+  stage.updateStep = updateSeconds(cluster, stage.updateStep, int64_t(trained));
+  if (parts) {
+    stage.weight = range.weight;
+    stage.backward -= range.weight;
+    stage.recomputeWeight = range.recomputeWeight;
+    stage.recompute -= range.recomputeWeight;
+    stage.operandsWeight = range.operandsWeight;
+    stage.operandsBackward -= range.operandsWeight;
+    std::swap(stage.dataWeight, stage.reduceMicro);
+  }
+  return stage;
+}
+
+namespace {
+
+/// The sums for memory only: cuts need them for very many ranges.
+class BytesOfRange {
+public:
+  BytesOfRange(const Mix &mix, int first, int middle, int last)
+      : againFirst(mix.again->sums[size_t(first)]), againMiddle(mix.again->sums[size_t(middle)]),
+        keptMiddle(mix.kept->sums[size_t(middle)]), keptLast(mix.kept->sums[size_t(last)]) {}
+
+  double operator()(double RangeSums::*member) const {
+    return sumOf([&](const RangeSums &sums) { return sums.*member; });
+  }
+  double operator()(size_t kind, double ParameterSums::*member) const {
+    return sumOf([&](const RangeSums &sums) { return sums.parameters[kind].*member; });
+  }
+
+private:
+  template <typename Get> double sumOf(Get get) const {
+    return (get(againMiddle) - get(againFirst)) + (get(keptLast) - get(keptMiddle));
+  }
+
+  const RangeSums &againFirst, &againMiddle, &keptMiddle, &keptLast;
+};
+
+} // namespace
+
+double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
+                     const schedule::Moments &moments, const DataMode &mode, const Job &job,
+                     const Cluster &cluster) {
+  std::array<ParameterSums, 2> parameters;
+  double live = 0, largest = 0;
+  std::vector<double> kept(moments.size());
+  int64_t inFlight = 0;
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    const ChunkRange &chunk = chunks[c];
+    const BytesOfRange sums(mix, chunk.first, chunk.middle, chunk.last);
+    for (size_t kind = 0; kind < parameters.size(); ++kind)
+      for (auto member : {&ParameterSums::bytes, &ParameterSums::gradientBytes,
+                          &ParameterSums::masterBytes, &ParameterSums::ownedElements})
+        parameters[kind].*member += sums(kind, member);
+    live = std::max({live, mix.again->liveBytes(chunk.first, chunk.middle),
+                     mix.kept->liveBytes(chunk.middle, chunk.last)});
+    largest = std::max(largest, mix.kept->largestParameter(chunk.first, chunk.last));
+    const int begin = std::clamp(chunk.away, chunk.first, chunk.last);
+    const BytesOfRange here(mix, begin, std::clamp(chunk.middle, begin, chunk.last), chunk.last);
+    const double residual = here(&RangeSums::residualBytes),
+                 forWeights = here(&RangeSums::weightResidualBytes),
+                 cotangents = sums(&RangeSums::cotangentBytes);
+    for (size_t m = 0; m < moments.size(); ++m) {
+      const schedule::InFlight &held = moments[m][c];
+      inFlight = std::max(inFlight, held.untilWeight);
+      kept[m] += (residual - forWeights) * double(held.forward) +
+                 forWeights * double(held.untilWeight) + cotangents * double(held.weight);
+    }
+  }
+  StaticBytes fixed;
+  fixed.state = double(mix.kept->stepStateBytes);
+  double whole = 0;
+  for (size_t kind = 0; kind < parameters.size(); ++kind) {
+    const ParameterSums &of = parameters[kind];
+    double shards = double(mode.groups[kind].zero.size);
+    whole += of.bytes;
+    fixed.parameters += of.bytes / (mode.zero == 3 ? shards : 1);
+    fixed.gradients += of.gradientBytes / (mode.keepsGradientShards ? shards : 1);
+    if (!mode.offloadsStates) {
+      fixed.master += of.masterBytes / shards;
+      fixed.state += of.ownedElements * double(job.stateBytesPerElement()) / shards;
+    }
+  }
+  fixed.modelState = mix.kept->modelStateBytes;
+  fixed.inputs = mix.kept->inputBytes;
+  double gathered = mode.zero < 3 ? 0 : mode.keepGathered ? whole : largest;
+  double owned = fixed.parameters + fixed.gradients + fixed.master + fixed.state +
+                 fixed.modelState + fixed.inputs * double(inFlight) +
+                 *std::max_element(kept.begin(), kept.end()) + live + gathered;
+  return owned * (1 + cluster.allocatorFraction) + double(cluster.contextBytes);
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,149 @@
+//===- Profile.h - Costs of ranges of forward ops, for scoring ------------===//
+//
+// Plain C++. Prefix sums over the forward order for one placement on tp devices, one micro-batch
+// and one choice of recomputation. A stage is then priced without visiting its ops.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_SEARCH_PROFILE_H
+#define TBC_PLANNER_SEARCH_PROFILE_H
+
+#include "planner/cost/Buckets.h"
+#include "planner/cost/Cost.h"
+#include "planner/memory/Memory.h"
+#include "planner/place/Place.h"
+#include "planner/predict/Time.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace tbc::planner {
+
+/// Sums of parameters, each counted at its first user: local bytes after tp and ep.
+struct ParameterSums {
+  double gathersForward = 0, gatherForwardBytes = 0;   // used by forward ops
+  double gathersBackward = 0, gatherBackwardBytes = 0; // used by backward ops
+  double bytes = 0;
+  double trained = 0, trainedBytes = 0, gradientBytes = 0, ownedElements = 0, updateBytes = 0;
+  double masterBytes = 0;
+
+  void add(const ParameterSums &o, double sign);
+};
+
+/// Sums over forward ops [0, i), each with its backward ops.
+struct RangeSums {
+  double forward = 0, backward = 0, recompute = 0;
+  double operandsForward = 0, operandsBackward = 0;
+  double residualBytes = 0;
+  // The part of the backward that a schedule may split off as wgrad: its kernels, recomputation and
+  // collectives between ops; its residuals; and its cotangents, kept for it.
+  double weight = 0, recomputeWeight = 0, operandsWeight = 0;
+  double weightResidualBytes = 0, cotangentBytes = 0;
+  /// Parameters whole on every rank along ep, and parameters split by ep.
+  std::array<ParameterSums, 2> parameters;
+
+  RangeSums operator-(const RangeSums &o) const;
+  void operator+=(const RangeSums &o);
+};
+
+/// The maximum of any range of values, in constant time (sparse table).
+class RangeMaximum {
+public:
+  RangeMaximum() = default;
+  explicit RangeMaximum(std::vector<double> values);
+  /// Returns the maximum of values [first, last); 0 if empty.
+  double operator()(int first, int last) const;
+
+private:
+  std::vector<std::vector<double>> levels; // levels[k][i]: of 2^k values from i
+};
+
+struct Profile {
+  int numForward = 0;
+  std::vector<RangeSums> sums;       // numForward + 1 entries
+  RangeMaximum liveBytes;            // by forward op: the peak in it or its backward
+  RangeMaximum largestParameter;     // by forward op: bytes of the parameters it uses
+  std::vector<double> crossingBytes; // by forward op: bytes sent if a stage ends after it
+  std::vector<bool> stageMayBegin;   // by forward op
+  double modelStateBytes = 0, inputBytes = 0;
+  bool lossIsSplit = false;   // over tp: it is summed once per step
+  int64_t stepTotalBytes = 0; // of the scalars that are summed over all ranks instead
+  int64_t stepStateBytes = 0; // of the scalars that every rank keeps
+};
+
+/// A graph with its micro-batch and its recomputation: shared by all placements.
+struct ProfiledGraph {
+  ProfiledGraph(const reshard::Graph &graph, const std::vector<bool> &recompute);
+  std::vector<int> cloneOf, sourceOf; // by op, as withRecompute
+  reshard::Graph graph;
+  std::vector<int> anchors;   // by op, as forwardAnchors
+  std::vector<bool> canWait;  // by op, as weightOps
+  std::vector<bool> mayBegin; // by forward op, as stageMayBegin
+};
+
+/// Profiles `profiled` with `strategies`, one per op of its source graph, on `mesh`. The mesh has
+/// adjacent devices and the axes ep, cp and tp, as far as they are longer than 1. `isInOrder`: as
+/// in opKernelSeconds.
+Profile makeProfile(const ProfiledGraph &profiled, const reshard::Mesh &mesh,
+                    const std::vector<reshard::OpStrategy> &strategies, const Job &job,
+                    const Cluster &cluster, bool isInOrder);
+
+/// The distribution of parameters and gradients over data ranks, with the resulting group shapes.
+struct DataMode {
+  /// The ranks with the same parameters.
+  struct Groups {
+    GroupShape zero;   // of one rank for zero 0
+    GroupShape reduce; // the others
+  };
+
+  int zero = 0;
+  bool keepGathered = false;
+  bool keepsGradientShards = false;   // gradients reduced immediately
+  bool offloadsStates = false;        // optimizer states and master weights
+  std::optional<int64_t> bucketBytes; // as pinned
+  std::array<Groups, 2> groups;       // as RangeSums::parameters
+};
+
+/// Two profiles of one placement: `again` recomputes more. A range uses `again` for its first ops
+/// and `kept` for its last ops.
+struct Mix {
+  const Profile *again;
+  const Profile *kept;
+  Mix(const Profile &profile) : again(&profile), kept(&profile) {}
+  Mix(const Profile &again, const Profile &kept) : again(&again), kept(&kept) {}
+
+  /// Sums over forward ops [first, last), with those before `middle` from `again`.
+  RangeSums sums(int first, int middle, int last) const {
+    RangeSums range = again->sums[middle] - again->sums[first];
+    range += kept->sums[last] - kept->sums[middle];
+    return range;
+  }
+};
+
+/// Returns the seconds of a chunk with these sums. `parts`: the schedule splits backward into dgrad
+/// and wgrad.
+StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
+                             const NetworkCost &network, const Cluster &cluster, bool parts);
+
+/// Forward ops [first, last). Those before `middle` recompute more; those before `away` have
+/// offloaded residuals.
+struct ChunkRange {
+  int first = 0, middle = 0, last = 0;
+  int away = 0;
+
+  /// Sums over [begin, end), which lies within the range.
+  RangeSums sums(const Mix &mix, int begin, int end) const {
+    return mix.sums(begin, std::clamp(middle, begin, end), end);
+  }
+};
+
+/// Returns the peak bytes of a stage with these chunks, over its `moments`, with margins and
+/// context. `moments` has at least these chunks.
+double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
+                     const schedule::Moments &moments, const DataMode &mode, const Job &job,
+                     const Cluster &cluster);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_SEARCH_PROFILE_H

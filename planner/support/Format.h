@@ -1,0 +1,19 @@
+//===- Format.h - Numbers as text for people ------------------------------===//
+
+#ifndef TBC_PLANNER_SUPPORT_FORMAT_H
+#define TBC_PLANNER_SUPPORT_FORMAT_H
+
+#include <string>
+
+namespace tbc::planner {
+
+/// Returns the text of `pattern`, as printf does.
+std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
+
+/// Format with units. Example: "1.50 GiB", "384 MiB"; "12.3 ms", "1.20 s".
+std::string formatBytes(double bytes);
+std::string formatSeconds(double seconds);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_SUPPORT_FORMAT_H
