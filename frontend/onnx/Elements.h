@@ -3,7 +3,7 @@
 #ifndef TBC_FRONTEND_ONNX_ELEMENTS_H
 #define TBC_FRONTEND_ONNX_ELEMENTS_H
 
-#include "frontend/onnx/Import.h"
+#include "frontend/onnx/ImportedModel.h"
 
 #include <optional>
 

@@ -3,7 +3,7 @@
 #ifndef TBC_FRONTEND_ONNX_PARAMETERS_H
 #define TBC_FRONTEND_ONNX_PARAMETERS_H
 
-#include "frontend/onnx/Import.h"
+#include "frontend/onnx/ImportedModel.h"
 #include "frontend/onnx/Model.h"
 
 namespace tbc::frontend {

@@ -19,7 +19,7 @@
 #ifndef TBC_FRONTEND_ONNX_ROLES_H
 #define TBC_FRONTEND_ONNX_ROLES_H
 
-#include "frontend/onnx/Import.h"
+#include "frontend/onnx/ImportedModel.h"
 #include "frontend/onnx/Users.h"
 
 namespace tbc::frontend {

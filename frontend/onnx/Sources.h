@@ -4,7 +4,7 @@
 #define TBC_FRONTEND_ONNX_SOURCES_H
 
 #include "frontend/onnx/ExternalData.h"
-#include "frontend/onnx/Import.h"
+#include "frontend/onnx/ImportedModel.h"
 #include "frontend/onnx/Model.h"
 
 #include <functional>

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from clusters import cluster_sources, cluster_table
 from design import design_names
+from knots import knots
 from labels import labels
 from layers import COMMON_HEADERS, LAYERS, TOP, layer_of
 
@@ -238,5 +239,5 @@ def scripts(tree):
     return complaints
 
 
-CHECKS = (includes, links, sizes, words, documents, named_files, design_names, labels, formatting, scripts,
+CHECKS = (includes, links, sizes, words, documents, named_files, design_names, knots, labels, formatting, scripts,
           cluster_sources, cluster_table)

@@ -121,6 +121,14 @@ class ChecksTest(unittest.TestCase):
             found, ["a.md:1: there is no " + name for name in ("ir/Loss.cpp", "ir/Los.td", "tests/gone")]
         )
 
+    def test_a_large_knot_of_includes_is_named(self):
+        ring = {f"ir/U{i}.cpp": f'#include "ir/U{(i + 1) % 6}.h"\n' for i in range(6)}
+        headers = {f"ir/U{i}.h": "" for i in range(6)}
+        small = {"ir/A.h": '#include "ir/B.h"\n', "ir/B.h": "", "ir/B.cpp": '#include "ir/A.h"\n#include "ir/U0.h"\n'}
+        found = self.complaints(checks.knots, files={**ring, **headers, **small})
+        names = ", ".join(f"ir/U{i}" for i in range(6))
+        self.assertEqual(found, [f"ir/U0.h: 6 units include each other, at most 5 may: {names}"])
+
     def test_a_constraint_without_a_test_is_named(self):
         found = self.complaints(
             checks.labels,
