@@ -205,9 +205,10 @@ RequestPtr NcclRank::start(Plan plan, const std::string &place) {
   auto link = linkOf(plan.group, nameOf(plan.group));
   if (!link)
     return ended(fail(link.error(), place));
-  if (options.checksCalls)
-    if (Status status = compareCalls(**link, plan.callText, place); !status)
-      return ended(status.error());
+  // Always, unlike the calls of devices: calls of the host are few, and one out of order would pair
+  // with another that NCCL cannot tell from it. Example: a barrier, and the agreement on a graph.
+  if (Status status = compareCalls(**link, plan.callText, place); !status)
+    return ended(status.error());
   auto transfer = begin(**link, std::move(plan), place);
   if (!transfer)
     return ended(transfer.error());

@@ -40,9 +40,9 @@ struct NcclOptions {
   std::vector<std::vector<comm::Group>> partitions;
   /// Messages whose communicators are joined at the start. The same on all ranks.
   std::vector<comm::MessagePair> messages;
-  /// Whether ranks compare their calls before each call, so that mismatched calls give errors that
-  /// name both. It costs a round trip each. Without it, such calls hang or corrupt data; verified
-  /// programs have no such calls.
+  /// Whether ranks compare their calls also before each call of a device, so that mismatched calls
+  /// give errors that name both. It costs a round trip each. Without it, such calls hang or corrupt
+  /// data; verified programs have no such calls. Calls of the host are always compared.
   bool checksCalls = false;
 };
 
