@@ -45,12 +45,20 @@ Error HostWatch::fail(Error error) {
   }
   if (options.report)
     options.report(error);
+  decltype(Nccl::abort) abort = nullptr;
   {
     std::lock_guard<std::mutex> lock(jobMutex);
-    if (job)
+    if (job) {
       job->store->abort(error);
+      abort = job->nccl->abort;
+    }
   }
-  abortAll();
+  abortAll(abort);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    hasAborted = true;
+  }
+  changed.notify_all();
   return error;
 }
 
@@ -71,17 +79,12 @@ struct Endings {
 /// Aborts all communicators at once. One that waits for another rank must not block the abort for
 /// which that rank waits. Threads that do not finish within `patience` continue until the process
 /// ends.
-void HostWatch::abortAll() {
+void HostWatch::abortAll(decltype(Nccl::abort) abort) {
   auto endings = std::make_shared<Endings>();
   std::vector<NcclHandle> handles;
   {
     std::lock_guard<std::mutex> lock(mutex);
     handles.assign(communicators.begin(), communicators.end());
-  }
-  decltype(Nccl::abort) abort = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(jobMutex);
-    abort = job ? job->nccl->abort : nullptr;
   }
   endings->left = 1 + (abort ? handles.size() : 0);
   std::thread([endings, device = device] {
@@ -136,6 +139,11 @@ void HostWatch::join(Job given) {
 }
 
 void HostWatch::leave() {
+  {
+    // The thread of a failure still needs the job, to give it up in the store and to abort.
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return !isOver || hasAborted; });
+  }
   std::lock_guard<std::mutex> lock(jobMutex);
   job.reset();
 }

@@ -102,6 +102,7 @@ public:
   };
   /// Sets the job. Its parts outlive the call of `leave`.
   void join(Job job);
+  /// Unsets it, once a failure under way has given up the job and aborted its communicators.
   void leave();
   /// Watches the communicator: asks it for errors, and aborts it on `fail`.
   void add(NcclHandle communicator);
@@ -117,7 +118,8 @@ private:
   void lookAtCall();
   void lookAtJob();
   Status askStore();
-  void abortAll();
+  /// `abort` may be null: then there are no communicators.
+  void abortAll(decltype(Nccl::abort) abort);
 
   const DevicePtr device;
   const WatchOptions options;
@@ -127,6 +129,7 @@ private:
   mutable std::mutex mutex; // for the following members
   std::condition_variable changed;
   bool isClosing = false;
+  bool hasAborted = false; // after a failure: the job is given up, communicators are aborted
   Error failure;
   std::set<NcclHandle> communicators;
   const std::string *call = nullptr;
