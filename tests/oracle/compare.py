@@ -6,7 +6,7 @@ A *record* maps names to arrays of f64, for steps 1 to 3:
 - "P.m after 1": SGD's momentum or Adam's first moment, i.e. the gradient times a known factor;
 - "P.v after 1": Adam's second moment. Both moments also after step 3.
 
-The bound is that of docs/design.md, section 4. Per array:
+The bound is that of docs/design.md, section 4, but for the factor of steps. Per array:
 
     4 × the largest |f32 − f64| of PyTorch's own runs over some input seeds
     + one f32 ulp of the array's largest magnitude

@@ -92,6 +92,24 @@ class Compare(unittest.TestCase):
             with self.assertRaises(compare.Difference):
                 compare.check(self.exact, self.limits, made)
 
+    def test_the_second_judgement_finds_faults(self):
+        """Also for seed 446, which is beyond the first bound: its inputs are sensitive."""
+        for seed in (SEED, 446):
+            model = models.make(seed)
+            optimizer = referee.optimizers(seed)[2]
+            inputs, labels = referee.data(model, seed)
+            exact, pairs = referee.judge(model, optimizer, inputs, labels, [])
+            _, limits = run.wider(model, optimizer, inputs, labels, exact, pairs)
+            good = pairs[0][0]
+            compare.check(exact, limits, good)
+            for name in ("loss 1", "norm 1", *(name for name in exact if name.endswith(".m after 1"))):
+                if float(np.max(np.abs(exact[name]))) < 1e-6:
+                    continue
+                made = {key: array.copy() for key, array in good.items()}
+                made[name] = made[name] * (1 + 1e-2)
+                with self.assertRaisesRegex(compare.Difference, name.replace(".", r"\.")):
+                    compare.check(exact, limits, made)
+
     def test_second_moments_are_compared_by_their_roots(self):
         exact = {"w.v after 1": np.array([0.0, 1e-18]), "b.m after 1": np.array([1.0])}
         noise = [({"w.v after 1": np.array([1e-22, 1e-18]), "b.m after 1": np.array([1.0])}, exact)]
