@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 using namespace tbc::reshard;
 
@@ -66,6 +67,22 @@ double StageNetworks::sendSeconds(int from, double bytes) const {
     if (to >= 0 && to < int(networks.size()))
       slowest = std::max(slowest, sendSeconds(std::min(from, to), std::max(from, to), bytes));
   return slowest;
+}
+
+GroupShape worstGroup(const StageDevices &devices, const StageNetworks &networks, const Mesh &mesh,
+                      int pipelineAxis, int axis) {
+  const int stages = pipelineAxis < 0 ? 1 : int(mesh.axes[size_t(pipelineAxis)].size);
+  if (!devices.isUniform() && axis == pipelineAxis) {
+    std::vector<int> all(static_cast<size_t>(stages));
+    std::iota(all.begin(), all.end(), 0);
+    return devices.shapeOf(all);
+  }
+  GroupShape worst = networks.of(0).groupShape({wholeAxis(mesh, axis)});
+  for (int stage = 1; stage < stages && !devices.isUniform(); ++stage)
+    if (GroupShape group = networks.of(stage).groupShape({wholeAxis(mesh, axis)});
+        group.nodes > worst.nodes)
+      worst = group;
+  return worst;
 }
 
 } // namespace tbc::planner

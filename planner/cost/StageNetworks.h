@@ -47,6 +47,11 @@ private:
   mutable OnceMap<std::vector<int>, Group> groups;          // by stages
 };
 
+/// Returns the distribution over nodes of the worst group along axis `axis` of `mesh`.
+/// `pipelineAxis`: the axis of stages, or -1.
+GroupShape worstGroup(const StageDevices &devices, const StageNetworks &networks,
+                      const reshard::Mesh &mesh, int pipelineAxis, int axis);
+
 } // namespace tbc::planner
 
 #endif // TBC_PLANNER_COST_STAGENETWORKS_H

@@ -143,10 +143,7 @@ private:
     std::map<std::string, std::string> x, y, again, againToo, away, awayToo;
     for (auto [plan, map] : {std::pair(&a, &x), {&b, &y}})
       for (const OpDecision &decision : plan->ops) {
-        std::string text;
-        for (const auto &[loop, axes] : decision.loopAxes)
-          text +=
-              (text.empty() ? "loop " : ", loop ") + std::to_string(loop) + " over " + joined(axes);
+        const std::string text = toString(decision.placement);
         for (const std::string &id : decision.ops)
           (*map)[id] = text;
       }

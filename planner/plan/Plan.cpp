@@ -17,6 +17,20 @@ int64_t Job::stateBytesPerElement() const {
   return hasBuffer ? 4 : 0;
 }
 
+const char *name(GatherLifetime lifetime) {
+  switch (lifetime) {
+  case GatherLifetime::Always:
+    return "always";
+  case GatherLifetime::Step:
+    return "step";
+  case GatherLifetime::ForwardAndBackward:
+    return "forward and backward";
+  case GatherLifetime::Use:
+    return "use";
+  }
+  return "";
+}
+
 int64_t masterBytes(int64_t parameterBytes) { return parameterBytes < 4 ? 4 : 0; }
 
 int64_t Plan::limitBytes(const Cluster &devices) const {

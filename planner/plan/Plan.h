@@ -8,6 +8,8 @@
 #define TBC_PLANNER_PLAN_PLAN_H
 
 #include "planner/devices/Cluster.h"
+#include "planner/plan/Layout.h"
+#include "planner/plan/OpPlacement.h"
 #include "planner/plan/SearchLimits.h"
 #include "planner/reshard/Overlap.h"
 #include "planner/reshard/Rebatch.h"
@@ -86,11 +88,12 @@ const std::vector<std::string> &tokenAxisNames();
 /// Describes a mesh. Example: "dp=2 fsdp=4 tp=2"; "one device" for a mesh of one.
 std::string toString(const MeshShape &mesh);
 
-/// Axes by name on the loops of some forward ops. An op without a decision splits its batch loops
-/// over dp, fsdp and ep and nothing else. Backward ops follow their forward op. A decision that
-/// does not name cp leaves it to the plan's form of context parallelism.
+/// The placement of the tensors of some forward ops, equal for all of them. An op without a
+/// decision splits its batch over dp, fsdp and ep and nothing else. Backward ops follow their
+/// forward op. A decision that does not name cp leaves it to the plan's form of context
+/// parallelism.
 struct OpDecision {
-  std::map<int, std::vector<std::string>> loopAxes;
+  OpPlacement placement;
   std::vector<std::string> ops; // ids
 };
 
@@ -256,6 +259,7 @@ struct Plan {
   Offload offload;
   reshard::OverlapSettings overlap;
 
+  Layout layout; // follows from the decisions above; may be empty
   Prediction prediction;
   /// Lower bound on the step time, in this cost model, of any plan for this job with this memory
   /// verdict or a better one.

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 using namespace tbc::reshard;
 
@@ -166,32 +167,58 @@ private:
         fail("sequence_order", "zigzag: " + why + "; use contiguous");
   }
 
-  /// Returns the strategy of a decision on one op, after checking loops, axes and sizes.
+  /// Returns the strategy of a decision on one op, after checking dims, axes and sizes.
   OpStrategy strategyOf(int index, const OpDecision &decision) {
     const GraphOp &op = step.graph.ops[index];
     OpStrategy strategy;
+    auto axes = [&](const AxisNames &names) { return axesOf("strategies", names); };
+    if (std::string why = strategyFrom(step.graph, index, decision.placement, axes, strategy);
+        !why.empty()) {
+      fail("strategies", why);
+      return {};
+    }
     std::vector<AxisRef> used;
-    for (const auto &[loop, names] : decision.loopAxes) {
-      if (loop < 0 || loop >= int(op.loops.size())) {
-        fail("strategies", "op \"" + op.id + "\" has no loop " + std::to_string(loop));
-        return {};
-      }
-      std::vector<AxisRef> axes = axesOf("strategies", names);
-      if (axes.empty())
-        continue;
-      for (const AxisRef &axis : axes) {
+    for (const auto &[loop, refs] : strategy.loopAxes) {
+      for (const AxisRef &axis : refs) {
         if (std::find(used.begin(), used.end(), axis) != used.end())
           fail("strategies", "op \"" + op.id + "\" has axis \"" +
                                  step.assignment.mesh.axes[axis.axis].name + "\" twice");
         used.push_back(axis);
       }
-      if (op.loops[loop].kind == LoopKind::Fixed || op.loops[loop].size % groupSize(axes) != 0)
-        fail("strategies", "loop " + std::to_string(loop) + " of op \"" + op.id + "\", of size " +
+      if (op.loops[loop].kind == LoopKind::Fixed || op.loops[loop].size % groupSize(refs) != 0)
+        fail("strategies", "a dim of op \"" + op.id + "\", of size " +
                                std::to_string(op.loops[loop].size) + ", cannot be split into " +
-                               std::to_string(groupSize(axes)));
-      strategy.loopAxes[loop] = std::move(axes);
+                               std::to_string(groupSize(refs)));
     }
+    if (error.empty())
+      checkPartial(index, decision.placement, strategy);
     return strategy;
+  }
+
+  /// Partial results follow from the split. The plan says them for its other readers, so they must
+  /// be right.
+  void checkPartial(int index, const OpPlacement &placement, const OpStrategy &strategy) {
+    const GraphOp &op = step.graph.ops[index];
+    for (size_t r = 0; r < op.results.size(); ++r) {
+      std::set<std::string> said, made;
+      for (const std::string &name : placement.partial[r])
+        if (step.assignment.mesh.axisIndex(name) >= 0)
+          said.insert(name);
+      bool isMaximum = placement.isMaximum;
+      for (const Pending &pending : resultSharding(step.graph, index, strategy, int(r)).pending) {
+        made.insert(step.assignment.mesh.axes[pending.axis.axis].name);
+        isMaximum = pending.kind == ReduceKind::Max;
+      }
+      if (said == made && (said.empty() || isMaximum == placement.isMaximum))
+        continue;
+      std::string axes;
+      for (const std::string &name : made)
+        axes += (axes.empty() ? "" : ", ") + name;
+      fail("strategies", "op \"" + op.id + "\": results[" + std::to_string(r) + "] is " +
+                             (made.empty() ? "complete, so \"partial\" names no axis for it"
+                                           : "partial over " + axes + "; write that in \"" +
+                                                 (isMaximum ? "partial_max" : "partial") + "\""));
+    }
   }
 
   ParameterPlan parameterPlan(const std::string &key, const ParameterDecision &decision) {

@@ -101,9 +101,11 @@ static std::string valueAt(const Json &json, const std::string &path) {
   return at->is_structured() ? std::to_string(at->size()) + " entries" : at->dump();
 }
 
-std::string whyNotDerived(const Plan &plan, const Prediction &derived) {
+std::string whyNotDerived(const Plan &plan, const Prediction &prediction, const Layout &layout) {
   Plan again = plan;
-  again.prediction = derived;
+  again.prediction = prediction;
+  if (!plan.layout.isEmpty())
+    again.layout = layout;
   Json said = Json::parse(writePlan(plan)), made = Json::parse(writePlan(again));
   std::string key;
   // The most prominent keys first.

@@ -18,9 +18,10 @@ namespace tbc::planner {
 /// 863000000 to 1720000000 (prediction.low_bytes, high_bytes)`.
 std::string whyInconsistent(const Plan &plan);
 
-/// Compares the predictions in `plan` with `derived`, the prediction for its decisions. Returns the
-/// first difference with both values, or "". Numbers may differ by rounding: 1 part in 10^9.
-std::string whyNotDerived(const Plan &plan, const Prediction &derived);
+/// Compares the predictions and the layout in `plan` with those of its decisions. Returns the first
+/// difference with both values, or "". Numbers may differ by rounding: 1 part in 10^9. A plan
+/// without a layout is compared without it.
+std::string whyNotDerived(const Plan &plan, const Prediction &prediction, const Layout &layout);
 
 } // namespace tbc::planner
 

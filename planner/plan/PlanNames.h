@@ -8,7 +8,7 @@
 namespace tbc::planner {
 
 /// The version of plan.json; only plans of this version are read.
-constexpr int planVersion = 5;
+constexpr int planVersion = 6;
 
 /// Returns the words for forms of context parallelism: "ring", "all-gather", "all-to-all".
 inline std::vector<std::string> contextWords() {

@@ -3,6 +3,7 @@
 #include "planner/devices/StageDevices.h"
 #include "planner/graph/Recompute.h"
 #include "planner/graph/RecomputeBlocks.h"
+#include "planner/plan/LayoutFile.h"
 #include "planner/plan/Plan.h"
 #include "planner/plan/PlanCheck.h"
 #include "planner/plan/PlanNames.h"
@@ -74,6 +75,8 @@ public:
     plan.lowerBoundSeconds = root.number("lower_bound_seconds");
     plan.bindingConstraint = root.text("binding_constraint");
     readTables(root);
+    if (root.has("layout"))
+      plan.layout = readLayout(root.get("layout"), problem);
     if (root.has("warnings"))
       plan.warnings = root.texts("warnings");
     plan.assumptions = root.texts("assumptions");
@@ -347,19 +350,7 @@ private:
       JsonObject object(item, path, problem);
       OpDecision decision;
       decision.ops = object.ids("ops");
-      const Json &loops = object.get("loops");
-      if (!loops.is_object())
-        return problem.report(object.at("loops"), "must be an object");
-      JsonObject all(loops, object.at("loops"), problem);
-      for (const auto &[loop, value] : loops.items()) {
-        bool isNumber =
-            !loop.empty() && loop.size() < 5 &&
-            std::all_of(loop.begin(), loop.end(), [](char c) { return c >= '0' && c <= '9'; });
-        if (!isNumber)
-          problem.report(all.at(loop), "must be the number of a loop");
-        else
-          decision.loopAxes[std::stoi(loop)] = all.texts(loop);
-      }
+      decision.placement = readPlacement(object, problem);
       plan.ops.push_back(std::move(decision));
     });
   }

@@ -1,8 +1,10 @@
 //===- PlanWrite.cpp - Writing plan.json ----------------------------------===//
 
+#include "planner/plan/LayoutFile.h"
 #include "planner/plan/Plan.h"
 #include "planner/plan/PlanNames.h"
 #include "planner/support/IdList.h"
+#include "planner/support/JsonText.h"
 
 #include <nlohmann/json.hpp>
 
@@ -87,7 +89,7 @@ static Json clusterJson(const Cluster &cluster) {
   return json;
 }
 
-std::string writeCluster(const Cluster &cluster) { return clusterJson(cluster).dump(2) + "\n"; }
+std::string writeCluster(const Cluster &cluster) { return jsonText(clusterJson(cluster)); }
 
 static Json meshJson(const MeshShape &mesh) {
   Json json = Json::object();
@@ -184,14 +186,13 @@ static Json blockJson(const BlockRow &row) {
           {"residual_bytes", row.residualBytes}};
 }
 
-std::string writePlan(const Plan &plan) {
+static Json planJson(const Plan &plan) {
   Json strategies = Json::array(), overrides = Json::array(), alternatives = Json::array(),
        blocks = Json::array(), reasons = Json::array();
   for (const OpDecision &decision : plan.ops) {
-    Json loops = Json::object();
-    for (const auto &[loop, axes] : decision.loopAxes)
-      loops[std::to_string(loop)] = axes;
-    strategies.push_back({{"loops", loops}, {"ops", compressIds(decision.ops)}});
+    Json json = {{"ops", compressIds(decision.ops)}};
+    putPlacement(decision.placement, json);
+    strategies.push_back(json);
   }
   for (const ParameterOverride &entry : plan.parameterOverrides) {
     Json json = parameterJson(entry.decision);
@@ -253,7 +254,43 @@ std::string writePlan(const Plan &plan) {
     json["context"] = reshard::name(plan.context);
     json["sequence_order"] = plan.zigzag ? "zigzag" : "contiguous";
   }
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (!plan.layout.isEmpty())
+    json["layout"] = layoutJson(plan.layout);
+  return json;
+}
+
+std::string writePlan(const Plan &plan) { return jsonText(planJson(plan)); }
+
+/// The keys of plan.json that a person decides, or could decide, by hand.
+static const char *const decisionKeys[] = {
+    "model",     "job",      "mesh",         "micro_batch",   "accumulation", "schedule",
+    "placement", "context",  "stages",       "strategies",    "parameters",   "recompute",
+    "offload",   "prefetch", "bucket_bytes", "sequence_order"};
+
+std::string decisionsFingerprint(const Plan &plan) {
+  const Json whole = planJson(plan);
+  Json decisions = Json::object();
+  for (const char *key : decisionKeys)
+    if (whole.contains(key))
+      decisions[key] = whole.at(key);
+  // A plan that is moved keeps its decisions.
+  decisions["model"].erase("path");
+  uint64_t hash = 0xcbf29ce484222325; // FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/
+  for (unsigned char letter : jsonText(decisions))
+    hash = (hash ^ letter) * 0x100000001b3;
+  std::string text(16, '0');
+  for (size_t i = 0; i < text.size(); ++i)
+    text[i] = "0123456789abcdef"[(hash >> (60 - 4 * i)) & 15];
+  return text;
+}
+
+std::string whyLayoutIsStale(const Plan &plan) {
+  if (plan.layout.isEmpty())
+    return "the plan has no key \"layout\"; tbc explain PLAN --derive FILE writes it";
+  if (plan.layout.decisions != decisionsFingerprint(plan))
+    return "its decisions were edited after its key \"layout\" was written; tbc explain PLAN "
+           "--derive FILE writes it again";
+  return "";
 }
 
 } // namespace tbc::planner

@@ -122,7 +122,7 @@ private:
     const StageDevices devices = stageDevices(plan);
     StageNetworks networks(devices, axes, axes.axisIndex("pp"));
     for (size_t axis = 0; axis < axes.axes.size(); ++axis) {
-      GroupShape group = shapeOf(devices, networks, axes, int(axis));
+      GroupShape group = worstGroup(devices, networks, axes, axes.axisIndex("pp"), int(axis));
       std::string where = group.nodes == 1
                               ? "inside a node"
                               : format("across %lld nodes, %lld of a group on each",
@@ -154,23 +154,6 @@ private:
       line(format("  %s%lld x %s%s", which.c_str(), (long long)ranks, name.c_str(),
                   end - first > 1 ? " each" : ""));
     }
-  }
-
-  /// Returns the distribution over nodes of the worst group along an axis.
-  GroupShape shapeOf(const StageDevices &devices, const StageNetworks &networks, const Mesh &axes,
-                     int axis) const {
-    if (!devices.isUniform() && axis == axes.axisIndex("pp")) {
-      std::vector<int> stages;
-      for (int stage = 0; stage < int(plan.mesh.pp); ++stage)
-        stages.push_back(stage);
-      return devices.shapeOf(stages);
-    }
-    GroupShape worst = networks.of(0).groupShape({wholeAxis(axes, axis)});
-    for (int stage = 1; stage < int(plan.mesh.pp) && !devices.isUniform(); ++stage)
-      if (GroupShape group = networks.of(stage).groupShape({wholeAxis(axes, axis)});
-          group.nodes > worst.nodes)
-        worst = group;
-    return worst;
   }
 
   /// Returns ", loss scale .." if the step has one.

@@ -1,6 +1,7 @@
 //===- Search.cpp - The best plan for a job, with reasons and a bound ------===//
 
 #include "planner/search/Search.h"
+#include "planner/layout/LayoutOf.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/report/BlockNames.h"
 #include "planner/report/Blocks.h"
@@ -138,6 +139,7 @@ Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &c
     plan.warnings.push_back(std::move(line));
   plan.blocks = blockRows(graph, *step, plan);
   plan.stageNames = stageNames(graph, plan.job, plan.stages);
+  plan.layout = layoutOf(graph, *step, plan);
   return answer;
 }
 

@@ -454,7 +454,18 @@ Plan Searcher::planOf(const Candidate &candidate) {
   const int tensorAxis = meshOf(split).axisIndex("tp");
   const Graph whole = withBatch(graph, candidate.microBatch * candidate.mesh.dataRanks());
   const AxisRef data{0, 1, candidate.mesh.dp * candidate.mesh.fsdp}, experts{1, 1, split.ep};
-  std::map<std::map<int, std::vector<std::string>>, size_t> decisionOf;
+  // Ops of equal structure and axes have equal placements.
+  const std::vector<uint64_t> &structure = hashes();
+  std::map<std::pair<std::map<int, AxisNames>, uint64_t>, size_t> known;
+  auto decisionFor = [&](OpPlacement placement) {
+    auto equal = std::find_if(plan.ops.begin(), plan.ops.end(), [&](const OpDecision &decision) {
+      return decision.placement == placement;
+    });
+    const size_t index = size_t(equal - plan.ops.begin());
+    if (equal == plan.ops.end())
+      plan.ops.push_back({std::move(placement), {}});
+    return index;
+  };
   for (int op = 0; op < int(batched.ops.size()); ++op) {
     if (!choosesForItself(batched, op))
       continue;
@@ -475,10 +486,16 @@ Plan Searcher::planOf(const Candidate &candidate) {
           names = {"dp", "fsdp"};
       loopAxes[loop].insert(loopAxes[loop].begin(), names.begin(), names.end());
     }
-    auto [found, isNew] = decisionOf.emplace(loopAxes, plan.ops.size());
-    if (isNew)
-      plan.ops.push_back({loopAxes, {}});
-    plan.ops[found->second].ops.push_back(batched.ops[op].id);
+    size_t index;
+    if (op >= int(structure.size())) {
+      index = decisionFor(placementOf(batched, op, loopAxes));
+    } else {
+      auto [found, isNew] = known.try_emplace({loopAxes, structure[op]});
+      if (isNew)
+        found->second = decisionFor(placementOf(batched, op, loopAxes));
+      index = found->second;
+    }
+    plan.ops[index].ops.push_back(batched.ops[op].id);
   }
 
   plan.parameterDefault.zero = candidate.zero.zero;

@@ -129,6 +129,8 @@ public:
 private:
   void measureGraph();
   const reshard::Graph &graphFor(int64_t microBatch);
+  /// structuralHashes() of the graph.
+  const std::vector<uint64_t> &hashes();
   /// `hasExperts`: the experts lie on ep, and tp splits the inner dims of each.
   const Placement &placementFor(int64_t tp, int64_t microBatch, bool hasExperts);
   const std::vector<bool> &flagsFor(const std::string &recompute, int64_t microBatch);
@@ -370,6 +372,7 @@ private:
   OnceMap<int64_t, DividedTotals> knownDivided; // by tp
 
   OnceMap<int64_t, reshard::Graph> graphs;
+  Once<std::vector<uint64_t>> knownHashes;
   OnceMap<int64_t, WholeWork> wholeWorks;
   OnceMap<std::tuple<int64_t, int64_t, bool>, Placement> placements;
   OnceMap<std::pair<int64_t, std::string>, std::vector<bool>> flags;

@@ -22,6 +22,10 @@ const Graph &Searcher::graphFor(int64_t microBatch) {
   return graphs.get(microBatch, [&] { return withBatch(graph, microBatch); });
 }
 
+const std::vector<uint64_t> &Searcher::hashes() {
+  return knownHashes.get([&] { return structuralHashes(graph); });
+}
+
 const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch, bool hasExperts) {
   // On one device all placements are the same.
   auto key = std::make_tuple(tp, tp == 1 ? 0 : microBatch, tp > 1 && hasExperts);

@@ -62,13 +62,16 @@ LAYERS = {
     "planner/report": _layer(
         "planner/cost planner/devices planner/graph planner/plan planner/predict planner/support", "nlohmann"
     ),
+    "planner/layout": _layer(
+        "planner/cost planner/devices planner/graph planner/plan planner/report planner/reshard"
+    ),
     "planner/search": _layer(
-        "planner/bound planner/cost planner/devices planner/graph planner/memory planner/pins planner/place "
+        "planner/bound planner/cost planner/devices planner/graph planner/layout planner/memory planner/pins planner/place "
         "planner/plan planner/predict planner/report planner/reshard planner/support runtime/schedule"
     ),
     "planner/explain": _layer(
-        "planner/cost planner/devices planner/memory planner/pins planner/plan planner/predict planner/report "
-        "planner/reshard planner/search planner/support"
+        "planner/cost planner/devices planner/layout planner/memory planner/pins planner/plan planner/predict "
+        "planner/report planner/reshard planner/search planner/support"
     ),
     # The compiler.
     "ir": _layer("planner/reshard runtime/kernels", llvm=True),

@@ -155,9 +155,11 @@ private:
   void addDecision(int op, const OpStrategy &strategy) {
     planner::OpDecision decision;
     decision.ops = {graph.ops[op].id};
+    std::map<int, planner::AxisNames> loopAxes;
     for (const auto &[loop, used] : strategy.loopAxes)
       for (const AxisRef &axis : used)
-        decision.loopAxes[loop].push_back(mesh.axes[axis.axis].name);
+        loopAxes[loop].push_back(mesh.axes[axis.axis].name);
+    decision.placement = planner::placementOf(graph, op, loopAxes);
     plan.ops.push_back(std::move(decision));
   }
 

@@ -4,6 +4,8 @@
 
 #include "planner/graph/Recompute.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 
 namespace tbc::test {
@@ -14,30 +16,44 @@ using reshard::LoopKind;
 
 namespace {
 
-/// Returns the decision for `op`, or one that splits only the batch.
-planner::OpDecision decisionFor(const planner::Plan &plan, const Graph &graph, const GraphOp &op) {
-  for (const planner::OpDecision &decision : plan.ops)
-    if (std::find(decision.ops.begin(), decision.ops.end(), op.id) != decision.ops.end()) {
-      planner::OpDecision own = decision;
-      own.ops = {op.id};
-      return own;
-    }
-  planner::OpDecision own;
-  own.ops = {op.id};
+/// Returns the axes on the loops of op `op` of `graph`: those of its decision, or the batch alone.
+std::map<int, planner::AxisNames> loopAxesOf(const planner::Plan &plan, const Graph &graph,
+                                             int op) {
+  const GraphOp &o = graph.ops[op];
+  std::map<int, planner::AxisNames> loopAxes;
+  const std::vector<std::string> &all = planner::axisNames();
+  for (const planner::OpDecision &decision : plan.ops) {
+    if (std::find(decision.ops.begin(), decision.ops.end(), o.id) == decision.ops.end())
+      continue;
+    auto axesOf = [&](const planner::AxisNames &names) {
+      std::vector<reshard::AxisRef> axes;
+      for (const std::string &name : names)
+        axes.push_back({int(std::find(all.begin(), all.end(), name) - all.begin()), 1, 2});
+      return axes;
+    };
+    reshard::OpStrategy strategy;
+    EXPECT_EQ(planner::strategyFrom(graph, op, decision.placement, axesOf, strategy), "");
+    for (const auto &[loop, axes] : strategy.loopAxes)
+      for (const reshard::AxisRef &axis : axes)
+        loopAxes[loop].push_back(all[size_t(axis.axis)]);
+    return loopAxes;
+  }
   planner::MeshShape mesh = plan.mesh;
-  for (size_t loop = 0; loop < op.loops.size(); ++loop)
+  for (size_t loop = 0; loop < o.loops.size(); ++loop)
     for (const std::string &axis : planner::dataAxisNames())
-      if (op.loops[loop].factor == graph.batchFactor && *mesh.find(axis) > 1)
-        own.loopAxes[int(loop)].push_back(axis);
-  return own;
+      if (o.loops[loop].factor == graph.batchFactor && *mesh.find(axis) > 1)
+        loopAxes[int(loop)].push_back(axis);
+  return loopAxes;
 }
 
 /// Puts tp on loop `loop` of `op` and on no other.
 void splitOver(planner::Plan &plan, const Graph &graph, const GraphOp &op, int loop) {
-  planner::OpDecision own = decisionFor(plan, graph, op);
-  for (auto &[number, axes] : own.loopAxes)
+  const int index = int(&op - graph.ops.data());
+  std::map<int, planner::AxisNames> loopAxes = loopAxesOf(plan, graph, index);
+  for (auto &[number, axes] : loopAxes)
     axes.erase(std::remove(axes.begin(), axes.end(), "tp"), axes.end());
-  own.loopAxes[loop].push_back("tp");
+  loopAxes[loop].push_back("tp");
+  planner::OpDecision own{planner::placementOf(graph, index, loopAxes), {op.id}};
   for (planner::OpDecision &decision : plan.ops)
     decision.ops.erase(std::remove(decision.ops.begin(), decision.ops.end(), op.id),
                        decision.ops.end());

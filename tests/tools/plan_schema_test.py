@@ -94,9 +94,9 @@ class PlanSchemaTest(unittest.TestCase):
             key for _, value in objects(self.schema) if isinstance(value.get("properties"), dict)
             for key in value["properties"]
         }
-        # These are written only if cp > 1, if users treat single parameters specially, or if a
-        # search ended early.
-        self.assertEqual(described - written, {"context", "sequence_order", "names", "search_end"})
+        # These are written only if cp > 1, if a rank has a partial maximum, or if a search ended
+        # early.
+        self.assertEqual(described - written, {"context", "sequence_order", "partial_max", "search_end"})
 
     def test_every_key_has_a_description(self):
         for path, value in objects(self.schema):
@@ -107,14 +107,14 @@ class PlanSchemaTest(unittest.TestCase):
     def test_unknown_keys_are_refused_by_both(self):
         # In maps the keys are names. A name unknown to the model is refused when the plan is
         # applied.
-        maps = {("job", "bindings"), ("job", "settings"), ("cluster", "kernels"), ("cluster", "peak_flops_per_second"),
+        maps = {("layout", "initializers"), ("job", "bindings"), ("job", "settings"), ("cluster", "kernels"), ("cluster", "peak_flops_per_second"),
                 ("cluster", "intra_node", "group_bytes_per_second")}
         maps |= {("cluster", "groups", 0, *path) for path in maps}
         for plan in (self.plans["chunks"], self.plans["hybrid-shard"], self.plans["mixed"]):
             seen = set()
             for path, _ in objects(plan):
                 kind = tuple(step if isinstance(step, str) else 0 for step in path)
-                if kind in seen or kind in maps or path[-1:] == ("loops",):
+                if kind in seen or kind in maps:
                     continue
                 seen.add(kind)
                 edited = copy.deepcopy(plan)
@@ -137,11 +137,11 @@ class PlanSchemaTest(unittest.TestCase):
         for path, value in objects(plan):
             if any(isinstance(step, int) and step > 0 for step in path) or path[:1] == ("cluster",):
                 continue
-            if path[-1:] in (("bindings",), ("settings",), ("loops",)):
+            if path[-1:] in (("bindings",), ("settings",), ("initializers",)):
                 continue
             for key in value:
-                if key in ("bucket_bytes", "prefetch", "memory", "warnings"):
-                    continue  # plans of older versions lack them
+                if key in ("bucket_bytes", "prefetch", "memory", "warnings", "layout", "partial"):
+                    continue  # optional; a missing "partial" is found with the model
                 edited = copy.deepcopy(plan)
                 del at(edited, path)[key]
                 with self.subTest((*path, key)):

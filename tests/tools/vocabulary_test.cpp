@@ -74,12 +74,14 @@ TEST_P(Vocabulary, IsSummedOverItsShards) {
       continue;
     planner::OpDecision decision;
     decision.ops = {op.id};
+    std::map<int, planner::AxisNames> loopAxes;
     for (size_t loop = 0; loop < op.loops.size(); ++loop) {
       if (op.loops[loop].factor == graph.batchFactor && plan.mesh.dp > 1)
-        decision.loopAxes[int(loop)] = {"dp"};
+        loopAxes[int(loop)] = {"dp"};
       if (std::count(vocabulary.begin(), vocabulary.end(), op.loops[loop].factor))
-        decision.loopAxes[int(loop)] = {"tp"};
+        loopAxes[int(loop)] = {"tp"};
     }
+    decision.placement = planner::placementOf(graph, int(index), loopAxes);
     plan.ops.push_back(decision);
   }
 

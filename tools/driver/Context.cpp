@@ -3,6 +3,7 @@
 #include "tools/driver/Context.h"
 
 #include "ir/Tbc.h"
+#include "planner/layout/LayoutOf.h"
 #include "planner/plan/PlanCheck.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/search/Search.h"
@@ -76,7 +77,10 @@ Status checkPredictions(const LoadedPlan &loaded, const std::string &planPath) {
   auto derived = planner::predict(loaded.step->step.graph, loaded.plan);
   if (!derived)
     return Error{derived.error().code, planPath + ": " + derived.error().message};
-  std::string why = planner::whyNotDerived(loaded.plan, *derived);
+  auto layout = planner::layoutOf(loaded.step->step.graph, loaded.plan);
+  if (!layout)
+    return Error{layout.error().code, planPath + ": " + layout.error().message};
+  std::string why = planner::whyNotDerived(loaded.plan, *derived, *layout);
   if (why.empty())
     return Status::ok();
   return Error{ErrorCode::Usage,

@@ -1,6 +1,7 @@
 //===- ExplainCommand.cpp - tbc explain ------------------------------------------===//
 
 #include "planner/explain/Explain.h"
+#include "planner/layout/LayoutOf.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/report/Summary.h"
 #include "planner/search/Search.h"
@@ -81,6 +82,10 @@ static Result<int> runDerive(const std::string &text, const Options &options) {
     return Error{derived.error().code, options.plan + ": " + derived.error().message};
   planner::Plan plan = std::move(loaded->plan);
   plan.prediction = std::move(*derived);
+  auto layout = planner::layoutOf(loaded->step->step.graph, plan);
+  if (!layout)
+    return Error{layout.error().code, options.plan + ": " + layout.error().message};
+  plan.layout = std::move(*layout);
   // The bound covers all plans of the job. An edited job may beat it, so the bound is dropped.
   if (plan.lowerBoundSeconds > plan.prediction.stepSeconds)
     plan.lowerBoundSeconds = 0;
@@ -97,6 +102,8 @@ static Status checkAgainstModel(const std::string &text, const planner::Plan &pl
     model = std::filesystem::path(options.plan).parent_path() / plan.job.modelPath;
   std::error_code ignored;
   if (options.model.empty() && !std::filesystem::exists(model, ignored)) {
+    if (std::string why = planner::whyLayoutIsStale(plan); !why.empty())
+      return Error{ErrorCode::Usage, options.plan + ": " + why};
     std::cerr << "tbc: " << model.string()
               << " is not there, so the plan's predictions were not derived again, only compared "
                  "with each other; name the model with --model\n";

@@ -355,7 +355,8 @@ TEST(Search, TensorParallelPlacementEqualsBruteForce) {
       plan.ops.clear();
       for (int op = 0; op < numForward; ++op)
         if (loops[op][choice[op]] >= 0)
-          plan.ops.push_back({{{loops[op][choice[op]], {"tp"}}}, {graph.ops[op].id}});
+          plan.ops.push_back(
+              {placementOf(sized, op, {{loops[op][choice[op]], {"tp"}}}), {graph.ops[op].id}});
       Result<Prediction> prediction = predict(graph, plan);
       ASSERT_TRUE(prediction) << prediction.error().message;
       best = std::min(best, prediction->stepSeconds);

@@ -1,5 +1,6 @@
 //===- PlanTest.cpp - plan.json: round trip and hostile input --------------===//
 
+#include "planner/layout/LayoutOf.h"
 #include "planner/plan/PlanCheck.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/report/Summary.h"
@@ -78,14 +79,14 @@ TEST(Plan, RoundTripIsByteIdentical) {
 TEST(Plan, HasTheKeysThatOthersRelyOn) {
   std::string text = writePlan(planFor(makeChain({2}), 4, "dp=2,tp=2"));
   for (const char *key : {"\"step_seconds\":", "\"peak_bytes\":", "\"fits\": true", "\"mesh\": {",
-                          "\"format\": \"tbc-plan\"", "\"version\": 5"})
+                          "\"format\": \"tbc-plan\"", "\"version\": 6"})
     EXPECT_THAT(text, HasSubstr(key));
 }
 
 TEST(Plan, ErrorsNameTheKey) {
   std::string good = writePlan(planFor(makeChain({2}), 4, "pp=2,tp=2"));
   ASSERT_EQ(errorOf(good), "no error");
-  EXPECT_THAT(errorOf(replaced(good, "\"version\": 5", "\"version\": 1")),
+  EXPECT_THAT(errorOf(replaced(good, "\"version\": 6", "\"version\": 1")),
               HasSubstr("key \"version\" is 1"));
   EXPECT_THAT(errorOf(replaced(good, "\"tbc-plan\"", "\"other\"")), HasSubstr("\"format\""));
   // An added key is unknown, and the error suggests a similar key. A misspelt key is a missing one.
@@ -133,11 +134,13 @@ TEST(Plan, EveryPredictionIsDerivedAgain) {
   const Plan good = planFor(graph, 4, "pp=2,tp=2");
   Result<Prediction> derived = predict(graph, good);
   ASSERT_TRUE(derived) << derived.error().message;
-  EXPECT_EQ(whyNotDerived(good, *derived), "");
+  Result<Layout> layout = layoutOf(graph, good);
+  ASSERT_TRUE(layout) << layout.error().message;
+  EXPECT_EQ(whyNotDerived(good, *derived, *layout), "");
   auto edited = [&](auto edit) {
     Plan plan = good;
     edit(plan.prediction);
-    return whyNotDerived(plan, *derived);
+    return whyNotDerived(plan, *derived, *layout);
   };
   EXPECT_THAT(edited([](Prediction &p) { p.peakBytes = 1; }),
               AllOf(HasSubstr("key \"peak_bytes\" is 1, but the plan's decisions give "),
@@ -170,9 +173,9 @@ TEST(Plan, PlacementsOfChunksAreChecked) {
   Result<Plan> read = readPlan(good, "plan.json");
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(writePlan(*read), good);
-  const std::string list = "\"placement\": [\n  0,\n  1,\n  0,\n  1\n ]";
+  const std::string list = "\n \"placement\": [0, 1, 0, 1]";
   auto edited = [&](const std::string &other) {
-    return errorOf(replaced(good, list, "\"placement\": " + other));
+    return errorOf(replaced(good, list, "\n \"placement\": " + other));
   };
   EXPECT_EQ(edited("[0, 1, 1, 0]"), "no error");
   EXPECT_THAT(edited("[0, 1, 0]"), HasSubstr("must have one entry per chunk"));
@@ -237,14 +240,48 @@ TEST(Plan, HandEditsAreChecked) {
     return step ? std::string("no error") : step.error().message;
   };
   EXPECT_EQ(errorOfEdit([](Plan &) {}), "no error");
-  EXPECT_THAT(errorOfEdit([](Plan &p) { p.ops = {{{{0, {"tp"}}}, {"h.0.upp"}}}; }),
-              HasSubstr("did you mean \"h.0.up\"?"));
-  EXPECT_THAT(errorOfEdit([](Plan &p) { p.ops = {{{{9, {"tp"}}}, {"h.0.up"}}}; }),
-              HasSubstr("has no loop 9"));
-  EXPECT_THAT(errorOfEdit([](Plan &p) { p.ops = {{{{0, {"pp"}}}, {"h.0.up"}}}; }),
+  // h.0.up is a matmul of [batch, sequence, in] and [in, out].
+  const DimAxes whole, tensor{{"tp"}, {}, 1};
+  const OpPlacement column{
+      {{whole, whole, whole}, {whole, tensor}}, {{whole, whole, tensor}}, {{}}, false};
+  auto errorOfSplit = [&](auto edit, const char *op = "h.0.up") {
+    OpPlacement placement = column;
+    edit(placement);
+    return errorOfEdit([&](Plan &p) { p.ops = {{placement, {op}}}; });
+  };
+  EXPECT_EQ(errorOfSplit([](OpPlacement &) {}), "no error");
+  EXPECT_THAT(errorOfSplit([](OpPlacement &) {}, "h.0.upp"), HasSubstr("did you mean \"h.0.up\"?"));
+  EXPECT_THAT(errorOfSplit([](OpPlacement &o) { o.operands.pop_back(); }),
+              HasSubstr("op \"h.0.up\": has 2 operands, and not 1"));
+  EXPECT_THAT(errorOfSplit([](OpPlacement &o) { o.results[0].pop_back(); }),
+              HasSubstr("results[0] has 3 dims, and not 2"));
+  EXPECT_THAT(errorOfSplit([](OpPlacement &o) { o.operands[1][1].axes = {"pp"}; }),
               HasSubstr("\"pp\" is not an axis"));
-  EXPECT_THAT(errorOfEdit([](Plan &p) { p.ops = {{{{0, {"tp"}}, {1, {"tp"}}}, {"h.0.up"}}}; }),
-              HasSubstr("twice"));
+  EXPECT_THAT(errorOfSplit([](OpPlacement &o) { o.results[0][2].axes = {}; }),
+              HasSubstr("the same dim in another operand or result is not"));
+  EXPECT_THAT(errorOfSplit([](OpPlacement &o) { o.results[0][2].axes = {"dp"}; }),
+              HasSubstr("results[0][2] is split over other axes"));
+  EXPECT_THAT(
+      errorOfSplit([](OpPlacement &o) { o.operands[0][0].axes = o.results[0][0].axes = {"tp"}; }),
+      HasSubstr("twice"));
+  EXPECT_THAT(errorOfSplit([](OpPlacement &o) { o.partial = {{"tp"}}; }),
+              HasSubstr("results[0] is complete"));
+  EXPECT_THAT(errorOfSplit([](OpPlacement &o) {
+                o.operands[1][1] = o.results[0][2] = {{}, {{"tp"}, {}}, 1};
+              }),
+              HasSubstr("is 1 segments of 1 factors, and not 1 of 2"));
+  // Split by the summed dim, every rank has a partial sum.
+  auto row = [](OpPlacement &o, const char *axis) {
+    o.operands[1][1].axes = o.results[0][2].axes = {};
+    o.operands[0][2].axes = o.operands[1][0].axes = {axis};
+  };
+  EXPECT_THAT(errorOfSplit([&](OpPlacement &o) { row(o, "tp"); }),
+              HasSubstr("results[0] is partial over tp; write that in \"partial\""));
+  EXPECT_EQ(errorOfSplit([&](OpPlacement &o) {
+              row(o, "tp");
+              o.partial = {{"tp"}};
+            }),
+            "no error");
   EXPECT_THAT(errorOfEdit([](Plan &p) { p.recomputeOps = {"h.0.up.bwd.dx"}; }),
               HasSubstr("not a forward op"));
   EXPECT_THAT(errorOfEdit([](Plan &p) { p.parameterOverrides = {{{}, {"nope"}}}; }),
