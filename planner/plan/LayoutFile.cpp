@@ -336,7 +336,8 @@ Layout Reader::layout(JsonObject &object) {
     if (repeats.size() != 2)
       return problem.report(entry.at("repeats"), "must be the first and the last of them");
     result.boundaries.push_back(LayoutBoundary{entry.text("block"), repeats[0], repeats[1],
-                                 tensors(entry, "inputs"), tensors(entry, "outputs")});
+                                               tensors(entry, "inputs"),
+                                               tensors(entry, "outputs")});
   });
   each("chunks", [&](JsonObject &entry) {
     result.chunks.push_back({int(entry.integer("chunk", 0, 1 << 20)),

@@ -545,7 +545,7 @@ TEST_F(Cli, PlansThatAreNoneAreRefused) {
   write("half.json", plan.substr(0, plan.size() / 2));
   write("empty.json", "");
   std::string later = plan;
-  size_t at = later.find("\"version\": 5");
+  size_t at = later.find("\"version\": 6");
   ASSERT_NE(at, std::string::npos);
   later.replace(at, 12, "\"version\": 9");
   write("later.json", later);
