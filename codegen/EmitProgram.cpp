@@ -84,7 +84,7 @@ FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions
     result.mesh.axes.push_back({"dp", 1});
   result.pipelineAxis = options.pipelineAxis;
   result.microBatches = options.microBatches;
-  result.schedule.generator = options.schedule;
+  result.schedule.generator = schedule::name(options.schedule);
   result.schedule.chunkStage = options.chunkStage;
   for (const PartitionedTensor &tensor : step.tensors) {
     FailureOr<program::GlobalTensor> global = toGlobalTensor(tensor);

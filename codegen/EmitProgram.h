@@ -5,6 +5,7 @@
 
 #include "ir/PerRank.h"
 #include "runtime/abi/Program.h"
+#include "runtime/schedule/Schedule.h"
 
 #include <map>
 #include <string>
@@ -16,7 +17,7 @@ struct EmitOptions {
   int pipelineAxis = -1;
   int numStages = 1;
   int64_t microBatches = 1;
-  std::string schedule = "1f1b";
+  schedule::ScheduleKind schedule = schedule::kindWithoutPipeline;
   std::vector<int> chunkStage; // empty: one chunk per stage
   std::map<std::string, std::string> metadata;
 };

@@ -32,8 +32,8 @@ static void annotateModule(ModuleOp module, const StepPlan &plan) {
   set(kBucketBytesAttr, plan.overlap.bucketBytes);
   set(kPrefetchAttr, plan.overlap.prefetch);
   module->removeAttr(kScheduleAttr);
-  if (plan.schedule != "none")
-    module->setAttr(kScheduleAttr, builder.getStringAttr(plan.schedule));
+  if (plan.schedule)
+    module->setAttr(kScheduleAttr, builder.getStringAttr(schedule::name(*plan.schedule)));
   module->removeAttr(kChunkStageAttr);
   if (!plan.chunkStage.empty())
     module->setAttr(kChunkStageAttr,

@@ -5,9 +5,11 @@
 
 #include "ir/StepGraph.h"
 #include "planner/reshard/Overlap.h"
+#include "runtime/schedule/Schedule.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,11 +19,11 @@ namespace tbc {
 /// driver makes it from plan.json; passes do not read plan files.
 struct StepPlan {
   reshard::Mesh mesh;
-  std::string schedule;        // of runtime/schedule; "none" without a pipeline
-  std::vector<int> chunkStage; // empty: chunk s is on stage s
-  std::vector<int> firstOps;   // the first forward op of each chunk, ascending; the first is 0
-  int64_t batch = 1;           // samples of a micro-batch over all data ranks
-  int64_t globalBatch = 1;     // samples of a step
+  std::optional<schedule::ScheduleKind> schedule; // none without a pipeline
+  std::vector<int> chunkStage;                    // empty: chunk s is on stage s
+  std::vector<int> firstOps; // the first forward op of each chunk, ascending; the first is 0
+  int64_t batch = 1;         // samples of a micro-batch over all data ranks
+  int64_t globalBatch = 1;   // samples of a step
   int64_t microBatches = 1;
   std::vector<reshard::OpStrategy> strategies;        // one per op
   std::vector<reshard::ParameterPlan> parameterPlans; // one per parameter

@@ -51,7 +51,7 @@ static Result<Pins> keptPins(const Plan &plan, const std::vector<Condition> &ask
     else if (reason.decision == "recompute")
       keep("recompute", plan.recompute.substr(0, plan.recompute.find(' ')));
     else if (reason.decision == "schedule" && plan.mesh.pp > 1 && !asksForAxis)
-      keep("schedule", plan.schedule);
+      keep("schedule", scheduleWord(plan.schedule));
   }
   return kept;
 }

@@ -3,7 +3,6 @@
 #include "planner/pins/Conditions.h"
 #include "planner/pins/OpPins.h"
 #include "runtime/abi/ClosestWord.h"
-#include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
 #include <map>
@@ -33,7 +32,7 @@ bool Condition::isIn(const Plan &plan) const {
   if (decision == "recompute") // for any number of blocks
     return plan.recompute.substr(0, plan.recompute.find(' ')) == value;
   if (decision == "schedule")
-    return plan.schedule == value;
+    return scheduleWord(plan.schedule) == value;
   return std::to_string(plan.numChunks() / plan.mesh.pp) == value; // virtual-stages
 }
 
@@ -124,7 +123,7 @@ static std::vector<std::string> valuesOf(const std::string &decision) {
     return {"none", "selective", "full"};
   if (decision == "schedule") {
     std::vector<std::string> words = schedule::scheduleNames();
-    words.push_back("none");
+    words.push_back(scheduleWord(std::nullopt));
     return words;
   }
   return {};

@@ -4,7 +4,6 @@
 #include "planner/pins/Conditions.h"
 #include "planner/plan/PlanNames.h"
 #include "runtime/abi/ClosestWord.h"
-#include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
 #include <charconv>
@@ -57,7 +56,7 @@ Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
     return status.error();
   if (Status status = space.checkStrategy(); !status)
     return status.error();
-  if (Status status = space.checkSchedule(); !status)
+  if (Status status = space.readSchedule(); !status)
     return status.error();
   if (Status status = space.checkContext(); !status)
     return status.error();
@@ -141,12 +140,13 @@ Status Space::checkStrategy() {
   return Status::ok();
 }
 
-/// Checks --schedule, --virtual-stages and --placement against each other and against the pinned
-/// mesh.
-Status Space::checkSchedule() const {
+/// Reads --schedule, and checks it, --virtual-stages and --placement against each other and against
+/// the pinned mesh.
+Status Space::readSchedule() {
   const std::vector<std::string> &schedules = schedule::scheduleNames();
   const std::string &name = pins.schedule;
-  if (!name.empty() && std::find(schedules.begin(), schedules.end(), name) == schedules.end())
+  schedule = schedule::parseScheduleKind(name);
+  if (!name.empty() && !schedule)
     return usage("--schedule " + name + ": schedules are " + joined(schedules) +
                  suggest(name, schedules));
   const std::vector<std::string> placements = {"loop", "v"};
@@ -158,13 +158,14 @@ Status Space::checkSchedule() const {
   std::string given = "--virtual-stages " + std::to_string(chunks);
   if (pins.virtualStages && (chunks < 1 || chunks > 64))
     return usage(given + ": must be between 1 and 64");
-  if (chunks > 1 && (name == "gpipe" || name == "1f1b"))
+  const bool hasOneChunk = schedule && schedule::chunkRule(*schedule) == schedule::ChunkRule::One;
+  if (chunks > 1 && hasOneChunk)
     return usage("--schedule " + name + " has one chunk per stage, but " + given +
-                 " asks for more; use --schedule interleaved or zero-bubble");
-  if (chunks == 1 && name == "interleaved")
-    return usage("--schedule interleaved needs more than one chunk per stage, but is given " +
+                 " asks for more; use --schedule " + schedule::schedulesOfSeveralChunks("or"));
+  if (chunks == 1 && schedule && schedule::chunkRule(*schedule) == schedule::ChunkRule::Several)
+    return usage("--schedule " + name + " needs more than one chunk per stage, but is given " +
                  given);
-  if (!pins.placement.empty() && (chunks == 1 || name == "gpipe" || name == "1f1b"))
+  if (!pins.placement.empty() && (chunks == 1 || hasOneChunk))
     return usage("--placement " + pins.placement + " is about several chunks per stage, which " +
                  (chunks == 1 ? given : "--schedule " + name) + " excludes");
   if (meshIsPinned() && pinned.pp == 1 && (!name.empty() || chunks > 1 || !pins.placement.empty()))
@@ -301,7 +302,7 @@ std::vector<std::string> Space::recomputeModes() const {
 
 std::vector<ScheduleChoice> Space::schedules(const MeshShape &mesh) const {
   return filtered(allSchedules(mesh), [&](const ScheduleChoice &choice) {
-    return meets(pins.conditions, "schedule", choice.schedule) &&
+    return meets(pins.conditions, "schedule", scheduleWord(choice.schedule)) &&
            meets(pins.conditions, "virtual-stages", std::to_string(choice.chunksPerStage));
   });
 }
@@ -413,33 +414,26 @@ Status Space::readOverlap() {
 
 std::vector<ScheduleChoice> Space::allSchedules(const MeshShape &mesh) const {
   if (mesh.pp == 1)
-    return {{"none"}};
-  bool isOpen = pins.schedule.empty();
+    return {ScheduleChoice()};
   std::vector<ScheduleChoice> choices;
-  auto add = [&](const char *name, int chunks, bool thereAndBack) {
-    bool fits = (isOpen || pins.schedule == name) &&
+  auto add = [&](ScheduleKind kind, int chunks, bool thereAndBack) {
+    bool fits = (schedule ? schedule == kind : schedule::isSearched(kind)) &&
                 (!pins.virtualStages || *pins.virtualStages == chunks) &&
                 (pins.placement.empty() || (chunks > 1 && thereAndBack == (pins.placement == "v")));
-    ScheduleChoice choice{name, chunks, thereAndBack};
+    ScheduleChoice choice{kind, chunks, thereAndBack};
     if (fits && std::find(choices.begin(), choices.end(), choice) == choices.end())
       choices.push_back(choice);
   };
-  // GPipe takes as long as 1F1B and holds more.
-  add("1f1b", 1, false);
-  if (!isOpen)
-    add("gpipe", 1, false);
-  for (int chunks : {2, 3, 4})
-    add("interleaved", chunks, false);
-  add("zero-bubble", 1, false);
-  add("zero-bubble", 2, true);
+  for (ScheduleKind kind : schedule::scheduleKinds())
+    for (const schedule::Layout &layout : schedule::searchedLayouts(kind))
+      add(kind, layout.chunksPerStage, layout.isVee);
   // Other numbers of chunks only on request.
-  if (int chunks = int(pins.virtualStages.value_or(2)); chunks > 1) {
-    bool isLoop = pins.placement != "v", isVee = pins.placement != "loop";
-    if (pins.schedule != "zero-bubble" && (pins.virtualStages || !pins.placement.empty()))
-      add("interleaved", chunks, !isLoop);
-    if (pins.schedule != "interleaved" && (pins.virtualStages || !pins.placement.empty()))
-      add("zero-bubble", chunks, isVee);
-  }
+  const int64_t chunks = pins.virtualStages.value_or(2);
+  if (chunks > 1 && (pins.virtualStages || !pins.placement.empty()))
+    for (ScheduleKind kind : schedule::scheduleKinds())
+      if (schedule::chunkRule(kind) != schedule::ChunkRule::One)
+        add(kind, int(chunks),
+            pins.placement.empty() ? schedule::prefersVee(kind) : pins.placement == "v");
   return choices;
 }
 

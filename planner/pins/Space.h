@@ -13,13 +13,15 @@ namespace tbc::planner {
 
 /// A pipeline schedule and the placement of its chunks.
 struct ScheduleChoice {
-  std::string schedule = "none";
+  std::optional<ScheduleKind> schedule; // none without pipeline
   int chunksPerStage = 1;
   bool thereAndBack = false;
 
   /// Returns the stage of each chunk, as in a plan: empty for one chunk per stage. Example: 2
   /// stages with 2 V-shaped chunks each give 0, 1, 1, 0.
   std::vector<int> chunkStage(int64_t stages) const;
+  /// Returns the order of a stage, with a pipeline or without.
+  ScheduleKind kind() const { return schedule.value_or(schedule::kindWithoutPipeline); }
   bool operator==(const ScheduleChoice &o) const {
     return schedule == o.schedule && chunksPerStage == o.chunksPerStage &&
            thereAndBack == o.thereAndBack;
@@ -74,7 +76,7 @@ private:
       : job(job), pins(pins), experts(experts) {}
   Status readMesh();
   Status checkStrategy();
-  Status checkSchedule() const;
+  Status readSchedule();
   Status readRecompute();
   Status readOffload();
   Status readOverlap();
@@ -88,6 +90,7 @@ private:
   Pins pins;
   int64_t experts;
   MeshShape pinned;
+  std::optional<ScheduleKind> schedule; // pinned
   std::string recompute = "auto";
   std::optional<int64_t> blocks;
   std::string offload = "none";

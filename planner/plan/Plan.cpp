@@ -1,7 +1,6 @@
 //===- Plan.cpp - The planner's answer as types ---------------------------===//
 
 #include "planner/plan/Plan.h"
-#include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
 
@@ -79,29 +78,31 @@ std::string toString(const MeshShape &mesh) {
 }
 
 std::string whyInvalidSchedule(const Plan &plan) {
-  if ((plan.schedule == "none") != (plan.mesh.pp == 1))
+  if (plan.schedule.has_value() != (plan.mesh.pp > 1))
     return "must be none without pipeline stages, and a schedule with them";
   if (plan.mesh.pp == 1)
     return plan.chunkStage.empty() ? "" : "there are no pipeline stages to place chunks on";
-  auto kind = schedule::parseScheduleKind(plan.schedule);
-  if (!kind)
-    return "\"" + plan.schedule + "\" is no schedule";
   schedule::Pipeline pipeline = schedule::Pipeline::plain(int(plan.mesh.pp));
   if (!plan.chunkStage.empty())
     pipeline.chunkStage = plan.chunkStage;
-  return schedule::whyInvalid(*kind, pipeline, plan.accumulation);
+  return schedule::whyInvalid(*plan.schedule, pipeline, plan.accumulation);
+}
+
+std::string scheduleWord(std::optional<ScheduleKind> schedule) {
+  return schedule ? std::string(schedule::name(*schedule)) : "none";
 }
 
 std::string scheduleText(const Plan &plan) {
+  const std::string word = scheduleWord(plan.schedule);
   size_t chunks = plan.chunkStage.size();
   if (chunks == 0 || plan.mesh.pp < 1)
-    return plan.schedule;
+    return word;
   int stages = int(plan.mesh.pp), each = int(chunks) / stages;
   if (plan.chunkStage == schedule::Pipeline::loop(stages, each).chunkStage)
-    return plan.schedule + " x" + std::to_string(each);
+    return word + " x" + std::to_string(each);
   if (plan.chunkStage == schedule::Pipeline::vee(stages, each).chunkStage)
-    return plan.schedule + " V" + (each == 2 ? "" : std::to_string(each));
-  return plan.schedule + " of " + std::to_string(chunks) + " chunks";
+    return word + " V" + (each == 2 ? "" : std::to_string(each));
+  return word + " of " + std::to_string(chunks) + " chunks";
 }
 
 static int64_t sumOf(const std::vector<MemoryLine> &lines) {

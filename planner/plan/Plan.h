@@ -13,14 +13,18 @@
 #include "planner/plan/SearchLimits.h"
 #include "planner/reshard/Overlap.h"
 #include "planner/reshard/Rebatch.h"
+#include "runtime/schedule/Schedule.h"
 
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace tbc::planner {
+
+using schedule::ScheduleKind;
 
 struct ModelNames;
 
@@ -198,7 +202,8 @@ struct Alternative {
   ParameterDecision data;
   reshard::ContextForm context = reshard::ContextForm::AllGather;
   int64_t microBatch = 1, accumulation = 1;
-  std::string schedule, recompute;
+  std::optional<ScheduleKind> schedule; // as in a plan
+  std::string recompute;
   std::vector<int> chunkStage; // as in a plan
   std::string offload = "none";
   double stepSeconds = 0;
@@ -240,10 +245,10 @@ struct Plan {
   reshard::ContextForm context = reshard::ContextForm::AllGather;
   bool zigzag = false; // the order of the sequence over cp; false: contiguous
   int64_t idleDevices = 0;
-  int64_t memoryLimitBytes = 0;  // --memory-limit; 0: what the cluster allows
-  int64_t microBatch = 1;        // samples per data rank
-  int64_t accumulation = 1;      // micro-batches per step and data rank
-  std::string schedule = "1f1b"; // of runtime/schedule; "none" without pipeline
+  int64_t memoryLimitBytes = 0;         // --memory-limit; 0: what the cluster allows
+  int64_t microBatch = 1;               // samples per data rank
+  int64_t accumulation = 1;             // micro-batches per step and data rank
+  std::optional<ScheduleKind> schedule; // none without pipeline
   /// The stage (pp coordinate) of each chunk; empty: one chunk per stage, in order.
   std::vector<int> chunkStage;
   std::vector<OpDecision> ops;
@@ -297,8 +302,11 @@ Result<Plan> readPlan(const std::string &text, const std::string &source);
 /// or "".
 std::string whyInvalidSchedule(const Plan &plan);
 
-/// Names the schedule. Example: "1f1b", "interleaved x2" (two chunks per stage), "zero-bubble V"
-/// (V-shaped).
+/// Returns the word of flags and of plan.json. Example: "none" without pipeline, "1f1b".
+std::string scheduleWord(std::optional<ScheduleKind> schedule);
+
+/// Describes the schedule with its chunks. Example: "1f1b", "interleaved x2" (two chunks per
+/// stage), "zero-bubble V" (V-shaped).
 std::string scheduleText(const Plan &plan);
 
 /// A plan applied to the graph of its model: the complete input of `derive`.

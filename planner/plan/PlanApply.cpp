@@ -68,8 +68,7 @@ public:
         step.assignment.offloadedOps.push_back(step.cloneOf[op] < 0 && offload[sourceOf[op]]);
     if (std::string why = whyInvalidSchedule(plan); !why.empty())
       return bad("schedule", why);
-    auto kind = schedule::parseScheduleKind(plan.schedule);
-    if (plan.mesh.pp > 1 && kind && schedule::splitsBackward(*kind))
+    if (plan.schedule && schedule::splitsBackward(*plan.schedule))
       splitBackward(step.graph);
     if (std::string why = whyStateIsParted(step.graph); !why.empty())
       return bad("stages", why);

@@ -40,7 +40,7 @@ public:
     plan.memoryLimitBytes = root.integer("memory_limit_bytes", 0, maxBytes);
     plan.microBatch = root.integer("micro_batch", 1, maxCount);
     plan.accumulation = root.integer("accumulation", 1, maxCount);
-    plan.schedule = root.word("schedule", scheduleWords());
+    plan.schedule = schedule::parseScheduleKind(root.word("schedule", scheduleWords()));
     plan.chunkStage = placement(root);
     plan.context = context(root, plan.mesh);
     if (plan.mesh.cp > 1 || root.has("sequence_order"))
@@ -108,7 +108,7 @@ private:
 
   static std::vector<std::string> scheduleWords() {
     std::vector<std::string> words = schedule::scheduleNames();
-    words.insert(words.begin(), "none");
+    words.insert(words.begin(), scheduleWord(std::nullopt));
     return words;
   }
 
@@ -460,7 +460,7 @@ private:
       }
       other.microBatch = object.integer("micro_batch", 1, maxCount);
       other.accumulation = object.integer("accumulation", 1, maxCount);
-      other.schedule = object.word("schedule", scheduleWords());
+      other.schedule = schedule::parseScheduleKind(object.word("schedule", scheduleWords()));
       other.chunkStage = placement(object);
       other.context = context(object, other.mesh);
       other.recompute = recomputeMode(object, "recompute");

@@ -161,13 +161,18 @@ static Json predictionJson(const Prediction &prediction) {
 }
 
 static Json alternativeJson(const Alternative &other) {
-  Json json = {
-      {"mesh", meshJson(other.mesh)},    {"parameters", parameterJson(other.data)},
-      {"micro_batch", other.microBatch}, {"accumulation", other.accumulation},
-      {"schedule", other.schedule},      {"recompute", other.recompute},
-      {"offload", other.offload},        {"step_seconds", other.stepSeconds},
-      {"peak_bytes", other.peakBytes},   {"fits", other.memory != MemoryVerdict::DoesNotFit},
-      {"memory", name(other.memory)},    {"note", other.note}};
+  Json json = {{"mesh", meshJson(other.mesh)},
+               {"parameters", parameterJson(other.data)},
+               {"micro_batch", other.microBatch},
+               {"accumulation", other.accumulation},
+               {"schedule", scheduleWord(other.schedule)},
+               {"recompute", other.recompute},
+               {"offload", other.offload},
+               {"step_seconds", other.stepSeconds},
+               {"peak_bytes", other.peakBytes},
+               {"fits", other.memory != MemoryVerdict::DoesNotFit},
+               {"memory", name(other.memory)},
+               {"note", other.note}};
   if (!other.chunkStage.empty())
     json["placement"] = other.chunkStage;
   if (other.mesh.cp > 1)
@@ -222,7 +227,7 @@ static Json planJson(const Plan &plan) {
       {"memory_limit_bytes", plan.memoryLimitBytes},
       {"micro_batch", plan.microBatch},
       {"accumulation", plan.accumulation},
-      {"schedule", plan.schedule},
+      {"schedule", scheduleWord(plan.schedule)},
       {"stages", plan.stages},
       {"stage_names", plan.stageNames},
       {"strategies", strategies},

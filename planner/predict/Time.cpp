@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 
 namespace tbc::planner {
 
@@ -32,13 +31,11 @@ void StageSeconds::operator+=(const StageSeconds &o) {
   hostStep += o.hostStep;
 }
 
-PipelineSchedule PipelineSchedule::make(const std::string &name, int64_t stages,
+PipelineSchedule PipelineSchedule::make(std::optional<ScheduleKind> kind, int64_t stages,
                                         const std::vector<int> &chunkStage, int64_t accumulation) {
   PipelineSchedule result;
-  // Without a pipeline a step is the forward and the backward of each micro-batch in turn.
-  auto kind = schedule::parseScheduleKind(stages == 1 && name == "none" ? "1f1b" : name);
-  assert(kind && "schedules are checked where they are read");
-  result.kind = *kind;
+  assert((kind || stages == 1) && "schedules are checked where they are read");
+  result.kind = kind.value_or(schedule::kindWithoutPipeline);
   result.pipeline = schedule::Pipeline::plain(int(stages));
   if (!chunkStage.empty())
     result.pipeline.chunkStage = chunkStage;
@@ -157,12 +154,8 @@ StepTime stepTime(const StageDevices &devices, const std::vector<StageSeconds> &
     const ExposedSeconds &stage = stages.exposed[s];
     if (s == longestStage)
       continue;
-    if (!schedule::splitsBackward(schedule.kind))
-      bubble += stage.microBatch() / perStage;
-    else if (perStage > 1)
-      bubble += stage.forward / perStage;
-    else
-      bubble += std::max(stage.forward, stage.forward + stage.backward - stage.weight);
+    bubble += schedule::bubbleSeconds(schedule.kind, {stage.forward, stage.backward, stage.weight},
+                                      perStage);
   }
   double a = double(schedule.accumulation);
   return stages.time(a * longest + bubble + sends + stages.end, schedule.accumulation);
@@ -185,11 +178,6 @@ StepTime simulatedStepTime(const StageDevices &devices, const std::vector<StageS
   double seconds =
       schedule::makespanSeconds(schedule.actions, schedule.pipeline, times, schedule.accumulation);
   return stages.time(seconds + stages.end, schedule.accumulation);
-}
-
-double pipelineLowerBound(double seconds, int64_t stages, int64_t accumulation, double waits) {
-  double rest = std::pow(1 - waits / double(accumulation), double(stages));
-  return waits * seconds / (1 - rest);
 }
 
 } // namespace tbc::planner

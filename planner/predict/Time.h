@@ -37,7 +37,7 @@ struct StageSeconds {
 
 /// The schedule of a pipeline of one stage or more.
 struct PipelineSchedule {
-  schedule::ScheduleKind kind = schedule::ScheduleKind::OneFOneB;
+  ScheduleKind kind = schedule::kindWithoutPipeline;
   schedule::Pipeline pipeline;
   int64_t accumulation = 1;
   std::vector<std::vector<schedule::Action>> actions; // by stage
@@ -46,9 +46,9 @@ struct PipelineSchedule {
   /// there and not in the update (reshard::derive).
   bool reducesInBackward() const { return accumulation == 1 && pipeline.numStages == 1; }
 
-  /// `name` as in a plan; an empty `chunkStage` means one chunk per stage. The arguments must be
+  /// `kind` as in a plan; an empty `chunkStage` means one chunk per stage. The arguments must be
   /// valid.
-  static PipelineSchedule make(const std::string &name, int64_t stages,
+  static PipelineSchedule make(std::optional<ScheduleKind> kind, int64_t stages,
                                const std::vector<int> &chunkStage, int64_t accumulation);
 };
 PipelineSchedule scheduleOf(const Plan &plan);
@@ -87,27 +87,15 @@ struct StepTime {
 
 /// Returns the step time in closed form: A micro-batches on the slowest stage, the schedule's
 /// bubble from the other stages' times, the sends of one micro-batch, and the longest end of step.
-/// The bubble:
-///     gpipe, 1f1b  sum of (f + b)              Narayanan et al., SC 2021, section 2.2
-///     interleaved  sum of (f + b) / v          the same
-///     zero-bubble  sum of (f + b - w)          Qi et al., ICLR 2024, table 1
-///                  with v chunks per stage: sum of f / v    Qi et al., NeurIPS 2024, section 4
-/// Exact for equal stages and free sends. `chunks`: seconds by chunk. Example: 1f1b with 4 stages
-/// of 3 ms and 8 micro-batches takes 8 * 3 + 3 * 3 = 33 ms.
+/// The bubble is the sum of schedule::bubbleSeconds() of the other stages. Exact for equal stages
+/// and free sends. `chunks`: seconds by chunk. Example: 1f1b with 4 stages of 3 ms and 8
+/// micro-batches takes 8 * 3 + 3 * 3 = 33 ms.
 StepTime stepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
                   const PipelineSchedule &schedule);
 
 /// Returns the step time by simulating the schedule.
 StepTime simulatedStepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
                            const PipelineSchedule &schedule);
-
-/// Returns a lower bound on any schedule of `stages` stages with `accumulation` micro-batches of
-/// `seconds` (all stages together). Stage s begins after one micro-batch passed the stages before
-/// it and ends before it passed them back. So the step lasts at least A t_s + sum of t_i over i < s
-/// for each s. The least maximum over all divisions of t is t / (1 - (1 - 1/A)^stages). If a stage
-/// waits only for the share `waits` of each t_i, it is waits t / (1 - (1 - waits/A)^stages).
-/// Example: t = 4, A = 4 and 2 stages give 4 / (1 - 0.5625) = 9.14.
-double pipelineLowerBound(double seconds, int64_t stages, int64_t accumulation, double waits = 1);
 
 } // namespace tbc::planner
 

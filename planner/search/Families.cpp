@@ -2,7 +2,6 @@
 
 #include "planner/search/Families.h"
 #include "planner/search/CandidateOrder.h"
-#include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
 #include <map>
@@ -36,12 +35,9 @@ static int64_t freeTenths(const Prediction &prediction) {
   return std::max<int64_t>(0, limit - prediction.highBytes) * parts / limit;
 }
 
-/// Returns the rank of a schedule in the list from simple to complicated.
+/// Returns the rank of a schedule; the kinds are in order from simple to complicated.
 static size_t scheduleRank(const Plan &plan) {
-  const std::vector<std::string> &names = schedule::scheduleNames();
-  return plan.mesh.pp == 1
-             ? 0
-             : 1 + size_t(std::find(names.begin(), names.end(), plan.schedule) - names.begin());
+  return plan.schedule ? 1 + size_t(*plan.schedule) : 0;
 }
 
 int recomputeRank(const std::string &recompute) {

@@ -82,7 +82,7 @@ void Searcher::addHostCopies(const Candidate &candidate, const Mix &mix, const D
   const Cluster &cluster = clusterOf(candidate, chunksFor(candidate).stageOf[size_t(index)]);
   if (!candidate.away.empty()) {
     RangeSums away = ops.sums(mix, first, std::clamp(candidate.away[index], first, last));
-    bool parts = candidate.schedule.schedule == "zero-bubble";
+    bool parts = schedule::splitsBackward(candidate.schedule.kind());
     chunk.hostForward = chunk.hostBackward = away.residualBytes / cluster.hostBytesPerSecond;
     chunk.hostWeight = parts ? away.weightResidualBytes / cluster.hostBytesPerSecond : 0;
   }

@@ -253,8 +253,8 @@ const ChainMixture &Searcher::mixtureFor(const Candidate &candidate, const WorkS
   for (size_t phase = 0; phase < of.size(); ++phase)
     of[phase] = whole > 0 ? int(std::lround(seconds[phase] / whole * parts)) : 0;
   const ScheduleChoice &choice = candidate.schedule;
-  return mixtures.get({choice.schedule, choice.chunksPerStage, choice.thereAndBack,
-                       candidate.mesh.pp, candidate.accumulation, of, isFine},
+  return mixtures.get({choice.kind(), choice.chunksPerStage, choice.thereAndBack, candidate.mesh.pp,
+                       candidate.accumulation, of, isFine},
                       [&] {
                         return ChainMixture(scheduleFor(candidate, candidate.accumulation).schedule,
                                             {of[0] / parts, of[1] / parts, of[2] / parts}, isFine);
@@ -418,7 +418,7 @@ Searcher::BoundKey Searcher::boundKeyOf(const Candidate &candidate) {
   const ScheduleChoice &of = candidate.schedule;
   return {candidate.mesh.sizes(),      candidate.microBatch,
           candidate.accumulation,      candidate.zero.zero,
-          candidate.zero.keepGathered, of.schedule,
+          candidate.zero.keepGathered, of.kind(),
           of.chunksPerStage,           of.thereAndBack};
 }
 
@@ -474,7 +474,7 @@ double Searcher::exposedData(const Candidate &candidate, const DataMode &mode,
 /// Returns the seconds of one micro-batch of `seconds` through all chunks forward and backward,
 /// without wgrad if the schedule splits it off.
 double Searcher::passSeconds(const Candidate &candidate, const Work &known, double seconds) {
-  bool parts = candidate.schedule.schedule == "zero-bubble";
+  bool parts = schedule::splitsBackward(candidate.schedule.kind());
   return (parts ? known.least.forward + known.least.backward : seconds) +
          2 * double(numHops(candidate)) * leastSendSeconds(candidate);
 }
@@ -489,7 +489,7 @@ double Searcher::scheduleSeconds(const Candidate &candidate, const Work &known, 
   pipeline.stages = candidate.mesh.pp;
   pipeline.accumulation = candidate.accumulation;
   pipeline.hasOneChunk = choice.chunksPerStage == 1;
-  pipeline.partsBackward = choice.schedule == "zero-bubble";
+  pipeline.partsBackward = schedule::splitsBackward(choice.kind());
   pipeline.sendSeconds = send;
   least = known.cuts->leastSeconds(pipeline, least, limit);
   constexpr int64_t mostTasks = 1 << 16; // some hundredths of a second
@@ -544,8 +544,10 @@ double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
   const ScheduleChoice &choice = candidate.schedule;
   // Each op lies wholly on one stage.
   double least = std::max(seconds * accumulation / double(mesh.pp), known.largest * accumulation);
-  if (choice.schedule != "interleaved" && choice.schedule != "zero-bubble")
-    least = std::max(least, pipelineLowerBound(seconds, mesh.pp, candidate.accumulation));
+  if (std::optional<double> waits =
+          schedule::leastIdleShare(choice.kind(), choice.chunksPerStage, schedule::Chunking::Any))
+    least = std::max(
+        least, schedule::pipelineLowerBound(seconds, mesh.pp, candidate.accumulation, *waits));
   if (mesh.pp > 1)
     least = std::max(least, passSeconds(candidate, known, seconds));
   const double scalars = leastScalarSeconds(mesh);

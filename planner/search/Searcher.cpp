@@ -51,8 +51,8 @@ DataMode Searcher::dataMode(const Candidate &candidate, const NetworkCost &netwo
 
 /// Whether the candidate's schedule allows its number of micro-batches.
 bool Searcher::mayRun(const Candidate &candidate) {
-  auto kind = schedule::parseScheduleKind(candidate.schedule.schedule);
-  if (!kind) // no pipeline
+  const std::optional<ScheduleKind> kind = candidate.schedule.schedule;
+  if (!kind)
     return true;
   schedule::Pipeline pipeline = schedule::Pipeline::plain(int(candidate.mesh.pp));
   if (candidate.schedule.chunksPerStage > 1)
@@ -330,7 +330,7 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
     return known.networks->sendSeconds(std::min(stageOf(a), stageOf(b)),
                                        std::max(stageOf(a), stageOf(b)), bytes);
   };
-  bool parts = candidate.schedule.schedule == "zero-bubble";
+  bool parts = schedule::splitsBackward(candidate.schedule.kind());
   for (size_t c = 0; c < candidate.firstOps.size(); ++c) {
     int first = candidate.firstOps[c], stage = stageOf(c);
     bool isLast = c + 1 == candidate.firstOps.size();
@@ -368,8 +368,7 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
     candidate.seconds = simulatedStepTime(known.devices, chunks, run.schedule).seconds;
   } else {
     PipelineSchedule outline; // the input of the closed form
-    outline.kind = schedule::parseScheduleKind(candidate.schedule.schedule)
-                       .value_or(schedule::ScheduleKind::OneFOneB);
+    outline.kind = candidate.schedule.kind();
     outline.pipeline.numStages = int(pp);
     outline.pipeline.chunkStage = chunkStage;
     outline.accumulation = candidate.accumulation;

@@ -391,7 +391,7 @@ private:
           std::unique_ptr<StageCutter>>
       cutters;
   OnceMap<std::array<int64_t, 4>, double> unlikeStages;
-  OnceMap<std::tuple<std::string, int, bool, int64_t, int64_t>, KnownSchedule> knownSchedules;
+  OnceMap<std::tuple<ScheduleKind, int, bool, int64_t, int64_t>, KnownSchedule> knownSchedules;
   Once<MostSaved> saving;
   OnceMap<std::pair<int64_t, int64_t>, std::unique_ptr<KeepBound>> keepBounds;
   OnceMap<std::pair<int64_t, int64_t>, Work> works;
@@ -399,13 +399,13 @@ private:
   Once<std::vector<Crossing>> crossing;
   Once<std::vector<std::pair<Crossing, int64_t>>> readAcross;
   /// Mixtures by schedule and by proportions of the work.
-  OnceMap<std::tuple<std::string, int, bool, int64_t, int64_t, std::array<int, 3>, bool>,
+  OnceMap<std::tuple<ScheduleKind, int, bool, int64_t, int64_t, std::array<int, 3>, bool>,
           ChainMixture>
       mixtures;
 
   /// All inputs of a refined bound except its limit.
   using BoundKey =
-      std::tuple<std::array<int64_t, 6>, int64_t, int64_t, int, bool, std::string, int, bool>;
+      std::tuple<std::array<int64_t, 6>, int64_t, int64_t, int, bool, ScheduleKind, int, bool>;
   static BoundKey boundKeyOf(const Candidate &candidate);
   struct RefinedBound {
     double seconds = 0, limit = 0;

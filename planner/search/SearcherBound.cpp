@@ -290,25 +290,13 @@ void Searcher::bound(Candidate &candidate) {
   int64_t stages = mesh.pp, accumulation = candidate.accumulation;
   double update = leastUpdateSeconds(candidate, dataMode(candidate));
   double unlike = unlikeStagesBound(candidate); // 0 if all devices are alike
-  if (choice.schedule != "interleaved" && choice.schedule != "zero-bubble") {
-    candidate.provenBound =
-        std::max(pipelineLowerBound(proven, stages, accumulation), unlike) + update;
-    candidate.lowerBound =
-        std::max(candidate.provenBound, pipelineLowerBound(seconds, stages, accumulation) + update);
-    return;
-  }
-  bool parts = choice.schedule == "zero-bubble";
-  // For any chunk lengths, a stage has its share of the work. One micro-batch passes all stages
-  // forward and backward, without wgrad if it is split off; wgrad is at most half of the work.
-  candidate.provenBound =
-      std::max(proven * std::max(double(accumulation) / double(stages), parts ? 0.5 : 1.0),
-               unlike) +
-      update;
-  // A stage first waits for one chunk of each earlier stage. With wgrad to fill the end of the
-  // step, it waits only for the chunk's forward: with recomputation a fourth of the chunk.
-  double waits = (parts ? 0.25 : 1.0) / double(choice.chunksPerStage);
-  candidate.lowerBound = std::max(
-      candidate.provenBound, pipelineLowerBound(seconds, stages, accumulation, waits) + update);
+  auto least = [&](double work, schedule::Chunking chunking) {
+    return schedule::leastMakespan(choice.kind(), work,
+                                   {stages, choice.chunksPerStage, accumulation}, chunking);
+  };
+  candidate.provenBound = std::max(least(proven, schedule::Chunking::Any), unlike) + update;
+  candidate.lowerBound =
+      std::max(candidate.provenBound, least(seconds, schedule::Chunking::Equal) + update);
 }
 
 } // namespace tbc::planner

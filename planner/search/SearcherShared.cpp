@@ -123,7 +123,7 @@ const Searcher::KnownSchedule &Searcher::scheduleFor(const Candidate &candidate,
   const ScheduleChoice &choice = candidate.schedule;
   int64_t pp = candidate.mesh.pp;
   return knownSchedules.get(
-      {choice.schedule, choice.chunksPerStage, choice.thereAndBack, pp, accumulation}, [&] {
+      {choice.kind(), choice.chunksPerStage, choice.thereAndBack, pp, accumulation}, [&] {
         KnownSchedule known;
         known.schedule =
             PipelineSchedule::make(choice.schedule, pp, choice.chunkStage(pp), accumulation);
@@ -134,9 +134,8 @@ const Searcher::KnownSchedule &Searcher::scheduleFor(const Candidate &candidate,
 }
 
 const std::vector<schedule::Moments> &Searcher::momentsOf(const Candidate &candidate) {
-  // Longer schedules hold the same, except GPipe's.
   int64_t enough = 4 * candidate.mesh.pp * candidate.schedule.chunksPerStage;
-  bool holdsAll = candidate.schedule.schedule == "gpipe";
+  bool holdsAll = schedule::keepsAllMicroBatches(candidate.schedule.kind());
   return scheduleFor(candidate,
                      holdsAll ? candidate.accumulation : std::min(enough, candidate.accumulation))
       .moments;

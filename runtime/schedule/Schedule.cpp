@@ -2,32 +2,88 @@
 
 #include "runtime/schedule/Schedule.h"
 #include "runtime/schedule/Greedy.h"
+#include "runtime/schedule/Row.h"
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <map>
 
 namespace tbc::schedule {
 
 using Kind = Action::Kind;
 
+static const Row &row(ScheduleKind kind) {
+  const Row *row = findRow(kind);
+  assert(row && "every kind has a row");
+  return *row;
+}
+
 const std::vector<std::string> &scheduleNames() {
-  static const std::vector<std::string> names = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (ScheduleKind kind : scheduleKinds())
+      all.emplace_back(name(kind));
+    return all;
+  }();
   return names;
 }
 
-std::string_view name(ScheduleKind kind) { return scheduleNames()[size_t(kind)]; }
+const std::vector<ScheduleKind> &scheduleKinds() {
+  static const std::vector<ScheduleKind> kinds = [] {
+    std::vector<ScheduleKind> all;
+    for (int kind = 0; findRow(ScheduleKind(kind)); ++kind)
+      all.push_back(ScheduleKind(kind));
+    return all;
+  }();
+  return kinds;
+}
+
+std::string_view name(ScheduleKind kind) { return row(kind).name; }
 
 std::optional<ScheduleKind> parseScheduleKind(std::string_view text) {
-  for (ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB, ScheduleKind::Interleaved,
-                            ScheduleKind::ZeroBubble}) {
+  for (ScheduleKind kind : scheduleKinds())
     if (name(kind) == text)
       return kind;
-  }
   return std::nullopt;
 }
 
-bool splitsBackward(ScheduleKind kind) { return kind == ScheduleKind::ZeroBubble; }
+bool splitsBackward(ScheduleKind kind) { return row(kind).splitsBackward; }
+ChunkRule chunkRule(ScheduleKind kind) { return row(kind).chunks; }
+bool prefersVee(ScheduleKind kind) { return row(kind).prefersVee; }
+bool isSearched(ScheduleKind kind) { return row(kind).isSearched; }
+const std::vector<Layout> &searchedLayouts(ScheduleKind kind) { return row(kind).layouts; }
+bool keepsAllMicroBatches(ScheduleKind kind) { return row(kind).keepsAllMicroBatches; }
+
+int64_t steadyMicroBatches(ScheduleKind kind, int64_t numStages) {
+  return row(kind).steadyMicroBatches(numStages);
+}
+
+double bubbleSeconds(ScheduleKind kind, const ChunkTimes &stage, double chunksPerStage) {
+  return row(kind).bubbleSeconds(stage, chunksPerStage);
+}
+
+std::optional<double> leastIdleShare(ScheduleKind kind, int64_t chunksPerStage, Chunking chunking) {
+  const Row &of = row(kind);
+  if (chunking == Chunking::Any)
+    return of.idleShare;
+  return of.idleShareOfEqualChunks
+             ? std::optional(*of.idleShareOfEqualChunks / double(chunksPerStage))
+             : std::nullopt;
+}
+
+double pipelineLowerBound(double seconds, int64_t stages, int64_t numMicroBatches, double waits) {
+  double rest = std::pow(1 - waits / double(numMicroBatches), double(stages));
+  return waits * seconds / (1 - rest);
+}
+
+double leastMakespan(ScheduleKind kind, double seconds, const PipelineSize &size,
+                     Chunking chunking) {
+  if (std::optional<double> share = leastIdleShare(kind, size.chunksPerStage, chunking))
+    return pipelineLowerBound(seconds, size.stages, size.numMicroBatches, *share);
+  const double path = splitsBackward(kind) ? 0.5 : 1.0;
+  return seconds * std::max(double(size.numMicroBatches) / double(size.stages), path);
+}
 
 std::string_view name(Kind kind) {
   switch (kind) {
@@ -70,13 +126,18 @@ Pipeline Pipeline::vee(int numStages, int chunksPerStage) {
   return pipeline;
 }
 
-static bool isLoop(const Pipeline &pipeline) {
-  return pipeline.numChunks() % pipeline.numStages == 0 &&
-         pipeline == Pipeline::loop(pipeline.numStages, pipeline.numChunks() / pipeline.numStages);
-}
-
-static bool isZbV(const Pipeline &pipeline) {
-  return pipeline == Pipeline::vee(pipeline.numStages, 2);
+std::string schedulesOfSeveralChunks(std::string_view conjunction) {
+  std::vector<std::string_view> names;
+  for (ScheduleKind kind : scheduleKinds())
+    if (chunkRule(kind) != ChunkRule::One)
+      names.push_back(name(kind));
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i > 0)
+      text += i + 1 == names.size() ? " " + std::string(conjunction) + " " : ", ";
+    text += names[i];
+  }
+  return text;
 }
 
 std::string whyInvalid(ScheduleKind kind, const Pipeline &pipeline, int64_t numMicroBatches) {
@@ -92,174 +153,34 @@ std::string whyInvalid(ScheduleKind kind, const Pipeline &pipeline, int64_t numM
   for (int stage = 0; stage < pipeline.numStages; ++stage)
     if (count[stage] == 0)
       return "stage " + std::to_string(stage) + " has no chunk";
-  bool isPlain = pipeline == Pipeline::plain(pipeline.numStages);
-  switch (kind) {
-  case ScheduleKind::GPipe:
-  case ScheduleKind::OneFOneB:
-    return isPlain ? ""
-                   : "schedule " + std::string(name(kind)) +
-                         " takes one chunk per stage, in order; interleaved and zero-bubble take "
-                         "several";
-  case ScheduleKind::Interleaved:
-    if (pipeline.numChunks() == pipeline.numStages)
-      return "schedule interleaved needs more than one chunk per stage";
-    if (isLoop(pipeline) && numMicroBatches % pipeline.numStages != 0)
-      return "schedule interleaved needs a number of micro-batches that its " +
-             std::to_string(pipeline.numStages) + " stages divide, not " +
-             std::to_string(numMicroBatches);
-    return "";
-  case ScheduleKind::ZeroBubble:
-    return "";
-  }
+  const std::string schedule = "schedule " + std::string(name(kind));
+  if (chunkRule(kind) == ChunkRule::One && !(pipeline == Pipeline::plain(pipeline.numStages)))
+    return schedule + " takes one chunk per stage, in order; " + schedulesOfSeveralChunks("and") +
+           " take several";
+  if (chunkRule(kind) == ChunkRule::Several && pipeline.numChunks() == pipeline.numStages)
+    return schedule + " needs more than one chunk per stage";
+  if (int64_t multiple = row(kind).microBatchMultiple(pipeline); numMicroBatches % multiple != 0)
+    return schedule + " needs a number of micro-batches that its " + std::to_string(multiple) +
+           " stages divide, not " + std::to_string(numMicroBatches);
   return "";
 }
 
 //===----------------------------------------------------------------------===//
-// Generators
+// Actions
 //===----------------------------------------------------------------------===//
-
-namespace {
-/// The k-th forward or backward of a stage in an order that does not depend on the other kind.
-struct Orders {
-  std::vector<Action> forwards, backwards;
-};
-} // namespace
-
-/// `warmUp` forwards, then a forward and a backward in turns, then the remaining backwards. The
-/// weight part of a backward comes `lag` backwards after it; lag < 0 means no weight parts.
-/// Example: 4 micro-batches with a warm-up of 1: F0 F1 B0 F2 B1 F3 B2 B3.
-static std::vector<Action> inTurns(const Orders &orders, int64_t warmUp, int64_t lag = -1) {
-  const int64_t total = int64_t(orders.forwards.size());
-  std::vector<Action> actions;
-  actions.reserve(size_t(lag >= 0 ? 3 : 2) * size_t(total) + 1);
-  int64_t numBackwards = 0, numWeights = 0;
-  auto weight = [&] {
-    Action action = orders.backwards[numWeights++];
-    action.kind = Kind::Weight;
-    actions.push_back(action);
-  };
-  auto backward = [&] {
-    actions.push_back(orders.backwards[numBackwards++]);
-    if (lag >= 0 && numBackwards > lag)
-      weight();
-  };
-  warmUp = std::min(warmUp, total);
-  actions.insert(actions.end(), orders.forwards.begin(), orders.forwards.begin() + warmUp);
-  for (int64_t i = warmUp; i < total; ++i) {
-    actions.push_back(orders.forwards[i]);
-    backward();
-  }
-  while (numBackwards < total)
-    backward();
-  while (lag >= 0 && numWeights < total)
-    weight();
-  actions.push_back({Kind::Update, 0, 0});
-  return actions;
-}
-
-static Orders ascending(int64_t numMicroBatches) {
-  Orders orders;
-  for (int64_t i = 0; i < numMicroBatches; ++i) {
-    orders.forwards.push_back({Kind::Forward, i, 0});
-    orders.backwards.push_back({Kind::Backward, i, 0});
-  }
-  return orders;
-}
-
-/// Groups of numStages micro-batches pass chunk after chunk.
-static Orders interleaved(const Pipeline &pipeline, int64_t numMicroBatches) {
-  int64_t p = pipeline.numStages, v = pipeline.numChunks() / pipeline.numStages;
-  Orders orders;
-  for (int64_t k = 0; k < numMicroBatches * v; ++k) {
-    int64_t microBatch = k / (p * v) * p + k % p;
-    int chunk = int(k / p % v);
-    orders.forwards.push_back({Kind::Forward, microBatch, chunk});
-    orders.backwards.push_back({Kind::Backward, microBatch, int(v) - 1 - chunk});
-  }
-  return orders;
-}
-
-/// ZB-V. Fewer than 2 p - 1 micro-batches use the schedule for 2 p - 1, without the actions of the
-/// others. Source: figure 3 of the paper; the number of actions of each part as in PyTorch's
-/// ScheduleZBVZeroBubble (torch/distributed/pipelining/schedules.py).
-static std::vector<Action> zeroBubbleV(int64_t numStages, int64_t numMicroBatches, int64_t stage) {
-  int64_t total = std::max(2 * numStages - 1, numMicroBatches);
-  std::vector<Action> actions;
-  int64_t next[3][2] = {{0, 0}, {0, 0}, {0, 0}}; // by kind and chunk
-  auto run = [&](Kind kind, int chunk) {
-    int64_t microBatch = next[int(kind)][chunk]++;
-    if (microBatch < numMicroBatches)
-      actions.push_back({kind, microBatch, chunk});
-  };
-  auto both = [&](int chunk) {
-    run(Kind::Backward, chunk);
-    run(Kind::Weight, chunk);
-  };
-  const int64_t &forwards0 = next[int(Kind::Forward)][0], &forwards1 = next[int(Kind::Forward)][1];
-
-  for (int64_t i = 0; i < 2 * (numStages - stage) - 1; ++i)
-    run(Kind::Forward, 0);
-  for (int64_t i = 0; i < stage; ++i) {
-    run(Kind::Forward, 1);
-    run(Kind::Forward, 0);
-  }
-  for (int64_t i = 0; i < numStages - stage; ++i) {
-    run(Kind::Forward, 1);
-    both(1);
-  }
-  while (forwards1 < forwards0 || forwards0 < total) {
-    if (forwards0 < total)
-      run(Kind::Forward, 0);
-    both(0);
-    run(Kind::Forward, 1);
-    both(1);
-  }
-  for (int64_t i = 0; i < stage; ++i) {
-    run(Kind::Backward, 0);
-    run(Kind::Backward, 1);
-  }
-  for (int64_t i = 0; i < numStages - stage; ++i)
-    both(0);
-  for (int chunk : {1, 0})
-    while (next[int(Kind::Weight)][chunk] < next[int(Kind::Backward)][chunk])
-      run(Kind::Weight, chunk);
-  actions.push_back({Kind::Update, 0, 0});
-  return actions;
-}
-
-static bool isGreedy(ScheduleKind kind, const Pipeline &pipeline) {
-  if (kind == ScheduleKind::Interleaved)
-    return !isLoop(pipeline);
-  return kind == ScheduleKind::ZeroBubble && !(pipeline == Pipeline::plain(pipeline.numStages)) &&
-         !isZbV(pipeline);
-}
 
 std::vector<Action> schedule(ScheduleKind kind, const Pipeline &pipeline, int64_t numMicroBatches,
                              int stage) {
   assert(whyInvalid(kind, pipeline, numMicroBatches).empty() && stage >= 0 &&
          stage < pipeline.numStages && "no such pipeline or stage");
-  if (isGreedy(kind, pipeline))
+  if (!row(kind).isGenerated(pipeline))
     return greedySchedules(pipeline, numMicroBatches, splitsBackward(kind))[stage];
-  int64_t p = pipeline.numStages, after = p - stage - 1;
-  switch (kind) {
-  case ScheduleKind::GPipe:
-    return inTurns(ascending(numMicroBatches), numMicroBatches);
-  case ScheduleKind::OneFOneB:
-    return inTurns(ascending(numMicroBatches), after);
-  case ScheduleKind::Interleaved:
-    return inTurns(interleaved(pipeline, numMicroBatches), 2 * after + pipeline.numChunks() - p);
-  case ScheduleKind::ZeroBubble:
-    break;
-  }
-  if (isZbV(pipeline))
-    return zeroBubbleV(p, numMicroBatches, stage);
-  // ZB-H1: weight parts are delayed until every stage keeps as many micro-batches as the first.
-  return inTurns(ascending(numMicroBatches), after, stage);
+  return row(kind).actions(pipeline, numMicroBatches, stage);
 }
 
 std::vector<std::vector<Action>> schedules(ScheduleKind kind, const Pipeline &pipeline,
                                            int64_t numMicroBatches) {
-  if (isGreedy(kind, pipeline))
+  if (!row(kind).isGenerated(pipeline))
     return greedySchedules(pipeline, numMicroBatches, splitsBackward(kind));
   std::vector<std::vector<Action>> result;
   for (int stage = 0; stage < pipeline.numStages; ++stage)

@@ -44,10 +44,40 @@ enum class ScheduleKind {
 std::string_view name(ScheduleKind kind);
 /// The inverse of `name`; nullopt for any other text.
 std::optional<ScheduleKind> parseScheduleKind(std::string_view text);
-/// All names, in the order of the kinds.
+/// All kinds, from simple to complicated, and their names in the same order.
+const std::vector<ScheduleKind> &scheduleKinds();
 const std::vector<std::string> &scheduleNames();
 /// Whether the kind splits backward into dgrad and wgrad.
 bool splitsBackward(ScheduleKind kind);
+
+/// The order of a step without a pipeline: forward and backward of each micro-batch in turn.
+inline constexpr ScheduleKind kindWithoutPipeline = ScheduleKind::OneFOneB;
+
+/// How many chunks each stage may have.
+enum class ChunkRule { One, Several, Any };
+ChunkRule chunkRule(ScheduleKind kind);
+/// The names of the schedules with several chunks per stage, for messages. Example: "interleaved
+/// or zero-bubble" for "or".
+std::string schedulesOfSeveralChunks(std::string_view conjunction);
+/// Whether several chunks per stage are V-shaped unless the user names a placement.
+bool prefersVee(ScheduleKind kind);
+
+/// Chunks per stage, looped or V-shaped.
+struct Layout {
+  int chunksPerStage = 1;
+  bool isVee = false;
+};
+/// Whether a search tries the kind without being asked for it. GPipe: no, because 1F1B takes as
+/// long and holds less.
+bool isSearched(ScheduleKind kind);
+/// The layouts that a search tries. Example: zero-bubble has one chunk, and two V-shaped chunks.
+const std::vector<Layout> &searchedLayouts(ScheduleKind kind);
+/// Whether more micro-batches always raise the peak memory. Otherwise 4 micro-batches per chunk
+/// show the peak.
+bool keepsAllMicroBatches(ScheduleKind kind);
+/// The least number of micro-batches with which the schedule fills, runs steadily and drains.
+/// Example: 1F1B on 4 stages: 5.
+int64_t steadyMicroBatches(ScheduleKind kind, int64_t numStages);
 
 /// The mapping from chunks to stages. Example: {2, {0, 1, 1, 0}} is V-shaped.
 struct Pipeline {
@@ -156,6 +186,42 @@ Timeline simulate(ScheduleKind kind, const Pipeline &pipeline, const std::vector
 /// simulate(...).makespanSeconds without keeping the events. `actions`: schedules(...) of it.
 double makespanSeconds(const std::vector<std::vector<Action>> &actions, const Pipeline &pipeline,
                        const std::vector<ChunkTimes> &times, int64_t numMicroBatches);
+
+/// The closed form of the bubble: the part of one stage, other than the slowest one, with `stage`
+/// the seconds of all its chunks for one micro-batch. The makespan is about the micro-batches times
+/// the slowest stage, plus this for each other stage. Example: 1F1B with 1 s forward and 2 s
+/// backward: 3 s. Sources: at each schedule in Rows.cpp.
+double bubbleSeconds(ScheduleKind kind, const ChunkTimes &stage, double chunksPerStage);
+
+/// Which divisions of a model into chunks a bound is for: all, or those with chunks of equal time
+/// on each stage.
+enum class Chunking { Any, Equal };
+
+/// The part of each other stage's time for one micro-batch during which a stage waits for it at
+/// least, in one step; nullopt if none is proven. Example: 1 for 1F1B.
+std::optional<double> leastIdleShare(ScheduleKind kind, int64_t chunksPerStage, Chunking chunking);
+
+struct PipelineSize {
+  int64_t stages = 1, chunksPerStage = 1, numMicroBatches = 1;
+};
+
+/// A lower bound on the makespan, for any division of a model of `seconds` per micro-batch into
+/// stages: pipelineLowerBound() with leastIdleShare(). Without that share, the bound of every
+/// schedule, the larger of
+/// - the mean work of a stage, seconds * numMicroBatches / stages;
+/// - one micro-batch through all chunks: `seconds`, or half of it if wgrad is split off (wgrad is
+///   at most half of the work).
+double leastMakespan(ScheduleKind kind, double seconds, const PipelineSize &size,
+                     Chunking chunking);
+
+/// Returns a lower bound on any schedule of `stages` stages with `numMicroBatches` micro-batches of
+/// `seconds` (all stages together). Stage s begins after one micro-batch passed the stages before
+/// it and ends before it passed them back. So the step lasts at least A t_s + sum of t_i over i < s
+/// for each s. The least maximum over all divisions of t is t / (1 - (1 - 1/A)^stages). If a stage
+/// waits only for the share `waits` of each t_i, it is waits t / (1 - (1 - waits/A)^stages).
+/// Example: t = 4, A = 4 and 2 stages give 4 / (1 - 0.5625) = 9.14.
+double pipelineLowerBound(double seconds, int64_t stages, int64_t numMicroBatches,
+                          double waits = 1);
 
 } // namespace tbc::schedule
 

@@ -35,7 +35,6 @@ void annotate(ParsedModule &module, const std::string &recomputed = "", const Ed
   ASSERT_TRUE(succeeded(step)) << module.messages;
   StepPlan plan;
   plan.mesh.axes = {{"fsdp", 2}};
-  plan.schedule = "none";
   plan.firstOps = {0};
   plan.batch = 4;
   plan.globalBatch = 8;

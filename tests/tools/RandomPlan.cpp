@@ -18,6 +18,7 @@ using reshard::AxisRef;
 using reshard::Graph;
 using reshard::GraphOp;
 using reshard::OpStrategy;
+using schedule::ScheduleKind;
 
 namespace {
 
@@ -82,7 +83,8 @@ private:
   /// accepts them.
   void placeChunks(int numPlaces) {
     int stages = int(plan.mesh.pp);
-    const char *simple[] = {"1f1b", "gpipe", "zero-bubble"};
+    const ScheduleKind simple[] = {ScheduleKind::OneFOneB, ScheduleKind::GPipe,
+                                   ScheduleKind::ZeroBubble};
     plan.schedule = simple[below(3)];
     int chunks = below(2) ? stages : below(2) ? 2 * stages : stages + 1 + below(3);
     if (chunks == stages || numPlaces < chunks)
@@ -96,9 +98,9 @@ private:
         plan.chunkStage.push_back(chunk < stages ? chunk : below(stages));
       std::shuffle(plan.chunkStage.begin(), plan.chunkStage.end(), random);
     }
-    plan.schedule = below(2) ? "interleaved" : "zero-bubble";
+    plan.schedule = below(2) ? ScheduleKind::Interleaved : ScheduleKind::ZeroBubble;
     if (!planner::whyInvalidSchedule(plan).empty()) // the micro-batches do not divide
-      plan.schedule = "zero-bubble";
+      plan.schedule = ScheduleKind::ZeroBubble;
   }
 
   void decideRecompute() {
@@ -226,7 +228,7 @@ planner::Plan randomPlan(const driver::TrainingStep &step, int64_t maxRanks, uin
   plan.accumulation = 1 + int64_t(random() % 3);
   if (plan.mesh.pp > 1 && random() % 4 == 0)
     plan.accumulation = plan.mesh.pp; // an interleaved schedule needs a multiple
-  plan.schedule = "none";
+  plan.schedule.reset();
   plan.job.globalBatch = plan.microBatch * plan.accumulation * plan.mesh.dataRanks();
   plan.job.gpus = plan.mesh.numRanks();
   Graph graph = planner::withBatch(step.step.graph, plan.microBatch * plan.mesh.dataRanks());

@@ -134,8 +134,7 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
   options.pipelineAxis = assignment.pipelineAxis;
   options.numStages = assignment.numStages;
   options.microBatches = assignment.microBatches;
-  // Without a pipeline, each micro-batch runs forward and backward before the next one begins.
-  options.schedule = plan.schedule == "none" ? "1f1b" : plan.schedule;
+  options.schedule = plan.schedule.value_or(schedule::kindWithoutPipeline);
   options.chunkStage = plan.chunkStage;
   options.metadata = {{"model", plan.job.modelPath}, {"step_hash", step.hash}};
   EmittedOps origins;

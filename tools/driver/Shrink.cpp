@@ -98,7 +98,7 @@ void Shrinker::shrinkStages() {
   if (pp == 1) {
     chunkStage.clear();
     count = 1;
-    result.plan.schedule = "none";
+    result.plan.schedule.reset();
   } else if (isLike(schedule::Pipeline::loop)) {
     chunkStage = schedule::Pipeline::loop(int(pp), int(each)).chunkStage;
   } else if (isLike(schedule::Pipeline::vee)) {
@@ -117,10 +117,8 @@ void Shrinker::shrinkBatch() {
   planner::Plan &plan = result.plan;
   if (sizes.empty() && plan.mesh == original.mesh)
     return;
-  // One more micro-batch than stages: the schedule fills, runs steadily, and drains. An interleaved
-  // schedule needs a multiple of the stages.
-  int64_t enough =
-      plan.schedule == "interleaved" ? 2 * plan.mesh.pp : std::max<int64_t>(2, plan.mesh.pp + 1);
+  int64_t enough = schedule::steadyMicroBatches(
+      plan.schedule.value_or(schedule::kindWithoutPipeline), plan.mesh.pp);
   plan.accumulation = std::min(plan.accumulation, enough);
   if (!sizes.empty())
     plan.microBatch = std::min<int64_t>(plan.microBatch, each == 1 ? 1 : 2);

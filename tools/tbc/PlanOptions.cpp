@@ -72,7 +72,7 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
                   "Pin where chunks lie: loop (round and round), v (there and back)")
       ->transform(oneOf({"loop", "v"}));
   command.add_option("--schedule", options.pins.schedule, "Pin the pipeline schedule")
-      ->transform(oneOf({"gpipe", "1f1b", "interleaved", "zero-bubble"}));
+      ->transform(oneOf(schedule::scheduleNames()));
   command.add_option("--recompute", options.pins.recompute,
                      "Pin what is recomputed: none, selective, full; selective:8 in 8 blocks");
   command.add_option("--offload", options.pins.offload,

@@ -40,7 +40,7 @@ double makespanOf(const PipelineSchedule &schedule, const std::vector<WorkShare>
 }
 
 struct ScheduleCase {
-  const char *name;
+  ScheduleKind kind;
   int64_t stages;
   int chunksPerStage;
   bool thereAndBack;
@@ -51,7 +51,7 @@ PipelineSchedule make(const ScheduleCase &c) {
   schedule::Pipeline pipeline = c.thereAndBack
                                     ? schedule::Pipeline::vee(int(c.stages), c.chunksPerStage)
                                     : schedule::Pipeline::loop(int(c.stages), c.chunksPerStage);
-  return PipelineSchedule::make(c.name, c.stages, pipeline.chunkStage, c.accumulation);
+  return PipelineSchedule::make(c.kind, c.stages, pipeline.chunkStage, c.accumulation);
 }
 
 /// The chunk of each part, in order, with a part on each chunk.
@@ -73,14 +73,14 @@ TEST(ChainMixture, IsBelowEveryCut) {
   std::mt19937 random(5);
   double tightest = 0;
   auto uniform = [&] { return double(random() % 1000 + 1) / 1000; };
-  for (const ScheduleCase &c : {ScheduleCase{"1f1b", 4, 1, false, 8},
-                                {"zero-bubble", 2, 1, false, 1},
-                                {"zero-bubble", 4, 1, false, 8},
-                                {"zero-bubble", 4, 2, true, 4},
-                                {"zero-bubble", 4, 2, true, 16},
-                                {"interleaved", 4, 2, false, 8},
-                                {"interleaved", 2, 4, false, 2},
-                                {"interleaved", 8, 3, false, 16}}) {
+  for (const ScheduleCase &c : {ScheduleCase{ScheduleKind::OneFOneB, 4, 1, false, 8},
+                                {ScheduleKind::ZeroBubble, 2, 1, false, 1},
+                                {ScheduleKind::ZeroBubble, 4, 1, false, 8},
+                                {ScheduleKind::ZeroBubble, 4, 2, true, 4},
+                                {ScheduleKind::ZeroBubble, 4, 2, true, 16},
+                                {ScheduleKind::Interleaved, 4, 2, false, 8},
+                                {ScheduleKind::Interleaved, 2, 4, false, 2},
+                                {ScheduleKind::Interleaved, 8, 3, false, 16}}) {
     PipelineSchedule schedule = make(c);
     int numChunks = schedule.pipeline.numChunks();
     std::vector<WorkShare> parts;
@@ -114,9 +114,10 @@ TEST(ChainMixture, IsBelowEveryCut) {
         chunkOf = randomCut(random, mayBegin, numChunks);
       double makespan = makespanOf(schedule, parts, chunkOf);
       best = std::min(best, makespan);
-      EXPECT_LE(isInOrder ? inOrder : least, makespan * (1 + 1e-12)) << c.name << " " << c.stages;
+      EXPECT_LE(isInOrder ? inOrder : least, makespan * (1 + 1e-12))
+          << schedule::name(c.kind) << " " << c.stages;
       EXPECT_LE(leastWithSends, makespanOf(schedule, parts, chunkOf, sendSeconds) * (1 + 1e-12))
-          << c.name << " " << c.stages;
+          << schedule::name(c.kind) << " " << c.stages;
     }
     tightest = std::max(tightest, inOrder / best);
   }
@@ -128,10 +129,10 @@ TEST(ChainMixture, IsBelowEveryCutWhateverRunsAgain) {
   std::mt19937 random(23);
   auto uniform = [&] { return double(random() % 1000 + 1) / 1000; };
   double tightest = 0;
-  for (const ScheduleCase &c : {ScheduleCase{"1f1b", 3, 1, false, 6},
-                                {"zero-bubble", 3, 1, false, 4},
-                                {"zero-bubble", 2, 2, true, 4},
-                                {"interleaved", 2, 3, false, 4}}) {
+  for (const ScheduleCase &c : {ScheduleCase{ScheduleKind::OneFOneB, 3, 1, false, 6},
+                                {ScheduleKind::ZeroBubble, 3, 1, false, 4},
+                                {ScheduleKind::ZeroBubble, 2, 2, true, 4},
+                                {ScheduleKind::Interleaved, 2, 3, false, 4}}) {
     PipelineSchedule schedule = make(c);
     const int numChunks = schedule.pipeline.numChunks();
     const size_t numParts = size_t(4 * numChunks);
@@ -170,7 +171,7 @@ TEST(ChainMixture, IsBelowEveryCutWhateverRunsAgain) {
       const std::vector<int> chunkOf = randomCut(random, mayBegin, numChunks);
       const double makespan = makespanOf(schedule, run, chunkOf);
       const double least = mixture.leastSeconds(work, 0, 0, again, true);
-      EXPECT_LE(least, makespan * (1 + 1e-12)) << c.name << " round " << round;
+      EXPECT_LE(least, makespan * (1 + 1e-12)) << schedule::name(c.kind) << " round " << round;
       EXPECT_LE(mixture.leastSeconds(work, 0, 0, again, false), least * (1 + 1e-12));
       if (makespan < best) {
         best = makespan;
@@ -199,11 +200,11 @@ TEST(CutBound, IsBelowEveryCut) {
     }
     const CutBound bound(parts, mayBegin);
     const int64_t numCuts = std::count(mayBegin.begin() + 1, mayBegin.end(), true);
-    for (const ScheduleCase &c : {ScheduleCase{"1f1b", 3, 1, false, 5},
-                                  {"gpipe", 3, 1, false, 2},
-                                  {"zero-bubble", 4, 1, false, 8},
-                                  {"zero-bubble", 2, 2, true, 6},
-                                  {"interleaved", 2, 3, false, 4}}) {
+    for (const ScheduleCase &c : {ScheduleCase{ScheduleKind::OneFOneB, 3, 1, false, 5},
+                                  {ScheduleKind::GPipe, 3, 1, false, 2},
+                                  {ScheduleKind::ZeroBubble, 4, 1, false, 8},
+                                  {ScheduleKind::ZeroBubble, 2, 2, true, 6},
+                                  {ScheduleKind::Interleaved, 2, 3, false, 4}}) {
       PipelineSchedule schedule = make(c);
       const int numChunks = schedule.pipeline.numChunks();
       if (numCuts + 1 < numChunks)
@@ -211,14 +212,14 @@ TEST(CutBound, IsBelowEveryCut) {
       constexpr double sendSeconds = 0.05;
       const double even = total.seconds() * double(c.accumulation) / double(c.stages);
       const double least = bound.leastSeconds({c.stages, c.accumulation, c.chunksPerStage == 1,
-                                               std::string(c.name) == "zero-bubble", sendSeconds},
+                                               schedule::splitsBackward(c.kind), sendSeconds},
                                               even, 10 * even);
       EXPECT_GE(least, even);
       double best = INFINITY;
       for (int cut = 0; cut < 60; ++cut)
         best = std::min(
             best, makespanOf(schedule, parts, randomCut(random, mayBegin, numChunks), sendSeconds));
-      EXPECT_LE(least, best * (1 + 1e-12)) << c.name << " round " << round;
+      EXPECT_LE(least, best * (1 + 1e-12)) << schedule::name(c.kind) << " round " << round;
       tight += least > 1.01 * even && least > 0.8 * best;
     }
   }
@@ -241,10 +242,10 @@ TEST(CutBound, StagesOfSeveralChunksAreBins) {
 TEST(ShortestCut, IsTheShortestOfAllCuts) {
   std::mt19937 random(7);
   auto uniform = [&] { return double(random() % 1000 + 1) / 1000; };
-  for (const ScheduleCase &c : {ScheduleCase{"1f1b", 3, 1, false, 4},
-                                {"zero-bubble", 3, 1, false, 2},
-                                {"zero-bubble", 2, 2, true, 4},
-                                {"interleaved", 2, 2, false, 4}}) {
+  for (const ScheduleCase &c : {ScheduleCase{ScheduleKind::OneFOneB, 3, 1, false, 4},
+                                {ScheduleKind::ZeroBubble, 3, 1, false, 2},
+                                {ScheduleKind::ZeroBubble, 2, 2, true, 4},
+                                {ScheduleKind::Interleaved, 2, 2, false, 4}}) {
     PipelineSchedule schedule = make(c);
     int numChunks = schedule.pipeline.numChunks();
     std::vector<WorkShare> ops;
@@ -262,7 +263,7 @@ TEST(ShortestCut, IsTheShortestOfAllCuts) {
       if (chunkOf.back() == numChunks - 1 && !(cuts >> 3 & 1))
         best = std::min(best, makespanOf(schedule, ops, chunkOf, 0.1));
     }
-    EXPECT_NEAR(least, best, 1e-12) << c.name;
+    EXPECT_NEAR(least, best, 1e-12) << schedule::name(c.kind);
     EXPECT_EQ(shortestCutSeconds(schedule, ops, mayBegin, 0.1, 2), 0) << "too many to look at";
     EXPECT_EQ(shortestCutSeconds(schedule, {ops[0]}, {true}, 0.1, 2), INFINITY) << "too few ops";
   }
@@ -348,7 +349,7 @@ std::vector<std::pair<int64_t, double>> everyPlan(const Graph &graph, const Job 
       plan.cluster = cluster;
       plan.microBatch = micro;
       plan.accumulation = job.globalBatch / micro;
-      plan.schedule = "none";
+      plan.schedule.reset();
       plan.stages = {graph.ops[0].id};
       for (int op = 0; op < numForward; ++op)
         if (subset >> op & 1)
@@ -449,7 +450,7 @@ double shortestOnMeshes(const Graph &graph, const Job &job, const Cluster &clust
             if (*plan.mesh.find(axis) > 1)
               (data.zero > 0 && (axis[0] == 'f' || fsdp == 1) ? data.zeroAxes : data.reduceAxes)
                   .push_back(axis);
-          plan.schedule = "none";
+          plan.schedule.reset();
           plan.stages = {graph.ops[0].id};
           if (pp == 1)
             look(plan);
@@ -457,7 +458,7 @@ double shortestOnMeshes(const Graph &graph, const Job &job, const Cluster &clust
           for (int cut = 1; pp == 2 && mode == 0 && cut + 2 < numForwardOps(graph); ++cut)
             for (int next = cut + 1; next <= cut + 2; ++next)
               for (int last = next + 1; last <= next + 2 && last < numForwardOps(graph); ++last) {
-                plan.schedule = "zero-bubble";
+                plan.schedule = ScheduleKind::ZeroBubble;
                 plan.chunkStage = {0, 1, 1, 0};
                 plan.stages = {graph.ops[0].id, graph.ops[cut].id, graph.ops[next].id,
                                graph.ops[last].id};
@@ -465,7 +466,7 @@ double shortestOnMeshes(const Graph &graph, const Job &job, const Cluster &clust
               }
           plan.chunkStage.clear();
           for (int cut = 1; pp == 2 && cut < numForwardOps(graph); ++cut)
-            for (const char *schedule : {"1f1b", "zero-bubble"}) {
+            for (ScheduleKind schedule : {ScheduleKind::OneFOneB, ScheduleKind::ZeroBubble}) {
               plan.schedule = schedule;
               plan.stages = {graph.ops[0].id, graph.ops[cut].id};
               look(plan);

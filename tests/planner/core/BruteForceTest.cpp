@@ -77,7 +77,8 @@ static double bruteForce(const Graph &graph, const Job &job, const Cluster &clus
           plan.mesh = {pp, dp, fsdp, 1};
           plan.microBatch = micro;
           plan.accumulation = job.globalBatch / (micro * dp * fsdp);
-          plan.schedule = pp == 1 ? "none" : "1f1b";
+          if (pp > 1)
+            plan.schedule = ScheduleKind::OneFOneB;
           ParameterDecision &data = plan.parameterDefault;
           data.zero = std::min(mode, 3);
           data.keepGathered = mode == 4;

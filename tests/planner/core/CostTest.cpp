@@ -364,14 +364,14 @@ TEST(Step, ClosedFormEqualsTheScheduleForEqualStages) {
   stage.backward = 0.02;
   for (int stages : {1, 2, 4, 8})
     for (int64_t accumulation : {1, 2, 4, 16})
-      for (const char *schedule : {"gpipe", "1f1b"}) {
+      for (ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
         std::vector<StageSeconds> all(stages, stage);
-        auto run =
-            PipelineSchedule::make(stages == 1 ? "none" : schedule, stages, {}, accumulation);
+        auto run = PipelineSchedule::make(kind, stages, {}, accumulation);
         double closed = stepTime(cluster, all, run).seconds;
         EXPECT_NEAR(closed, 0.03 * double(accumulation + stages - 1), 1e-12);
         EXPECT_NEAR(simulatedStepTime(cluster, all, run).seconds, closed, 1e-9);
-        EXPECT_LE(pipelineLowerBound(0.03 * stages, stages, accumulation), closed + 1e-12);
+        EXPECT_LE(schedule::pipelineLowerBound(0.03 * stages, stages, accumulation),
+                  closed + 1e-12);
       }
 }
 
@@ -384,7 +384,7 @@ TEST(Step, ClosedFormIsNearTheScheduleOfSeveralChunks) {
     for (int64_t accumulation : {16, 32, 64}) {
       for (int each : {2, 4}) {
         auto loop = schedule::Pipeline::loop(int(stages), each).chunkStage;
-        auto run = PipelineSchedule::make("interleaved", stages, loop, accumulation);
+        auto run = PipelineSchedule::make(ScheduleKind::Interleaved, stages, loop, accumulation);
         std::vector<StageSeconds> all(loop.size(), chunk);
         EXPECT_NEAR(stepTime(cluster, all, run).seconds,
                     simulatedStepTime(cluster, all, run).seconds, 1e-9);
@@ -393,7 +393,7 @@ TEST(Step, ClosedFormIsNearTheScheduleOfSeveralChunks) {
       parted.weight = 0.01;
       for (int each : {1, 2}) {
         auto vee = schedule::Pipeline::vee(int(stages), each).chunkStage;
-        auto run = PipelineSchedule::make("zero-bubble", stages, vee, accumulation);
+        auto run = PipelineSchedule::make(ScheduleKind::ZeroBubble, stages, vee, accumulation);
         std::vector<StageSeconds> all(vee.size(), parted);
         EXPECT_NEAR(stepTime(cluster, all, run).seconds,
                     simulatedStepTime(cluster, all, run).seconds, 1e-9);
@@ -412,20 +412,20 @@ TEST(Step, LowerBoundHoldsForUnequalStages) {
       total += stages[s].forward + stages[s].backward;
     }
     int64_t accumulation = 1 + seed % 7;
-    double least = pipelineLowerBound(total, int64_t(stages.size()), accumulation);
-    for (const char *schedule : {"gpipe", "1f1b"})
-      EXPECT_GE(simulatedStepTime(
-                    cluster, stages,
-                    PipelineSchedule::make(schedule, int64_t(stages.size()), {}, accumulation))
-                    .seconds,
-                least - 1e-12);
+    double least = schedule::pipelineLowerBound(total, int64_t(stages.size()), accumulation);
+    for (ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB})
+      EXPECT_GE(
+          simulatedStepTime(cluster, stages,
+                            PipelineSchedule::make(kind, int64_t(stages.size()), {}, accumulation))
+              .seconds,
+          least - 1e-12);
   }
 }
 
 TEST(Step, DataCommunicationHidesBehindCompute) {
   Cluster cluster = h100();
   cluster.overlapSlowdown = 0.25;
-  PipelineSchedule once = PipelineSchedule::make("none", 1, {}, 1);
+  PipelineSchedule once = PipelineSchedule::make(std::nullopt, 1, {}, 1);
   StageSeconds stage;
   stage.forward = 1;
   stage.backward = 2;
@@ -437,8 +437,8 @@ TEST(Step, DataCommunicationHidesBehindCompute) {
   EXPECT_EQ(hidden.stepEnd, 0);
   EXPECT_EQ(hidden.hidden, 1);
   // With several micro-batches, or a pipeline, they are a part of the update.
-  for (const PipelineSchedule &late :
-       {PipelineSchedule::make("none", 1, {}, 2), PipelineSchedule::make("1f1b", 2, {}, 1)}) {
+  for (const PipelineSchedule &late : {PipelineSchedule::make(std::nullopt, 1, {}, 2),
+                                       PipelineSchedule::make(ScheduleKind::OneFOneB, 2, {}, 1)}) {
     EXPECT_EQ(expose(cluster, stage, late).stepEnd, 1);
     EXPECT_EQ(expose(cluster, stage, late).hidden, 0);
   }
@@ -460,7 +460,8 @@ TEST(Step, SplitAddsUpToTheStep) {
     stages[s].reduceStep = 0.1;
     stages[s].sendForward = stages[s].sendBackward = 1e-4;
   }
-  StepTime time = simulatedStepTime(cluster, stages, PipelineSchedule::make("1f1b", 3, {}, 6));
+  StepTime time =
+      simulatedStepTime(cluster, stages, PipelineSchedule::make(ScheduleKind::OneFOneB, 3, {}, 6));
   EXPECT_NEAR(time.split.total(), time.seconds, 1e-9);
   EXPECT_EQ(time.slowestStage, 2);
 }

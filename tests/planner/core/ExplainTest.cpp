@@ -252,7 +252,7 @@ TEST(Explain, EveryDecisionHasADifference) {
   EXPECT_EQ(edited([](Plan &p) { p.accumulation *= 2; }), Names{"decided accumulation"});
   EXPECT_EQ(edited([](Plan &p) { p.parameterDefault.keepGathered ^= true; }),
             Names{"decided parameters"});
-  EXPECT_EQ(edited([](Plan &p) { p.schedule = "gpipe"; }), Names{"decided schedule"});
+  EXPECT_EQ(edited([](Plan &p) { p.schedule = ScheduleKind::GPipe; }), Names{"decided schedule"});
   EXPECT_EQ(edited([](Plan &p) { p.stages.back() += "x"; }), Names{"decided stages"});
   EXPECT_EQ(edited([](Plan &p) { p.recompute = "full"; }), Names{"decided recompute"});
   EXPECT_EQ(edited([](Plan &p) { p.recomputeOps = {"h.0.up"}; }).size(), 1u);

@@ -27,7 +27,8 @@ Plan planOn(const char *mesh, int zero = 0, bool keepGathered = false) {
   plan.parameterDefault.zero = zero;
   plan.parameterDefault.keepGathered = keepGathered;
   plan.cluster = smallCluster();
-  plan.schedule = plan.mesh.pp > 1 ? "1f1b" : "none";
+  if (plan.mesh.pp > 1)
+    plan.schedule = ScheduleKind::OneFOneB;
   plan.prediction.limitBytes = 100;
   plan.prediction.peakBytes = plan.prediction.highBytes = 50;
   plan.prediction.memory = MemoryVerdict::Fits;
@@ -88,7 +89,7 @@ TEST(Families, WithinOneOrderByWhatElseIsSimple) {
   Plan inNode = planOn("dp=2,tp=4"), across = planOn("dp=2,tp=8"); // nodes of 4
   EXPECT_TRUE(isSimpler(inNode, across));
   Plan oneF = planOn("pp=2,dp=4"), zeroBubble = oneF;
-  zeroBubble.schedule = "zero-bubble";
+  zeroBubble.schedule = ScheduleKind::ZeroBubble;
   EXPECT_TRUE(isSimpler(oneF, zeroBubble));
   EXPECT_FALSE(isSimpler(plain, plain));
 }

@@ -336,7 +336,7 @@ TEST(Search, SchedulesCompeteByTheirBubbleAndTheirMemory) {
     return answer->plan;
   };
   Plan open = plan("", 0, ""), plain = plan("1f1b", 0, "");
-  EXPECT_NE(open.schedule, "1f1b") << "its bubble is the longest";
+  EXPECT_NE(open.schedule, ScheduleKind::OneFOneB) << "its bubble is the longest";
   for (const Plan &pinned :
        {plain, plan("gpipe", 0, ""), plan("interleaved", 2, ""), plan("interleaved", 4, ""),
         plan("interleaved", 2, "v"), plan("zero-bubble", 1, ""), plan("zero-bubble", 2, "v"),

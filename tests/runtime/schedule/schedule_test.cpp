@@ -3,6 +3,7 @@
 #include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <map>
 #include <random>
@@ -11,8 +12,7 @@ namespace tbc::schedule {
 namespace {
 
 using Kind = Action::Kind;
-constexpr ScheduleKind kinds[] = {ScheduleKind::GPipe, ScheduleKind::OneFOneB,
-                                  ScheduleKind::Interleaved, ScheduleKind::ZeroBubble};
+const std::vector<ScheduleKind> &kinds = scheduleKinds();
 
 std::string describe(ScheduleKind kind, const Pipeline &pipeline, int64_t micro) {
   std::string text = std::string(name(kind)) + ", " + std::to_string(micro) + " micro-batches on";
@@ -59,6 +59,21 @@ TEST(Schedule, NamesRoundTrip) {
   for (ScheduleKind kind : kinds)
     EXPECT_EQ(parseScheduleKind(name(kind)), kind);
   EXPECT_EQ(parseScheduleKind("1F1B"), std::nullopt);
+  EXPECT_EQ(scheduleNames(),
+            (std::vector<std::string>{"gpipe", "1f1b", "interleaved", "zero-bubble"}));
+  EXPECT_EQ(schedulesOfSeveralChunks("or"), "interleaved or zero-bubble");
+}
+
+TEST(Schedule, SearchedLayoutsAreValid) {
+  for (ScheduleKind kind : kinds) {
+    EXPECT_FALSE(searchedLayouts(kind).empty());
+    for (const Layout &layout : searchedLayouts(kind)) {
+      auto make = layout.isVee ? Pipeline::vee : Pipeline::loop;
+      EXPECT_EQ(whyInvalid(kind, make(4, layout.chunksPerStage), 8), "") << name(kind);
+      if (layout.chunksPerStage > 1)
+        EXPECT_EQ(layout.isVee, prefersVee(kind)) << name(kind);
+    }
+  }
 }
 
 TEST(Schedule, PlacementsAreWhatTheirNamesSay) {
@@ -239,6 +254,25 @@ TEST(Schedule, InFlightHasTheKnownValues) {
     }
 }
 
+TEST(Schedule, MoreMicroBatchesRaiseThePeakOnlyWhereAllAreKept) {
+  forAll([](ScheduleKind kind, const Pipeline &pipeline, int64_t micro) {
+    const int64_t enough = 4 * pipeline.numChunks();
+    if (pipeline.numStages > 4 || micro != 8 || !whyInvalid(kind, pipeline, enough).empty())
+      return;
+    auto peak = [&](int64_t number) {
+      int64_t most = 0;
+      for (const auto &actions : schedules(kind, pipeline, number)) {
+        int64_t total = 0;
+        for (const InFlight &chunk : mostInFlight(actions, pipeline.numChunks()))
+          total += chunk.untilWeight;
+        most = std::max(most, total);
+      }
+      return most;
+    };
+    EXPECT_EQ(peak(2 * enough) > peak(enough), keepsAllMicroBatches(kind));
+  });
+}
+
 TEST(Schedule, GreedyTakesOnNoMoreThanAPipelineOfItsChunks) {
   forAll([](ScheduleKind kind, const Pipeline &pipeline, int64_t micro) {
     if (kind != ScheduleKind::Interleaved && kind != ScheduleKind::ZeroBubble)
@@ -332,6 +366,63 @@ TEST(Timeline, BubblesHaveTheClosedForms) {
         EXPECT_NEAR(bubble(ScheduleKind::ZeroBubble, Pipeline::vee(p, 2), m, {1, 1, 1}),
                     1.0 * (p - 1), 1e-9);
     }
+}
+
+/// Work of 1 s per micro-batch over the chunks of a stage: equal chunks, or any. A backward with
+/// recomputation is up to three forwards; wgrad is at most half of the work.
+std::vector<ChunkTimes> randomTimes(ScheduleKind kind, const Pipeline &pipeline, bool areEqual,
+                                    std::mt19937 &random) {
+  std::uniform_real_distribution<double> share(0.05, 1);
+  std::vector<double> ofStage, ofChunk;
+  for (int stage = 0; stage < pipeline.numStages; ++stage)
+    ofStage.push_back(share(random));
+  double total = 0;
+  for (int stage : pipeline.chunkStage)
+    total += ofChunk.emplace_back(areEqual ? ofStage[size_t(stage)] : share(random));
+  std::vector<ChunkTimes> times;
+  for (double seconds : ofChunk)
+    times.push_back({seconds / total * 0.25, seconds / total * (splitsBackward(kind) ? 0.25 : 0.75),
+                     splitsBackward(kind) ? seconds / total * 0.5 : 0});
+  return times;
+}
+
+TEST(Timeline, LeastMakespanIsNoLongerThanAnyDivision) {
+  std::mt19937 random(7);
+  int64_t tight = 0;
+  forAll([&](ScheduleKind kind, const Pipeline &pipeline, int64_t micro) {
+    const int64_t each = pipeline.numChunks() / pipeline.numStages;
+    bool isEven = pipeline.numChunks() % pipeline.numStages == 0;
+    for (int stage = 0; stage < pipeline.numStages; ++stage)
+      isEven &= int64_t(pipeline.chunksOf(stage).size()) == each;
+    const PipelineSize size{pipeline.numStages, each, micro};
+    for (Chunking chunking : {Chunking::Any, Chunking::Equal}) {
+      // Equal chunks are for layouts of the search: looped or V-shaped.
+      if (chunking == Chunking::Equal &&
+          !(isEven && pipeline.chunkStage[0] == 0 &&
+            pipeline.chunkStage[1 % pipeline.numChunks()] == 1 % pipeline.numStages))
+        continue;
+      const double least = leastMakespan(kind, 1, size, chunking);
+      double shortest = INFINITY;
+      for (int i = 0; i < 4; ++i)
+        shortest = std::min(
+            shortest,
+            simulate(kind, pipeline,
+                     randomTimes(kind, pipeline, chunking == Chunking::Equal, random), micro)
+                .makespanSeconds);
+      EXPECT_LE(least, shortest * (1 + 1e-12));
+      tight += least > 0.8 * shortest;
+    }
+  });
+  EXPECT_GT(tight, 100);
+}
+
+TEST(Timeline, ClosedFormOfTheBubble) {
+  EXPECT_DOUBLE_EQ(bubbleSeconds(ScheduleKind::GPipe, {1, 2}, 1), 3);
+  EXPECT_DOUBLE_EQ(bubbleSeconds(ScheduleKind::OneFOneB, {1, 2}, 1), 3);
+  EXPECT_DOUBLE_EQ(bubbleSeconds(ScheduleKind::Interleaved, {1, 2}, 2), 1.5);
+  EXPECT_DOUBLE_EQ(bubbleSeconds(ScheduleKind::ZeroBubble, {1, 1, 0.5}, 1), 1.5);
+  EXPECT_DOUBLE_EQ(bubbleSeconds(ScheduleKind::ZeroBubble, {1, 1, 1}, 2), 0.5);
+  EXPECT_DOUBLE_EQ(pipelineLowerBound(4, 2, 4), 4 / (1 - 0.5625));
 }
 
 TEST(Timeline, ZeroBubbleIsNoSlowerThanOneFOneB) {
