@@ -105,7 +105,7 @@ private:
         Cell::count(double(b.accumulation)));
     add("decided", "schedule", scheduleText(a), scheduleText(b));
     add("decided", "stages", joined(compressIds(a.stages)), joined(compressIds(b.stages)));
-    add("decided", "recompute", a.recompute, b.recompute);
+    add("decided", "recompute", toString(a.recompute), toString(b.recompute));
     add("decided", "offload", offloadText(a.offload), offloadText(b.offload));
     add("decided", "bucket size", bucketText(a.overlap.bucketBytes),
         bucketText(b.overlap.bucketBytes));

@@ -49,7 +49,7 @@ static Result<Pins> keptPins(const Plan &plan, const std::vector<Condition> &ask
     else if (reason.decision == "micro-batch")
       keep("micro-batch", std::to_string(plan.microBatch));
     else if (reason.decision == "recompute")
-      keep("recompute", plan.recompute.substr(0, plan.recompute.find(' ')));
+      keep("recompute", name(plan.recompute.mode));
     else if (reason.decision == "schedule" && plan.mesh.pp > 1 && !asksForAxis)
       keep("schedule", scheduleWord(plan.schedule));
   }

@@ -112,11 +112,10 @@ std::vector<bool> freeToRecompute(const Graph &graph) {
   return flags;
 }
 
-std::vector<bool> recomputeFlags(const Graph &graph, const std::string &mode) {
+std::vector<bool> recomputeFlags(const Graph &graph, RecomputeMode mode) {
   std::vector<bool> flags(graph.ops.size(), false);
-  if (mode == "none")
+  if (mode == RecomputeMode::None)
     return flags;
-  assert((mode == "selective" || mode == "full") && "modes are checked where they are read");
 
   std::vector<int> cuts = singleValueCuts(graph);
   std::set<int> joints(cuts.begin(), cuts.end());
@@ -136,10 +135,16 @@ std::vector<bool> recomputeFlags(const Graph &graph, const std::string &mode) {
       if (fromJoints && i > 0)
         keeps = false;
     }
-    if (mode == "full")
-      flags[i] = !keeps && !resultsAreSmall(graph, op, 64);
-    else
+    switch (mode) {
+    case RecomputeMode::None:
+      break;
+    case RecomputeMode::Selective:
       flags[i] = !keeps && !isHeavy(op) && !resultsAreSmall(graph, op, 4);
+      break;
+    case RecomputeMode::Full:
+      flags[i] = !keeps && !resultsAreSmall(graph, op, 64);
+      break;
+    }
   }
   return flags;
 }

@@ -8,6 +8,7 @@
 #ifndef TBC_PLANNER_GRAPH_RECOMPUTE_H
 #define TBC_PLANNER_GRAPH_RECOMPUTE_H
 
+#include "planner/graph/RecomputeBlocks.h"
 #include "planner/reshard/Chunks.h"
 #include "planner/reshard/Recompute.h"
 
@@ -24,7 +25,7 @@ namespace tbc::planner {
 ///
 /// A joint is a value that alone joins two parts of the graph (singleValueCuts). A joint computed
 /// by a light op from other joints is recomputed too.
-std::vector<bool> recomputeFlags(const reshard::Graph &graph, const std::string &mode);
+std::vector<bool> recomputeFlags(const reshard::Graph &graph, RecomputeMode mode);
 
 /// Returns flags, by op, of forward ops whose recomputation saves time. Such an op is elementwise,
 /// and its result has one reader in forward and one in backward. Both may read it from registers

@@ -42,39 +42,94 @@ std::vector<int> blockStarts(const Graph &graph) {
   return starts;
 }
 
-std::string recomputeText(const std::string &mode, int64_t blocks, int64_t of) {
-  if (blocks == of)
-    return mode;
-  return mode + " " + std::to_string(blocks) + "/" + std::to_string(of);
+//===----------------------------------------------------------------------===//
+// Texts of plan.json
+//===----------------------------------------------------------------------===//
+
+const std::vector<RecomputeMode> &recomputeModes() {
+  static const std::vector<RecomputeMode> modes = {RecomputeMode::None, RecomputeMode::Selective,
+                                                   RecomputeMode::Full};
+  return modes;
 }
 
-/// Whether `text` is two numbers such as "3/8".
-static bool isShare(const std::string &text) {
+const char *name(RecomputeMode mode) {
+  switch (mode) {
+  case RecomputeMode::None:
+    return "none";
+  case RecomputeMode::Selective:
+    return "selective";
+  case RecomputeMode::Full:
+    return "full";
+  }
+  return "";
+}
+
+std::optional<RecomputeMode> parseRecomputeMode(const std::string &word) {
+  for (RecomputeMode mode : recomputeModes())
+    if (name(mode) == word)
+      return mode;
+  return std::nullopt;
+}
+
+RecomputeMode weakerMode(RecomputeMode mode) {
+  switch (mode) {
+  case RecomputeMode::None:
+  case RecomputeMode::Selective:
+    return RecomputeMode::None;
+  case RecomputeMode::Full:
+    return RecomputeMode::Selective;
+  }
+  return RecomputeMode::None;
+}
+
+static std::string toString(const BlockShare &share) {
+  return std::to_string(share.blocks) + "/" + std::to_string(share.of);
+}
+
+/// Reads two numbers such as "3/8", the second at least 1 and the first no larger.
+static std::optional<BlockShare> parseShare(const std::string &text) {
   size_t slash = text.find('/');
   auto isNumber = [](const std::string &digits) {
     return !digits.empty() && digits.size() < 9 &&
            std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
   };
-  return slash != std::string::npos && isNumber(text.substr(0, slash)) &&
-         isNumber(text.substr(slash + 1));
+  if (slash == std::string::npos || !isNumber(text.substr(0, slash)) ||
+      !isNumber(text.substr(slash + 1)))
+    return std::nullopt;
+  const int64_t blocks = std::stoll(text.substr(0, slash)), of = std::stoll(text.substr(slash + 1));
+  if (of < 1 || blocks > of)
+    return std::nullopt;
+  return BlockShare::share(blocks, of);
 }
 
-bool isRecomputeText(const std::string &text) {
+std::string toString(const Recompute &recompute) {
+  const std::string mode = name(recompute.mode);
+  return recompute.share.isAll() ? mode : mode + " " + toString(recompute.share);
+}
+
+std::optional<Recompute> parseRecompute(const std::string &text) {
   size_t space = text.find(' ');
-  std::string mode = text.substr(0, space);
+  std::optional<RecomputeMode> mode = parseRecomputeMode(text.substr(0, space));
+  if (!mode)
+    return std::nullopt;
   if (space == std::string::npos)
-    return mode == "none" || mode == "selective" || mode == "full";
-  return (mode == "selective" || mode == "full") && isShare(text.substr(space + 1));
+    return Recompute{*mode};
+  std::optional<BlockShare> share = parseShare(text.substr(space + 1));
+  if (!share || mode == RecomputeMode::None)
+    return std::nullopt;
+  return Recompute{*mode, *share};
 }
 
-std::string offloadedBlocks(int64_t blocks, int64_t of) {
-  return blocks == of ? "all" : std::to_string(blocks) + "/" + std::to_string(of);
+std::string residualsText(const std::optional<BlockShare> &residuals) {
+  return !residuals ? "none" : residuals->isAll() ? "all" : toString(*residuals);
 }
 
-bool isOffloadedBlocks(const std::string &text) {
-  return text == "none" || text == "all" || isShare(text);
+bool parseResiduals(const std::string &text, std::optional<BlockShare> &residuals) {
+  residuals.reset();
+  if (text == residualsText(std::nullopt))
+    return true;
+  residuals = text == residualsText(BlockShare()) ? BlockShare() : parseShare(text);
+  return residuals.has_value();
 }
-
-std::string weakerMode(const std::string &mode) { return mode == "full" ? "selective" : "none"; }
 
 } // namespace tbc::planner

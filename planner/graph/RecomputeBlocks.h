@@ -6,6 +6,7 @@
 #include "planner/reshard/Graph.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,18 +17,44 @@ namespace tbc::planner {
 /// repeats, every such value begins a block. Ascending, at least one.
 std::vector<int> blockStarts(const reshard::Graph &graph);
 
-/// Returns the recomputation text of a plan: the mode, with numbers if only the first `blocks` of
-/// the `of` graph blocks use it. Example: "full 40/126"; the other blocks use the next weaker mode.
-std::string recomputeText(const std::string &mode, int64_t blocks, int64_t of);
-/// Whether `text` is such a text: none, selective, full, or selective or full with numbers.
-bool isRecomputeText(const std::string &text);
-/// Returns the offload text of a plan: "none", "all", or the number of graph blocks. Example:
-/// "3/8".
-std::string offloadedBlocks(int64_t blocks, int64_t of);
-/// Whether `text` is such a text.
-bool isOffloadedBlocks(const std::string &text);
-/// Returns the mode that keeps more: selective for full, none for selective.
-std::string weakerMode(const std::string &mode);
+/// The first `blocks` of the `of` graph blocks of a model, or all of them.
+struct BlockShare {
+  int64_t blocks = 0, of = 0; // both 0: all
+
+  /// Example: share(8, 8) is all.
+  static BlockShare share(int64_t blocks, int64_t of) {
+    return blocks == of ? BlockShare() : BlockShare{blocks, of};
+  }
+  bool isAll() const { return of == 0; }
+  bool operator==(const BlockShare &o) const { return blocks == o.blocks && of == o.of; }
+};
+
+/// How much of the forward is recomputed, from the weakest to the strongest: recomputeFlags().
+enum class RecomputeMode { None, Selective, Full };
+const std::vector<RecomputeMode> &recomputeModes();
+/// Returns the word of flags and of plan.json: "none", "selective", "full".
+const char *name(RecomputeMode mode);
+/// The inverse of name(); nullopt for any other text.
+std::optional<RecomputeMode> parseRecomputeMode(const std::string &word);
+/// Returns the mode that keeps more: selective for full, none for selective and for none.
+RecomputeMode weakerMode(RecomputeMode mode);
+
+/// The recomputation of a plan: the first blocks use `mode`, the other blocks weakerMode().
+struct Recompute {
+  RecomputeMode mode = RecomputeMode::None;
+  BlockShare share = {};
+  bool operator==(const Recompute &o) const { return mode == o.mode && share == o.share; }
+};
+/// Returns the text of plan.json. Example: "none", "full", "full 40/126" for 40 of 126 blocks.
+std::string toString(const Recompute &recompute);
+/// The inverse of toString(); nullopt for any other text. Example: "none 1/2" is no such text.
+std::optional<Recompute> parseRecompute(const std::string &text);
+
+/// Returns the text of plan.json for offloaded residuals: "none", "all", or the number of graph
+/// blocks. Example: "3/8".
+std::string residualsText(const std::optional<BlockShare> &residuals);
+/// The inverse of residualsText(). Returns false for any other text.
+bool parseResiduals(const std::string &text, std::optional<BlockShare> &residuals);
 
 } // namespace tbc::planner
 

@@ -30,7 +30,7 @@ bool Condition::isIn(const Plan &plan) const {
   if (decision == "accumulation")
     return std::to_string(plan.accumulation) == value;
   if (decision == "recompute") // for any number of blocks
-    return plan.recompute.substr(0, plan.recompute.find(' ')) == value;
+    return name(plan.recompute.mode) == value;
   if (decision == "schedule")
     return scheduleWord(plan.schedule) == value;
   return std::to_string(plan.numChunks() / plan.mesh.pp) == value; // virtual-stages
@@ -81,7 +81,7 @@ Status checkConditions(const Pins &pins) {
     pin("virtual-stages", std::to_string(*pins.virtualStages));
   if (!pins.schedule.empty())
     pin("schedule", pins.schedule);
-  if (pins.recompute != "auto")
+  if (!pins.recomputeIsOpen())
     pinned["recompute"] = {pins.recompute.substr(0, pins.recompute.find(':')),
                            "--recompute " + pins.recompute};
 
@@ -119,8 +119,12 @@ bool meets(const std::vector<Condition> &conditions, const MeshShape &mesh) {
 static std::vector<std::string> valuesOf(const std::string &decision) {
   if (decision == "zero")
     return {"0", "1", "2", "3", "shard-grad-op"};
-  if (decision == "recompute")
-    return {"none", "selective", "full"};
+  if (decision == "recompute") {
+    std::vector<std::string> words;
+    for (RecomputeMode mode : recomputeModes())
+      words.push_back(name(mode));
+    return words;
+  }
   if (decision == "schedule") {
     std::vector<std::string> words = schedule::scheduleNames();
     words.push_back(scheduleWord(std::nullopt));
@@ -155,7 +159,7 @@ static bool isDecision(const std::string &word) {
 static std::string valueOfNone(const std::string &decision) {
   if (isAxis(decision) || decision == "virtual-stages" || decision == "accumulation")
     return "1";
-  return decision == "zero" ? "0" : decision == "recompute" ? "none" : "";
+  return decision == "zero" ? "0" : decision == "recompute" ? name(RecomputeMode::None) : "";
 }
 
 Status addPin(const std::string &text, bool isForbidden, Pins &pins) {

@@ -75,6 +75,9 @@ struct Pins {
   /// Conditions on the open decisions.
   std::vector<Condition> conditions;
   std::vector<OpPin> ops;
+
+  bool recomputeIsOpen() const { return recompute == "auto"; }
+  bool offloadIsOpen() const { return offload == "auto"; }
 };
 
 /// One way to distribute parameters over data ranks.

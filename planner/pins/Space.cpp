@@ -50,7 +50,7 @@ Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
   Space space(job, pins, experts);
   // If requested by name, all blocks recompute, instead of the fewest that fit.
   for (const Condition &condition : pins.conditions)
-    if (condition.decision == "recompute" && !condition.isForbidden && pins.recompute == "auto")
+    if (condition.decision == "recompute" && !condition.isForbidden && pins.recomputeIsOpen())
       space.pins.recompute = condition.value;
   if (Status status = space.readMesh(); !status)
     return status.error();
@@ -291,12 +291,12 @@ std::vector<int64_t> Space::microBatches(const MeshShape &mesh, int64_t batch) c
   });
 }
 
-std::vector<std::string> Space::recomputeModes() const {
-  std::vector<std::string> modes = {"none", "selective", "full"};
-  if (recompute != "auto")
-    modes = {recompute};
-  return filtered(std::move(modes), [&](const std::string &mode) {
-    return meets(pins.conditions, "recompute", mode);
+std::vector<RecomputeMode> Space::recomputeModes() const {
+  std::vector<RecomputeMode> modes = planner::recomputeModes();
+  if (recompute)
+    modes = {*recompute};
+  return filtered(std::move(modes), [&](RecomputeMode mode) {
+    return meets(pins.conditions, "recompute", name(mode));
   });
 }
 
@@ -353,16 +353,19 @@ static std::optional<int64_t> blockNumber(const std::string &digits) {
 
 /// Reads --recompute; "selective" or "full" may be followed by ":" and a number of graph blocks.
 Status Space::readRecompute() {
-  const std::vector<std::string> modes = {"auto", "none", "selective", "full"};
+  std::vector<std::string> words = {"auto"};
+  for (RecomputeMode mode : planner::recomputeModes())
+    words.push_back(name(mode));
   size_t colon = pins.recompute.find(':');
-  recompute = pins.recompute.substr(0, colon);
-  if (std::find(modes.begin(), modes.end(), recompute) == modes.end())
-    return usage("--recompute " + pins.recompute + ": choices are " + joined(modes) +
-                 suggest(recompute, modes));
+  const std::string word = pins.recompute.substr(0, colon);
+  recompute = parseRecomputeMode(word);
+  if (!recompute && word != words[0])
+    return usage("--recompute " + pins.recompute + ": choices are " + joined(words) +
+                 suggest(word, words));
   if (colon == std::string::npos)
     return Status();
   blocks = blockNumber(pins.recompute.substr(colon + 1));
-  if (recompute == "auto" || recompute == "none" || !blocks)
+  if (!recompute || recompute == RecomputeMode::None || !blocks)
     return usage("--recompute " + pins.recompute +
                  ": a number of blocks follows selective or full, such as selective:8");
   return Status();
@@ -372,10 +375,12 @@ Status Space::readRecompute() {
 Status Space::readOffload() {
   const std::vector<std::string> choices = {"none", "optimizer", "residuals", "all", "auto"};
   size_t colon = pins.offload.find(':');
-  offload = pins.offload.substr(0, colon);
+  const std::string offload = pins.offload.substr(0, colon);
   if (std::find(choices.begin(), choices.end(), offload) == choices.end())
     return usage("--offload " + pins.offload + ": choices are " + joined(choices) +
                  suggest(offload, choices));
+  statesAreAway = offload == "optimizer" || offload == "all";
+  residualsAreAway = offload == "residuals" || offload == "all";
   if (colon == std::string::npos)
     return Status();
   std::optional<int64_t> number = blockNumber(pins.offload.substr(colon + 1));

@@ -43,15 +43,15 @@ public:
   /// Returns the micro-batches that divide `batch` over the mesh's data ranks, ascending; may be
   /// empty. Example: a batch of 24 on 4 data ranks gives 1, 2, 3, 6.
   std::vector<int64_t> microBatches(const MeshShape &mesh, int64_t batch) const;
-  std::vector<std::string> recomputeModes() const;
+  std::vector<RecomputeMode> recomputeModes() const;
   /// Whether blocks may differ in recomputation: if it is open, or a number of blocks is pinned.
-  bool mayRecomputeInPart() const { return pins.recompute == "auto" || blocks; }
-  bool recomputeIsOpen() const { return recompute == "auto"; }
+  bool mayRecomputeInPart() const { return pins.recomputeIsOpen() || blocks; }
+  bool recomputeIsOpen() const { return !recompute; }
   /// The pinned number of recomputed graph blocks.
   std::optional<int64_t> blocksAgain() const { return blocks; }
   /// Whether states or residuals are offloaded to the host. If open (auto), false: see search().
-  bool offloadsStates() const { return offload == "optimizer" || offload == "all"; }
-  bool offloadsResiduals() const { return offload == "residuals" || offload == "all"; }
+  bool offloadsStates() const { return statesAreAway; }
+  bool offloadsResiduals() const { return residualsAreAway; }
   bool offloadsAsNeeded() const { return pins.offloadsAsNeeded && !away; }
   /// The pinned number of graph blocks with offloaded residuals; unset: all.
   std::optional<int64_t> blocksAway() const { return away; }
@@ -90,10 +90,10 @@ private:
   Pins pins;
   int64_t experts;
   MeshShape pinned;
-  std::optional<ScheduleKind> schedule; // pinned
-  std::string recompute = "auto";
+  std::optional<ScheduleKind> schedule;   // pinned
+  std::optional<RecomputeMode> recompute; // pinned
   std::optional<int64_t> blocks;
-  std::string offload = "none";
+  bool statesAreAway = false, residualsAreAway = false;
   std::optional<int64_t> away;
   OverlapPins overlapPins;
 };

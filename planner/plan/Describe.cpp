@@ -32,7 +32,7 @@ std::string describe(const Plan &plan) {
           std::to_string(plan.accumulation);
   if (plan.mesh.pp > 1)
     text += ", " + scheduleText(plan);
-  text += ", recompute " + plan.recompute;
+  text += ", recompute " + toString(plan.recompute);
   if (!plan.offload.isNone())
     text += ", offload " + offloadText(plan.offload);
   return text;

@@ -8,6 +8,7 @@
 #define TBC_PLANNER_PLAN_PLAN_H
 
 #include "planner/devices/Cluster.h"
+#include "planner/graph/RecomputeBlocks.h"
 #include "planner/plan/Layout.h"
 #include "planner/plan/OpPlacement.h"
 #include "planner/plan/SearchLimits.h"
@@ -120,16 +121,17 @@ struct ParameterOverride {
 /// Data in host memory instead of device memory, in the terms of --offload.
 struct Offload {
   bool optimizer = false; ///< states and master weights, but for scalars of the whole step
-  /// Graph blocks with offloaded residuals: "none", "all", or a number. Example: "3/8". For people
-  /// only; `ops` decides.
-  std::string residuals = "none";
+  /// The graph blocks with offloaded residuals, if any. For people only; `ops` decides.
+  std::optional<BlockShare> residuals;
   std::vector<std::string> ops; ///< forward ops whose kept results are on the host
 
-  bool isNone() const { return !optimizer && residuals == "none" && ops.empty(); }
+  bool isNone() const { return !optimizer && !residuals && ops.empty(); }
 };
 
 /// Returns "none", "optimizer", "residuals", "residuals 3/8" or "optimizer and residuals".
 std::string offloadText(const Offload &offload);
+/// The inverse of offloadText(), without ops; nullopt for any other text.
+std::optional<Offload> parseOffload(const std::string &text);
 
 /// A line of the memory table of one stage.
 struct MemoryLine {
@@ -203,9 +205,9 @@ struct Alternative {
   reshard::ContextForm context = reshard::ContextForm::AllGather;
   int64_t microBatch = 1, accumulation = 1;
   std::optional<ScheduleKind> schedule; // as in a plan
-  std::string recompute;
+  Recompute recompute;
   std::vector<int> chunkStage; // as in a plan
-  std::string offload = "none";
+  Offload offload;             // without ops
   double stepSeconds = 0;
   int64_t peakBytes = 0;
   MemoryVerdict memory = MemoryVerdict::DoesNotFit;
@@ -259,7 +261,7 @@ struct Plan {
   std::vector<std::string> stages;
   /// For people: the module at the start of each chunk; empty, or as many as `stages`.
   std::vector<std::string> stageNames;
-  std::string recompute = "none";        // none, selective, full
+  Recompute recompute;                   // for people only; the ops decide
   std::vector<std::string> recomputeOps; // forward ops with recomputed results
   Offload offload;
   reshard::OverlapSettings overlap;

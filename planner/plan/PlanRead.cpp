@@ -50,9 +50,9 @@ public:
     readStrategies(root);
     readParameters(root);
     {
-      JsonObject recompute(root.get("recompute"), "recompute", problem);
-      plan.recompute = recomputeMode(recompute, "mode");
-      plan.recomputeOps = recompute.ids("ops");
+      JsonObject object(root.get("recompute"), "recompute", problem);
+      plan.recompute = recompute(object, "mode");
+      plan.recomputeOps = object.ids("ops");
     }
     readOffload(root);
     // Plans from older versions lack both keys.
@@ -133,24 +133,36 @@ private:
   void readOffload(JsonObject &root) {
     JsonObject object(root.get("offload"), "offload", problem);
     plan.offload.optimizer = object.flag("optimizer");
-    plan.offload.residuals = object.text("residuals");
+    const std::string residuals = object.text("residuals");
     plan.offload.ops = object.ids("ops");
-    if (!isOffloadedBlocks(plan.offload.residuals))
-      problem.report("offload.residuals", "is \"" + plan.offload.residuals +
+    if (!parseResiduals(residuals, plan.offload.residuals))
+      problem.report("offload.residuals", "is \"" + residuals +
                                               "\", but must be none, all or numbers of blocks "
                                               "such as \"3/12\"");
-    if ((plan.offload.residuals == "none") != plan.offload.ops.empty())
+    if (plan.offload.residuals.has_value() == plan.offload.ops.empty())
       problem.report("offload.ops",
                      "must name ops where \"residuals\" is not none, and none where it is");
   }
 
-  std::string recomputeMode(JsonObject &object, const std::string &key) {
-    std::string text = object.text(key);
-    if (!isRecomputeText(text))
+  Recompute recompute(JsonObject &object, const std::string &key) {
+    const std::string text = object.text(key);
+    const std::optional<Recompute> recompute = parseRecompute(text);
+    if (!recompute)
       problem.report(object.at(key), "is \"" + text +
                                          "\", but must be none, selective or full, the latter two "
                                          "perhaps with numbers of blocks such as \"full 3/12\"");
-    return text;
+    return recompute.value_or(Recompute());
+  }
+
+  Offload offload(JsonObject &object, const std::string &key) {
+    const std::string text = object.text(key);
+    const std::optional<Offload> offload = parseOffload(text);
+    if (!offload)
+      problem.report(object.at(key), "is \"" + text +
+                                         "\", but must be none, optimizer, residuals or optimizer "
+                                         "and residuals, the latter two perhaps with numbers of "
+                                         "blocks such as \"residuals 3/12\"");
+    return offload.value_or(Offload());
   }
 
   /// Reads the form of context parallelism, present only with cp.
@@ -463,8 +475,8 @@ private:
       other.schedule = schedule::parseScheduleKind(object.word("schedule", scheduleWords()));
       other.chunkStage = placement(object);
       other.context = context(object, other.mesh);
-      other.recompute = recomputeMode(object, "recompute");
-      other.offload = object.text("offload");
+      other.recompute = recompute(object, "recompute");
+      other.offload = offload(object, "offload");
       other.stepSeconds = object.number("step_seconds");
       other.peakBytes = object.integer("peak_bytes", 0, maxBytes);
       other.memory = verdict(object, MemoryVerdict::Fits);

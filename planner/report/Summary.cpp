@@ -328,7 +328,7 @@ private:
       chosen.schedule = other.schedule;
       chosen.chunkStage = other.chunkStage;
       chosen.recompute = other.recompute;
-      std::string offload = other.offload == "none" ? "" : ", offload " + other.offload;
+      std::string offload = other.offload.isNone() ? "" : ", offload " + offloadText(other.offload);
       line(format("  %s%s: %s, %s (%s)", describe(chosen).c_str(), offload.c_str(),
                   formatSeconds(other.stepSeconds).c_str(),
                   formatBytes(double(other.peakBytes)).c_str(), other.note.c_str()));

@@ -19,7 +19,7 @@ struct Candidate {
   int64_t microBatch = 1, accumulation = 1;
   ScheduleChoice schedule;
   reshard::ContextForm context = reshard::ContextForm::AllGather; // with cp > 1
-  std::string recompute;
+  RecomputeMode recompute = RecomputeMode::None;
   bool offloadsStates = false, offloadsResiduals = false;
   double lowerBound = 0;  // of every plan that the search makes from it
   double provenBound = 0; // of every plan with its mesh, micro-batch and schedule

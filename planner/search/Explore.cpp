@@ -197,7 +197,8 @@ static std::optional<ExactCandidate> withoutMargin(const Graph &graph, const Job
   std::vector<Candidate> fast;
   for (const Candidate &candidate : exploration.scored)
     if (candidate.lowerBound < seconds * (1 - leastGain) &&
-        (!candidate.feasible || candidate.recompute != "none" || !candidate.blocksAway.empty()))
+        (!candidate.feasible || candidate.recompute != RecomputeMode::None ||
+         !candidate.blocksAway.empty()))
       fast.push_back(candidate);
   std::sort(fast.begin(), fast.end(), [](const Candidate &a, const Candidate &b) {
     return std::tie(a.seconds, a.order) < std::tie(b.seconds, b.order);
@@ -260,14 +261,14 @@ static std::vector<ExactCandidate> nearestOf(Searcher &searcher, const Graph &gr
                                              const std::vector<Candidate> &candidates,
                                              const DeriveLimits &limits, const OverlapPins &pins) {
   constexpr size_t mostStages = 6;
-  int strongest = 0;
+  RecomputeMode strongest = RecomputeMode::None;
   for (const Candidate &candidate : candidates)
-    strongest = std::max(strongest, recomputeRank(candidate.recompute));
+    strongest = std::max(strongest, candidate.recompute);
   std::optional<Candidate> nearest;
   std::set<int64_t> stages;
   for (size_t i = 0; i < candidates.size() && stages.size() < mostStages; ++i) {
     Candidate candidate = candidates[i];
-    if (recomputeRank(candidate.recompute) < strongest || stages.count(candidate.mesh.pp) ||
+    if (candidate.recompute < strongest || stages.count(candidate.mesh.pp) ||
         !searcher.score(candidate, /*refine=*/false))
       continue;
     stages.insert(candidate.mesh.pp);
@@ -285,8 +286,7 @@ static std::vector<ExactCandidate> nearestOf(Searcher &searcher, const Graph &gr
 /// weaker recomputation.
 static bool isWorseThan(const Candidate &other, const Candidate &candidate) {
   return other.mesh == candidate.mesh && other.zero == candidate.zero &&
-         other.microBatch <= candidate.microBatch &&
-         recomputeRank(other.recompute) >= recomputeRank(candidate.recompute);
+         other.microBatch <= candidate.microBatch && other.recompute >= candidate.recompute;
 }
 
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,

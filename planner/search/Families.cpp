@@ -40,18 +40,14 @@ static size_t scheduleRank(const Plan &plan) {
   return plan.schedule ? 1 + size_t(*plan.schedule) : 0;
 }
 
-int recomputeRank(const std::string &recompute) {
-  return recompute == "none" ? 0 : recompute.rfind("selective", 0) == 0 ? 1 : 2;
-}
-
 static auto simplicityKey(const Plan &plan) {
   const ZeroChoice zero{plan.parameterDefault.zero, plan.parameterDefault.keepGathered};
   const Family family = familyOf(plan.mesh, zero);
   const MeshShape &mesh = plan.mesh;
   const bool leavesNode = mesh.tp * mesh.cp * mesh.ep > plan.cluster.devicesPerNode;
-  return std::make_tuple(family.modelAxes(), family.data, mesh.numAxes(),
-                         recomputeRank(plan.recompute), !plan.offload.isNone(), scheduleRank(plan),
-                         leavesNode, -freeTenths(plan.prediction));
+  return std::make_tuple(family.modelAxes(), family.data, mesh.numAxes(), plan.recompute.mode,
+                         !plan.offload.isNone(), scheduleRank(plan), leavesNode,
+                         -freeTenths(plan.prediction));
 }
 
 bool isSimpler(const Plan &a, const Plan &b) { return simplicityKey(a) < simplicityKey(b); }
@@ -151,8 +147,8 @@ private:
       if (family.isDdp())
         return std::nullopt;
     auto holdsLess = [](const Candidate &a, const Candidate &b) {
-      return std::make_tuple(a.leastBytes, a.microBatch, -recomputeRank(a.recompute), a.order) <
-             std::make_tuple(b.leastBytes, b.microBatch, -recomputeRank(b.recompute), b.order);
+      return std::tie(a.leastBytes, a.microBatch, b.recompute, a.order) <
+             std::tie(b.leastBytes, b.microBatch, a.recompute, b.order);
     };
     for (const Candidate &candidate : question.hopeless)
       if (familyOf(candidate).isDdp() && (!least || holdsLess(candidate, *least)))

@@ -47,9 +47,6 @@ inline Family familyOf(const Candidate &candidate) {
   return familyOf(candidate.mesh, candidate.zero);
 }
 
-/// Returns the strength of a recomputation mode: "none" 0, "selective" 1, "full" 2.
-int recomputeRank(const std::string &recompute);
-
 /// Orders plans from simple to complicated, by these keys in turn: fewer axes dividing the model;
 /// DDP before ZeRO before FSDP before HSDP; fewer axes; less recomputation; nothing on the host;
 /// the simpler pipeline schedule; a model within one node; more tenths of memory left free.

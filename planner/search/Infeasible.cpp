@@ -57,7 +57,7 @@ static std::vector<Change> changesFor(const Graph &graph, const Job &job, const 
     edit(change.pins);
     changes.push_back(std::move(change));
   };
-  if (pins.recompute != "auto" && pins.recompute != "full")
+  if (!pins.recomputeIsOpen() && pins.recompute != name(RecomputeMode::Full))
     addPins("leave --recompute open", [](Pins &p) { p.recompute = "auto"; });
   if (pins.microBatch)
     addPins("leave --micro-batch open", [](Pins &p) { p.microBatch.reset(); });

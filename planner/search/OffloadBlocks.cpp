@@ -70,7 +70,7 @@ Offload Searcher::offloadOf(const Candidate &candidate) {
       if (flags[op])
         offload.ops.push_back(batched.ops[op].id);
   if (!offload.ops.empty())
-    offload.residuals = offloadedBlocks(blocks, int64_t(starts.size()));
+    offload.residuals = BlockShare::share(blocks, int64_t(starts.size()));
   return offload;
 }
 

@@ -117,9 +117,9 @@ bool Searcher::chooseAgain(Candidate &candidate, const Mix &mix, const DataMode 
 }
 
 bool Searcher::recomputeSome(Candidate &candidate) const {
-  if (candidate.recompute != "none" || !space.recomputeIsOpen())
+  if (candidate.recompute != RecomputeMode::None || !space.recomputeIsOpen())
     return false;
-  candidate.recompute = "selective";
+  candidate.recompute = RecomputeMode::Selective;
   for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)
     setAgain(candidate, stage, 0);
   return true;
@@ -188,15 +188,15 @@ std::vector<bool> Searcher::flagsOf(const Candidate &candidate) {
   return flags;
 }
 
-std::string Searcher::recomputeOf(const Candidate &candidate) const {
+Recompute Searcher::recomputeOf(const Candidate &candidate) const {
   if (candidate.again.empty())
-    return candidate.recompute;
+    return {candidate.recompute};
   int64_t blocks = 0;
   for (int64_t onStage : candidate.blocksAgain)
     blocks += onStage;
   if (blocks == 0)
-    return weakerMode(candidate.recompute);
-  return recomputeText(candidate.recompute, blocks, int64_t(starts.size()));
+    return {weakerMode(candidate.recompute)};
+  return {candidate.recompute, BlockShare::share(blocks, int64_t(starts.size()))};
 }
 
 } // namespace tbc::planner

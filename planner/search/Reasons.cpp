@@ -56,7 +56,8 @@ static Alternative alternativeOf(const ExactCandidate &exact, const Prediction &
   other.schedule = exact.plan.schedule;
   other.chunkStage = exact.plan.chunkStage;
   other.recompute = exact.plan.recompute;
-  other.offload = offloadText(exact.plan.offload);
+  other.offload = exact.plan.offload;
+  other.offload.ops.clear();
   other.stepSeconds = exact.plan.prediction.stepSeconds;
   other.peakBytes = exact.plan.prediction.peakBytes;
   other.memory = exact.plan.prediction.memory;
@@ -90,17 +91,17 @@ public:
           return c.mesh == chosen.mesh && c.zero == chosen.zero &&
                  c.microBatch != chosen.microBatch;
         });
-    add("recompute", plan.recompute, pins.recompute != "auto" || isAsked("recompute"),
+    add("recompute", toString(plan.recompute), !pins.recomputeIsOpen() || isAsked("recompute"),
         [&](const Candidate &c) {
           return c.mesh == chosen.mesh && c.zero == chosen.zero &&
                  c.microBatch == chosen.microBatch && c.recompute != chosen.recompute;
         });
     if (pins.offload != "none")
       plan.reasons.push_back({"offload", offloadText(plan.offload),
-                              pins.offload != "auto"  ? Origin::Pinned
+                              !pins.offloadIsOpen()   ? Origin::Pinned
                               : plan.offload.isNone() ? Origin::Solved
                                                       : Origin::Forced,
-                              pins.offload != "auto"  ? "pinned"
+                              !pins.offloadIsOpen()   ? "pinned"
                               : plan.offload.isNone() ? "everything fits on the device"
                                                       : "nothing fits without"});
     if (plan.mesh.pp > 1)
@@ -209,7 +210,7 @@ private:
       of.chunkStage = c.schedule.chunkStage(c.mesh.pp);
       return scheduleText(of);
     }
-    return c.recompute;
+    return name(c.recompute);
   }
 
   std::string strategyText() const {
@@ -242,7 +243,7 @@ static std::string bindingConstraint(const Exploration &exploration, const Plan 
       faster = &c;
   if (faster)
     return "memory: " + toString(faster->mesh) + " with micro-batch " +
-           std::to_string(faster->microBatch) + ", recompute " + faster->recompute +
+           std::to_string(faster->microBatch) + ", recompute " + name(faster->recompute) +
            " would take " + formatSeconds(faster->seconds) + " but needs " +
            formatBytes(faster->peakBytes);
   const TimeSplit &time = plan.prediction.time;
@@ -273,7 +274,7 @@ static std::vector<std::string> assumptionsOf(const Graph &graph, const Job &job
     return op.kernelClass != "none" && std::find(again.begin(), again.end(), op.id) != again.end();
   };
   if (auto count = std::count_if(graph.ops.begin(), graph.ops.end(), isFree);
-      count > 0 && plan.recompute == "none")
+      count > 0 && plan.recompute.mode == RecomputeMode::None)
     lines.push_back(std::to_string(count) +
                     " ops run again inside of the kernels of backward that read them: what they "
                     "make need not go through memory");

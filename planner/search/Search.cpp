@@ -43,10 +43,10 @@ static Result<Exploration> exploreKept(const Question &question, const Pins &pin
                                        const Progress &progress = {}) {
   Result<Exploration> exploration = question.explore(pins, progress);
   if (!exploration || exploration->hasFit(pins.memoryGoal) || exploration->provesNothingFits ||
-      pins.recompute != "auto" || !isSmallGraph(question.graph))
+      !pins.recomputeIsOpen() || !isSmallGraph(question.graph))
     return exploration;
   Pins plain = pins;
-  plain.recompute = "none";
+  plain.recompute = name(RecomputeMode::None);
   Result<Exploration> tried = question.explore(plain);
   if (tried)
     exploration->counts += tried->counts;
@@ -62,7 +62,7 @@ static Result<Exploration> exploreKept(const Question &question, const Pins &pin
 static Result<Exploration> exploreOffload(const Question &question, const Pins &pins,
                                           const Progress &progress) {
   Result<Exploration> exploration = exploreKept(question, pins, progress);
-  if (pins.offload != "auto" || !exploration || exploration->hasFit(pins.memoryGoal))
+  if (!pins.offloadIsOpen() || !exploration || exploration->hasFit(pins.memoryGoal))
     return exploration;
   SearchCounts counts = exploration->counts;
   Pins away = pins;

@@ -101,7 +101,7 @@ void Searcher::enumerateOn(int64_t devices, bool isPossibleOnly, const Pins &lim
           possible.push_back(schedule);
       }
       for (const ZeroChoice &zero : space.zeroChoices(mesh))
-        for (const std::string &recompute : space.recomputeModes())
+        for (RecomputeMode recompute : space.recomputeModes())
           for (const ScheduleChoice &schedule : possible)
             for (ContextForm context : contexts) {
               candidate.zero = zero;

@@ -133,7 +133,7 @@ private:
   const std::vector<uint64_t> &hashes();
   /// `hasExperts`: the experts lie on ep, and tp splits the inner dims of each.
   const Placement &placementFor(int64_t tp, int64_t microBatch, bool hasExperts);
-  const std::vector<bool> &flagsFor(const std::string &recompute, int64_t microBatch);
+  const std::vector<bool> &flagsFor(RecomputeMode recompute, int64_t microBatch);
   /// The split of ops on the devices of one model: tp, ep, cp and, with cp, its form. Each rank on
   /// ep has a micro-batch of its own.
   struct ModelSplit {
@@ -154,10 +154,10 @@ private:
     std::string whyNot; // if there are none
   };
   const KnownStrategies &splitStrategies(const ModelSplit &split, int64_t microBatch);
-  const ProfiledGraph &profiledGraphFor(int64_t microBatch, const std::string &recompute);
+  const ProfiledGraph &profiledGraphFor(int64_t microBatch, RecomputeMode recompute);
   /// Profile on the devices of stage `stage` of the candidate. Placement and kept values are the
   /// same on all.
-  const Profile &profileOf(const Candidate &candidate, const std::string &recompute, int stage = 0);
+  const Profile &profileOf(const Candidate &candidate, RecomputeMode recompute, int stage = 0);
   const WholeWork &wholeWorkFor(int64_t samples);
   double idealSecondsOf(int64_t samples, int64_t devices, const std::vector<bool> *part);
   double idealSeconds(int64_t devices, int64_t samples);
@@ -320,7 +320,7 @@ private:
   /// if no block recomputes.
   bool chooseAgain(Candidate &candidate, const Mix &mix, const DataMode &mode);
   std::vector<bool> flagsOf(const Candidate &candidate);
-  std::string recomputeOf(const Candidate &candidate) const;
+  Recompute recomputeOf(const Candidate &candidate) const;
   double lossSeconds(const Candidate &candidate, const Profile &profile);
   bool mayRun(const Candidate &candidate);
   bool mayPlace(const Candidate &candidate);
@@ -375,10 +375,10 @@ private:
   Once<std::vector<uint64_t>> knownHashes;
   OnceMap<int64_t, WholeWork> wholeWorks;
   OnceMap<std::tuple<int64_t, int64_t, bool>, Placement> placements;
-  OnceMap<std::pair<int64_t, std::string>, std::vector<bool>> flags;
-  OnceMap<std::pair<int64_t, std::string>, ProfiledGraph> profiledGraphs;
+  OnceMap<std::pair<int64_t, RecomputeMode>, std::vector<bool>> flags;
+  OnceMap<std::pair<int64_t, RecomputeMode>, ProfiledGraph> profiledGraphs;
   OnceMap<std::pair<ModelSplit, int64_t>, KnownStrategies> strategies;
-  OnceMap<std::tuple<ModelSplit, int64_t, std::string, StageKind>, Profile> profiles;
+  OnceMap<std::tuple<ModelSplit, int64_t, RecomputeMode, StageKind>, Profile> profiles;
   mutable OnceMap<std::tuple<int, bool, int64_t>, KnownChunks> knownChunks;
   OnceMap<std::pair<int64_t, int64_t>, double> ideals, leasts;
   Once<std::vector<BatchSum>> sumsOverBatch;

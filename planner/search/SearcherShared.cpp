@@ -47,10 +47,10 @@ const Placement &Searcher::placementFor(int64_t tp, int64_t microBatch, bool has
   });
 }
 
-const std::vector<bool> &Searcher::flagsFor(const std::string &recompute, int64_t microBatch) {
+const std::vector<bool> &Searcher::flagsFor(RecomputeMode recompute, int64_t microBatch) {
   return flags.get({microBatch, recompute}, [&] {
     const Graph &batched = graphFor(microBatch);
-    std::vector<bool> again = recompute == "none" && space.recomputeIsOpen()
+    std::vector<bool> again = recompute == RecomputeMode::None && space.recomputeIsOpen()
                                   ? freeToRecompute(batched)
                                   : recomputeFlags(batched, recompute);
     pinned.applyTo(again);
@@ -58,7 +58,7 @@ const std::vector<bool> &Searcher::flagsFor(const std::string &recompute, int64_
   });
 }
 
-const ProfiledGraph &Searcher::profiledGraphFor(int64_t microBatch, const std::string &recompute) {
+const ProfiledGraph &Searcher::profiledGraphFor(int64_t microBatch, RecomputeMode recompute) {
   return profiledGraphs.get({microBatch, recompute}, [&] {
     return ProfiledGraph(graphFor(microBatch), flagsFor(recompute, microBatch));
   });
@@ -163,7 +163,7 @@ bool Searcher::mayPlace(const Candidate &candidate) {
 
 /// Whether only some blocks of the candidate may recompute.
 bool Searcher::isPartial(const Candidate &candidate) const {
-  return candidate.recompute != "none" && space.mayRecomputeInPart();
+  return candidate.recompute != RecomputeMode::None && space.mayRecomputeInPart();
 }
 
 void Searcher::prepare(const std::vector<const Candidate *> &candidates) {
@@ -179,18 +179,18 @@ void Searcher::prepare(const std::vector<const Candidate *> &candidates) {
 
   struct Wanted {
     const Candidate *candidate;
-    std::string recompute;
+    RecomputeMode recompute;
     int stage;
   };
-  std::map<std::tuple<ModelSplit, int64_t, std::string, StageKind>, Wanted> wanted;
+  std::map<std::tuple<ModelSplit, int64_t, RecomputeMode, StageKind>, Wanted> wanted;
   for (const Candidate *candidate : candidates) {
     if (!mayPlace(*candidate))
       continue;
     const StageDevices &devices = stagesFor(candidate->mesh).devices;
-    std::vector<std::string> modes{candidate->recompute};
+    std::vector<RecomputeMode> modes{candidate->recompute};
     if (isPartial(*candidate))
       modes.push_back(weakerMode(candidate->recompute));
-    for (const std::string &mode : modes)
+    for (RecomputeMode mode : modes)
       for (int stage = 0; stage < (devices.isUniform() ? 1 : int(candidate->mesh.pp)); ++stage)
         wanted.try_emplace({splitOf(*candidate), candidate->microBatch, mode,
                             devices.isUniform() ? StageKind() : devices.kindOf(stage)},

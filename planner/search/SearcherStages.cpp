@@ -57,8 +57,7 @@ const NetworkCost &Searcher::networkFor(const MeshShape &mesh) {
   });
 }
 
-const Profile &Searcher::profileOf(const Candidate &candidate, const std::string &recompute,
-                                   int stage) {
+const Profile &Searcher::profileOf(const Candidate &candidate, RecomputeMode recompute, int stage) {
   const StageDevices &devices = stagesFor(candidate.mesh).devices;
   const ModelSplit split = splitOf(candidate);
   const int64_t microBatch = candidate.microBatch;

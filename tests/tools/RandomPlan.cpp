@@ -108,7 +108,8 @@ private:
     for (const GraphOp &op : graph.ops)
       if (op.phase == reshard::Phase::Forward && !op.generator && below(4) < share)
         plan.recomputeOps.push_back(op.id);
-    plan.recompute = plan.recomputeOps.empty() ? "none" : "selective";
+    plan.recompute.mode = plan.recomputeOps.empty() ? planner::RecomputeMode::None
+                                                    : planner::RecomputeMode::Selective;
   }
 
   void decideOffload() {
@@ -119,7 +120,7 @@ private:
       if (op.phase == reshard::Phase::Forward && !op.generator && below(4) < share)
         plan.offload.ops.push_back(op.id);
     if (!plan.offload.ops.empty())
-      plan.offload.residuals = "all";
+      plan.offload.residuals = planner::BlockShare();
   }
 
   /// Draws buckets of a few tensors or of all; gathers a few uses ahead or all at once.

@@ -132,7 +132,7 @@ static Json answerOf(const planner::Plan &plan) {
   answer["batch"] = plan.job.globalBatch;
   answer["zero"] = plan.parameterDefault.zero;
   answer["keep_gathered"] = plan.parameterDefault.keepGathered;
-  answer["recompute"] = plan.recompute;
+  answer["recompute"] = planner::toString(plan.recompute);
   answer["offload"] = planner::offloadText(plan.offload);
   if (!plan.chunkStage.empty())
     answer["placement"] = plan.chunkStage;

@@ -533,7 +533,7 @@ TEST(KeepBound, WhatSavesTimeIsRunAgain) {
   ASSERT_TRUE(open && kept);
   EXPECT_TRUE(kept->plan.recomputeOps.empty());
   EXPECT_FALSE(open->plan.recomputeOps.empty());
-  EXPECT_EQ(open->plan.recompute, "none");
+  EXPECT_EQ(toString(open->plan.recompute), "none");
   EXPECT_LT(open->plan.prediction.stepSeconds, kept->plan.prediction.stepSeconds);
   EXPECT_LE(double(open->plan.prediction.peakBytes),
             1.01 * double(kept->plan.prediction.peakBytes));

@@ -39,8 +39,8 @@ static double bruteForce(const Graph &graph, const Job &job, const Cluster &clus
     for (int cut : cuts)
       plan.stages.push_back(graph.ops[cut].id);
     std::set<std::vector<bool>> known;
-    for (const char *mode : {"none", "selective", "full"}) {
-      plan.recompute = mode;
+    for (RecomputeMode mode : recomputeModes()) {
+      plan.recompute = {mode};
       plan.recomputeOps.clear();
       std::vector<bool> flags = recomputeFlags(withBatch(graph, plan.microBatch), mode);
       if (!known.insert(flags).second)

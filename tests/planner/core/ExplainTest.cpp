@@ -191,11 +191,12 @@ TEST(Explain, WhyOfWhatIsThereTakesItAway) {
   Plan plan = planFor(graph, 8, "");
   Result<ExplainedPlan> explained = ExplainedPlan::make(graph, plan);
   ASSERT_TRUE(explained);
-  std::string has = "recompute=" + plan.recompute;
+  std::string has = "recompute=" + toString(plan.recompute);
   Result<Report> report = explainWhy(*explained, has);
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_THAT(factOf(*report, "question"), HasSubstr("without " + has));
-  EXPECT_EQ(factOf(*report, "other").find("recompute " + plan.recompute), std::string::npos);
+  EXPECT_EQ(factOf(*report, "other").find("recompute " + toString(plan.recompute)),
+            std::string::npos);
 }
 
 TEST(Explain, WhyKeepsWhatWasPinned) {
@@ -254,7 +255,8 @@ TEST(Explain, EveryDecisionHasADifference) {
             Names{"decided parameters"});
   EXPECT_EQ(edited([](Plan &p) { p.schedule = ScheduleKind::GPipe; }), Names{"decided schedule"});
   EXPECT_EQ(edited([](Plan &p) { p.stages.back() += "x"; }), Names{"decided stages"});
-  EXPECT_EQ(edited([](Plan &p) { p.recompute = "full"; }), Names{"decided recompute"});
+  EXPECT_EQ(edited([](Plan &p) { p.recompute = {RecomputeMode::Full}; }),
+            Names{"decided recompute"});
   EXPECT_EQ(edited([](Plan &p) { p.recomputeOps = {"h.0.up"}; }).size(), 1u);
   EXPECT_EQ(edited([](Plan &p) { p.ops.pop_back(); }).size(), 1u);
   EXPECT_EQ(edited([](Plan &p) { p.parameterOverrides = {{{}, {"w"}}}; }).size(), 1u);

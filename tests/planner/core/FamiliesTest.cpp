@@ -78,7 +78,7 @@ TEST(Families, AreOrderedFromSimpleToComplicated) {
 TEST(Families, WithinOneOrderByWhatElseIsSimple) {
   Plan plain = planOn("dp=8");
   Plan other = plain;
-  other.recompute = "full 3/8";
+  other.recompute = {RecomputeMode::Full, BlockShare::share(3, 8)};
   EXPECT_TRUE(isSimpler(plain, other));
   other = plain;
   other.offload.optimizer = true;

@@ -205,7 +205,7 @@ TEST(DecisionPins, AreConditionsOfTheSearch) {
   EXPECT_EQ(plan.mesh.tp, 2);
   EXPECT_EQ(plan.mesh.pp, 1);
   EXPECT_EQ(plan.parameterDefault.zero, 1);
-  EXPECT_EQ(plan.recompute, "none");
+  EXPECT_EQ(toString(plan.recompute), "none");
   std::vector<std::string> said;
   for (const Reason &reason : plan.reasons)
     if (reason.origin == Origin::Pinned)

@@ -51,15 +51,46 @@ static void checkConsistent(const Graph &graph) {
   }
 }
 
+TEST(Recompute, TextsReadBackEqual) {
+  EXPECT_EQ(toString(Recompute{}), "none");
+  EXPECT_EQ(toString({RecomputeMode::Full, BlockShare::share(8, 8)}), "full");
+  EXPECT_EQ(toString({RecomputeMode::Selective, BlockShare::share(3, 8)}), "selective 3/8");
+  for (RecomputeMode mode : recomputeModes())
+    EXPECT_EQ(parseRecompute(name(mode)), Recompute{mode});
+  EXPECT_EQ(parseRecompute("full 3/8"), (Recompute{RecomputeMode::Full, {3, 8}}));
+  EXPECT_EQ(parseRecompute("full 8/8"), Recompute{RecomputeMode::Full});
+  for (const char *wrong : {"", "ful", "full ", "full 3", "full 9/8", "full 0/0", "full -1/8",
+                            "full 3/8 ", "none 3/8", "3/8"})
+    EXPECT_EQ(parseRecompute(wrong), std::nullopt) << wrong;
+}
+
+TEST(Offload, TextsReadBackEqual) {
+  for (const char *text : {"none", "optimizer", "residuals", "residuals 0/8", "residuals 3/8",
+                           "optimizer and residuals", "optimizer and residuals 3/8"}) {
+    std::optional<Offload> offload = parseOffload(text);
+    ASSERT_TRUE(offload) << text;
+    EXPECT_EQ(offloadText(*offload), text);
+  }
+  for (const char *wrong : {"", "all", "residuals 9/8", "residuals 8/8", "residuals none",
+                            "optimizer and", "optimizer 3/8"})
+    EXPECT_FALSE(parseOffload(wrong)) << wrong;
+  std::optional<BlockShare> residuals;
+  EXPECT_TRUE(parseResiduals("none", residuals) && !residuals);
+  EXPECT_TRUE(parseResiduals("all", residuals) && residuals->isAll());
+  EXPECT_TRUE(parseResiduals("3/8", residuals) && *residuals == BlockShare::share(3, 8));
+  EXPECT_FALSE(parseResiduals("3", residuals));
+}
+
 TEST(Recompute, NoneChangesNothing) {
   Graph graph = makeChain({});
-  EXPECT_TRUE(reexecutedOps(graph, recomputeFlags(graph, "none")).empty());
-  EXPECT_EQ(withRecompute(graph, recomputeFlags(graph, "none")).ops.size(), graph.ops.size());
+  EXPECT_TRUE(reexecutedOps(graph, recomputeFlags(graph, RecomputeMode::None)).empty());
+  EXPECT_EQ(withRecompute(graph, recomputeFlags(graph, RecomputeMode::None)).ops.size(),
+            graph.ops.size());
 }
 
 TEST(Recompute, FullKeepsTheJoints) {
   Graph graph = makeChain({});
-  std::vector<bool> flags = recomputeFlags(graph, "full");
+  std::vector<bool> flags = recomputeFlags(graph, RecomputeMode::Full);
   std::vector<std::string> again = idsOf(graph, reexecutedOps(graph, flags));
   EXPECT_EQ(again,
             (std::vector<std::string>{"h.0.ln1", "h.0.q", "h.0.k", "h.0.v", "h.0.attn", "h.0.ln2",
@@ -78,7 +109,7 @@ TEST(Recompute, FullKeepsTheJoints) {
 TEST(Recompute, SelectiveKeepsWhatIsDear) {
   Graph graph = makeChain({});
   std::vector<std::string> again =
-      idsOf(graph, reexecutedOps(graph, recomputeFlags(graph, "selective")));
+      idsOf(graph, reexecutedOps(graph, recomputeFlags(graph, RecomputeMode::Selective)));
   EXPECT_EQ(again, (std::vector<std::string>{"h.0.ln1", "h.0.ln2", "h.0.act", "h.1.ln1", "h.1.ln2",
                                              "h.1.act", "ln_f"}));
 }
@@ -86,7 +117,8 @@ TEST(Recompute, SelectiveKeepsWhatIsDear) {
 TEST(Recompute, ClonesStandRightBeforeTheirFirstUser) {
   Graph graph = makeChain({});
   std::vector<int> cloneOf, sourceOf;
-  Graph cloned = withRecompute(graph, recomputeFlags(graph, "selective"), &cloneOf, &sourceOf);
+  Graph cloned =
+      withRecompute(graph, recomputeFlags(graph, RecomputeMode::Selective), &cloneOf, &sourceOf);
   checkConsistent(cloned);
   ASSERT_EQ(cloneOf.size(), cloned.ops.size());
   int act = opCalled(cloned, "h.1.act.recompute");

@@ -127,7 +127,7 @@ TEST(Search, MemoryHasAMarginUnlessRiskIsAskedFor) {
   EXPECT_LE(sure->plan.prediction.highBytes, limit);
   EXPECT_TRUE(sure->plan.warnings.empty());
   EXPECT_EQ(risky->plan.prediction.memory, MemoryVerdict::Tight);
-  EXPECT_EQ(risky->plan.recompute, "none");
+  EXPECT_EQ(toString(risky->plan.recompute), "none");
   EXPECT_LT(risky->plan.prediction.stepSeconds, sure->plan.prediction.stepSeconds);
   EXPECT_THAT(risky->plan.warnings, testing::Contains(HasSubstr("without --memory-risk")));
   // The cost of the margin is reported as an alternative.
@@ -288,9 +288,9 @@ TEST(Search, RecomputesAsManyBlocksAsNeedBe) {
     EXPECT_LT(found.prediction.stepSeconds, before) << "more memory, fewer blocks";
     EXPECT_GT(found.prediction.stepSeconds, none->plan.prediction.stepSeconds);
     before = found.prediction.stepSeconds;
-    int blocks = 0;
-    ASSERT_EQ(std::sscanf(found.recompute.c_str(), "selective %d/12", &blocks), 1)
-        << found.recompute;
+    const std::string recompute = toString(found.recompute);
+    const int64_t blocks = found.recompute.share.blocks;
+    ASSERT_EQ(recompute, "selective " + std::to_string(blocks) + "/12");
     // The same plan by name; with one block less it does not fit.
     Result<SearchAnswer> pinned = plan("selective:" + std::to_string(blocks), limit);
     ASSERT_TRUE(pinned);
@@ -300,8 +300,8 @@ TEST(Search, RecomputesAsManyBlocksAsNeedBe) {
     // A written plan can be read back, but not with another version number.
     std::string text = writePlan(found);
     EXPECT_TRUE(readPlan(text, "plan.json"));
-    size_t at = text.find(found.recompute, text.find("\"mode\""));
-    EXPECT_FALSE(readPlan(text.replace(at, found.recompute.size(), "selective 3"), "plan.json"));
+    size_t at = text.find(recompute, text.find("\"mode\""));
+    EXPECT_FALSE(readPlan(text.replace(at, recompute.size(), "selective 3"), "plan.json"));
   }
   EXPECT_NE(errorOf(graph, jobFor(2, 128),
                     [] {
