@@ -1,6 +1,7 @@
 //===- NodeContext.cpp - Inputs and attributes of one node -----------------===//
 
 #include "frontend/onnx/NodeContext.h"
+#include "frontend/onnx/AttributeDefaults.h"
 
 #include <cmath>
 #include <map>
@@ -13,7 +14,7 @@ const Value &NodeContext::input(size_t i) const {
   return *inputs[i];
 }
 
-/// Whether an attribute has no effect.
+/// Whether an attribute has no effect, also where the op has no default for it.
 static bool saysNothing(llvm::StringRef type, const onnx::AttributeProto &attribute) {
   const std::string &name = attribute.name();
   if (name == "stash_type") // of norms: they compute in f32 anyway
@@ -33,7 +34,8 @@ void NodeContext::requireAllAsked(llvm::StringRef unread) const {
   unread.split(ignored, ' ');
   for (const onnx::AttributeProto &attribute : node.attribute())
     if (!askedAttributes.count(attribute.name()) &&
-        !llvm::is_contained(ignored, attribute.name()) && !saysNothing(node.op_type(), attribute))
+        !llvm::is_contained(ignored, attribute.name()) && !saysNothing(node.op_type(), attribute) &&
+        !hasDefault(node.domain(), node.op_type(), opset, attribute))
       throw ImportError("attribute '" + attribute.name() +
                         "' is not known to this op; export the model without it");
 }
@@ -93,7 +95,8 @@ const onnx::AttributeProto *NodeContext::find(llvm::StringRef name) const {
                         "' refers to an attribute of a function, but the node is in none");
     found = &attribute;
   }
-  return found;
+  // One rule for all importers: an attribute at its default means the same as none.
+  return found && hasDefault(node.domain(), node.op_type(), opset, *found) ? nullptr : found;
 }
 
 /// Throws if `attribute` declares another type than `type`; old exporters declare no type.

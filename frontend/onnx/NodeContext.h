@@ -81,6 +81,7 @@ public:
   }
   std::vector<std::pair<std::string, mlir::Value>> newStates;
 
+  /// Getters of attributes. An attribute at its default is read as absent (AttributeDefaults.h).
   bool hasAttr(llvm::StringRef name) const { return find(name) != nullptr; }
   int64_t attrInt(llvm::StringRef name, int64_t defaultValue) const;
   double attrFloat(llvm::StringRef name, double defaultValue) const;

@@ -23,7 +23,7 @@ PACKAGES = [
     "typing_extensions==4.16.0",
 ]
 # Increase whenever generate.py writes something else.
-LAYOUT = 1
+LAYOUT = 2
 SKIPPED = 77
 
 

@@ -4,13 +4,17 @@ usage: generate.py FOLDER
 
 FOLDER/KIND/TEST holds model.onnx and test_data_set_K/{input,output}_J.pb. The kinds: node (made by the
 package's generators), simple, pytorch-converted, pytorch-operator (files of the package) and light
-(published architectures whose weights are constants).
+(published architectures whose weights are constants). node-defaults are those of node with all
+attributes at their defaults written out, where that adds any.
+
+FOLDER/AttributeDefaults.inc is the table of attribute_defaults.py.
 """
 
 import shutil
 import sys
 from pathlib import Path
 
+import attribute_defaults
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
@@ -33,9 +37,26 @@ def to_proto(value, info):
     return numpy_helper.from_array(np.asarray(value), info.name)
 
 
-def write_case(folder, case):
+def spelled_out(model):
+    """Returns a copy of `model` whose nodes have all attributes at their defaults, or None without any."""
+    result, added = onnx.ModelProto(), 0
+    result.CopyFrom(model)
+    versions = {opset.domain: opset.version for opset in model.opset_import}
+    for node in result.graph.node:
+        if not onnx.defs.has(node.op_type, node.domain):
+            continue
+        schema = onnx.defs.get_schema(node.op_type, versions[node.domain], node.domain)
+        given = {attribute.name for attribute in node.attribute}
+        for name, attribute in schema.attributes.items():
+            if attribute.default_value.name and name not in given:
+                node.attribute.append(attribute.default_value)
+                added += 1
+    return result if added else None
+
+
+def write_case(folder, case, model=None):
     folder.mkdir(parents=True)
-    (folder / "model.onnx").write_bytes(case.model.SerializeToString())
+    (folder / "model.onnx").write_bytes((model or case.model).SerializeToString())
     for k, (inputs, outputs) in enumerate(case.data_sets):
         data = folder / f"test_data_set_{k}"
         data.mkdir()
@@ -73,6 +94,10 @@ def main():
     models = [case for case in collect_models() if case.kind == "simple"]
     for case in collect_nodes() + models:
         write_case(folder / case.kind / case.name, case)
+        spelled = spelled_out(case.model)
+        if case.kind == "node" and spelled and not case.name.endswith("_expanded"):
+            write_case(folder / "node-defaults" / case.name, case, spelled)
+    (folder / "AttributeDefaults.inc").write_text(attribute_defaults.table())
     for kind in ("pytorch-converted", "pytorch-operator", "simple"):
         for path in sorted((PACKAGE_DATA / kind).glob("*/model.onnx")):
             if not (folder / kind / path.parent.name).exists():

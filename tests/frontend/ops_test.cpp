@@ -1,5 +1,6 @@
 //===- ops_test.cpp - Results of single nodes ------------------------------===//
 
+#include "frontend/onnx/AttributeDefaults.h"
 #include "ir/Interpreter.h"
 #include "tests/frontend/ModelBuilder.h"
 #include "tests/frontend/ModelRunner.h"
@@ -235,6 +236,42 @@ TEST_F(Ops, ResizeLinear) {
   b.floats("scales", {3}, {1, 1, 2});
   ModelBuilder::attr(b.node("Resize", {"x", "", "scales"}, {"y"}), "mode", std::string("linear"));
   EXPECT_THAT(run(b, 1), ElementsAre(0, 0.25, 0.75, 1));
+}
+
+/// The form of upsampling in U-Nets: attributes that only other modes read stand at their defaults.
+TEST_F(Ops, ResizeNearestWithAttributesAtTheirDefaults) {
+  for (std::string policy : {"stretch", "not_larger"}) {
+    ModelBuilder b = withInput({"1", "2"});
+    b.floats("scales", {3}, {1, 1, 2});
+    onnx::NodeProto &resize = b.node("Resize", {"x", "", "scales"}, {"y"});
+    ModelBuilder::attr(resize, "mode", std::string("nearest"));
+    ModelBuilder::attr(resize, "coordinate_transformation_mode", std::string("asymmetric"));
+    ModelBuilder::attr(resize, "nearest_mode", std::string("floor"));
+    floatAttr(resize, "cubic_coeff_a", -0.75F);
+    floatAttr(resize, "extrapolation_value", 0);
+    ModelBuilder::attr(resize, "keep_aspect_ratio_policy", policy);
+    if (policy == "stretch")
+      EXPECT_THAT(run(b, 1), ElementsAre(0, 0, 1, 1));
+    else
+      EXPECT_THAT(importError(b.bytes()), HasSubstr("'keep_aspect_ratio_policy'"));
+  }
+}
+
+/// A default differs between operator sets: LogSoftmax has axis 1 before 13, and -1 since.
+TEST_F(Ops, DefaultsAreThoseOfTheOperatorSet) {
+  onnx::AttributeProto axis;
+  axis.set_name("axis");
+  axis.set_type(onnx::AttributeProto::INT);
+  for (int64_t value : {1, -1}) {
+    axis.set_i(value);
+    EXPECT_EQ(frontend::hasDefault("", "LogSoftmax", 12, axis), value == 1);
+    EXPECT_EQ(frontend::hasDefault("ai.onnx", "LogSoftmax", 13, axis), value == -1);
+    EXPECT_FALSE(frontend::hasDefault("com.example", "LogSoftmax", 13, axis));
+  }
+  axis.clear_type(); // as old exporters write it
+  EXPECT_TRUE(frontend::hasDefault("", "LogSoftmax", 18, axis));
+  axis.set_name("axes");
+  EXPECT_FALSE(frontend::hasDefault("", "LogSoftmax", 18, axis));
 }
 
 TEST_F(Ops, MatMulBroadcastsBatchDims) {
