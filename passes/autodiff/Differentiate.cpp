@@ -198,6 +198,13 @@ LogicalResult Differentiator::run() {
   for (Operation *op : llvm::reverse(forwardOps))
     if (failed(sweep(op)))
       return failure();
+  bool hasGradient = llvm::any_of(train.getArguments(), [&](BlockArgument arg) {
+    return isTrained[arg.getArgNumber()] && cotangents.contains(arg);
+  });
+  if (!hasGradient)
+    return emitError(loss.getLoc())
+           << "the loss depends on the trained parameters only through ops whose derivative is 0 "
+              "everywhere, such as rounding; make it from another output with --loss";
   setResults();
   eraseUnused(train, isBackward);
   repeatFreeOps(train);

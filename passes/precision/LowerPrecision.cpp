@@ -122,7 +122,9 @@ Value PrecisionLowerer::castTo(Value value, Type elementType, Operation *before)
   return cached;
 }
 
-/// Sets the result types of `op` by its new operands.
+/// Sets the result types of `op` by its new operands. A result without an inferred type was f32, or
+/// narrow in a model that is exported narrow; both follow the operands. Example: a bf16 broadcast
+/// of a quotient that is now computed in f32.
 LogicalResult PrecisionLowerer::setResultTypes(Operation *op, Type elementType) {
   SmallVector<Type> types;
   if (auto infer = dyn_cast<InferTypeOpInterface>(op)) {
@@ -132,7 +134,7 @@ LogicalResult PrecisionLowerer::setResultTypes(Operation *op, Type elementType) 
       return op->emitOpError() << "cannot compute in " << elementType;
   } else {
     for (Value result : op->getResults())
-      types.push_back(isF32(result)
+      types.push_back(isF32(result) || isNarrowed(result)
                           ? RankedTensorType::get(tensorType(result).getShape(), elementType)
                           : result.getType());
   }

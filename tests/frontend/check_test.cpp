@@ -1,6 +1,7 @@
 //===- check_test.cpp - The output of tbc check ------------------------------===//
 
 #include "frontend/onnx/NodeContext.h"
+#include "tests/frontend/ModelBuilder.h"
 #include "tools/tbc/CheckCommand.h"
 
 #include <nlohmann/json.hpp>
@@ -119,6 +120,38 @@ TEST(Check, WrongNamesAreUsageErrors) {
   changed = options;
   changed.import.constants = {"transformer.wpe.weigth"};
   EXPECT_THAT(errorOf(changed), ::testing::HasSubstr("did you mean 'transformer.wpe.weight'?"));
+}
+
+/// Checks a model of x[batch, 4] times a weight, with one more node before the output.
+Result<cli::CheckReport> checkWith(const std::string &last, const std::string &loss) {
+  test::ModelBuilder b;
+  b.input("x", {"batch", "4"});
+  b.output("y");
+  b.floats("weight", {4, 4}, std::vector<float>(16, 1));
+  b.node("MatMul", {"x", "weight"}, {"h"});
+  b.node(last, {"h"}, {"y"}, "the last node");
+  test::TemporaryFolder folder;
+  driver::StepOptions options;
+  options.modelPath = folder.write("model.onnx", b.bytes());
+  options.loss = loss;
+  return cli::checkModel(options);
+}
+
+/// A check builds the training step as a plan does.
+TEST(Check, ModelsWithoutADerivativeAreRefused) {
+  EXPECT_TRUE(bool(checkWith("Tanh", "cross-entropy")));
+  auto report = checkWith("Floor", "cross-entropy");
+  ASSERT_FALSE(bool(report));
+  EXPECT_EQ(int(report.error().code), int(ErrorCode::ModelRejected));
+  EXPECT_THAT(report.error().message, ::testing::HasSubstr("whose derivative is 0 everywhere"));
+}
+
+/// Another --loss may fit, so the report is given.
+TEST(Check, ALossThatDoesNotFitIsAWarning) {
+  auto report = checkWith("Transpose", "cross-entropy");
+  ASSERT_TRUE(bool(report)) << report.error().message;
+  EXPECT_THAT(report->warnings,
+              ::testing::Contains(::testing::HasSubstr("--loss cross-entropy does not fit")));
 }
 
 TEST(Check, RepeatedBlocksAreCounted) {

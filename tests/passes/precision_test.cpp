@@ -81,5 +81,37 @@ TEST(LowerPrecision, ComputesTheSame) {
   }
 }
 
+/// A model that is exported in bf16: its quotient is computed in f32, and so is all that repeats
+/// it. The ops without inferred result types (broadcast, select) follow their operands.
+TEST(LowerPrecision, ResultsOfANarrowModelFollowTheirOperands) {
+  ParsedModule module(R"(
+    func.func @model(
+        %x: tensor<4x6xbf16> {tbc.role = "input", tbc.name = "x", tbc.batch_dim = 0},
+        %w: tensor<6xbf16> {tbc.role = "param", tbc.name = "w"},
+        %f: tensor<6xf32> {tbc.role = "param", tbc.name = "f"})
+        -> (tensor<4x6xf32> {tbc.role = "output", tbc.name = "y"}) {
+      %e = tbc.exp %w : tensor<6xbf16>
+      %q = tbc.div %e, %w : tensor<6xbf16>
+      %b = tbc.broadcast %q {dims = array<i64: 1>} : (tensor<6xbf16>) -> tensor<4x6xbf16>
+      %p = tbc.compare %b, %x {predicate = "lt"}
+          : (tensor<4x6xbf16>, tensor<4x6xbf16>) -> tensor<4x6xi1>
+      %s = tbc.select %p, %b, %x
+          : (tensor<4x6xi1>, tensor<4x6xbf16>, tensor<4x6xbf16>) -> tensor<4x6xbf16>
+      %c = tbc.cast %s : (tensor<4x6xbf16>) -> tensor<4x6xf32>
+      %g = tbc.broadcast %f {dims = array<i64: 1>} : (tensor<6xf32>) -> tensor<4x6xf32>
+      %y = tbc.mul %c, %g : tensor<4x6xf32>
+      return %y : tensor<4x6xf32>
+    })");
+  ASSERT_TRUE(module) << module.messages;
+  auto model = module.function("model");
+  ASSERT_TRUE(succeeded(toBF16(model))) << module.messages;
+  ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
+  buildStep(module);
+  ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
+  for (const char *name : {"w", "f"})
+    EXPECT_TRUE(isF32(
+        module.function("train").getResultTypes()[result(module.function("train"), "grad", name)]));
+}
+
 } // namespace
 } // namespace tbc

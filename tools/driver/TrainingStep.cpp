@@ -90,7 +90,8 @@ static LogicalResult prepareModel(TrainingStep &result) {
   if (failed(useDropout(model, dropout.seed)))
     return failure();
   placeTokens(model);
-  return success();
+  // Autodiff relies on the types.
+  return verify(module);
 }
 
 /// Errors (Usage): a glob that is malformed or matches no entry of `names`.

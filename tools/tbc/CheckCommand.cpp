@@ -6,6 +6,7 @@
 #include "ir/Tbc.h"
 #include "passes/raise/RaiseComposites.h"
 #include "tools/driver/Context.h"
+#include "tools/driver/StepSettings.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/ModelOptions.h"
 
@@ -192,6 +193,26 @@ static CheckedTensor describeConstant(const frontend::ConstantTensor &constant) 
   return tensor;
 }
 
+/// Builds the training step of `options`, as a plan does, so that what is supported can be planned.
+/// `raised` is the model with composites. A loss that does not fit its outputs is a warning,
+/// because another --loss may. Errors: ModelRejected for an op without a derivative.
+static Status checkStep(ModuleOp raised, const driver::StepOptions &options, CheckReport &report) {
+  MLIRContext &context = *raised.getContext();
+  {
+    driver::DiagnosticCollector diagnostics(context);
+    OwningOpRef<ModuleOp> copy = cast<ModuleOp>(raised->clone());
+    if (failed(attachLoss(*copy, driver::lossOptions(options)))) {
+      report.warnings.push_back("--loss " + options.loss +
+                                " does not fit, so no derivative was "
+                                "looked at: " +
+                                diagnostics.error(ErrorCode::ModelRejected, "").message);
+      return Status::ok();
+    }
+  }
+  auto step = driver::buildTrainingStep(context, options);
+  return step ? Status::ok() : Status(step.error());
+}
+
 Result<CheckReport> checkModel(const std::string &path, const frontend::ImportOptions &options) {
   driver::StepOptions step;
   step.modelPath = path;
@@ -243,6 +264,9 @@ Result<CheckReport> checkModel(const driver::StepOptions &options) {
         describeTensor(body.getTerminator()->getOperand(i), analysis, output.name));
   report.blocks = findRepeatedBlocks(report.parameters);
   addWarnings(function, report);
+  if (report.parameterElements > 0)
+    if (Status status = checkStep(*model->module, options, report); !status)
+      return status.error();
   return report;
 }
 
