@@ -5,6 +5,10 @@
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVectorExtras.h"
+
+#include <array>
+#include <optional>
 
 using namespace mlir;
 
@@ -221,6 +225,136 @@ LogicalResult EinsumOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
         einsumCotangent(builder, getLoc(), cotangents[0], getLhs(), tensorType(getRhs()),
                         getRhsLabels(), getLhsLabels(), getOutLabels());
   return success();
+}
+
+//===- einsum: the order of dims -------------------------------------------===//
+
+using Labels = SmallVector<int64_t, 4>;
+
+namespace {
+/// The labels of an einsum, without dims of size 1.
+struct EinsumLabels {
+  Labels lhs, rhs, out;
+
+  /// Returns the products of an einsum and of its gradient. Example: bi,io->bo has the gradients
+  /// bo,io->bi and bo,bi->io.
+  std::array<EinsumLabels, 3> withGradient() const {
+    return {*this, {out, rhs, lhs}, {out, lhs, rhs}};
+  }
+};
+
+/// The loops of an einsum that no matmul covers. Labels of one role that follow each other in all
+/// their tensors are one loop.
+struct LoopsAroundMatmul {
+  unsigned contracted = 0; ///< loops that are summed around a matmul
+  unsigned independent = 0;
+  /// Whether the last dim of a tensor is a batch loop, so that no matmul has unit strides.
+  bool isStrided = false;
+
+  bool isAtMost(const LoopsAroundMatmul &other) const {
+    return contracted <= other.contracted && independent <= other.independent &&
+           isStrided <= other.isStrided;
+  }
+};
+} // namespace
+
+/// Whether `second` follows `first` in `labels`, or neither is in them.
+static bool follows(ArrayRef<int64_t> labels, int64_t first, int64_t second) {
+  const int64_t *at = llvm::find(labels, first);
+  if (at == labels.end())
+    return !llvm::is_contained(labels, second);
+  return std::next(at) != labels.end() && *std::next(at) == second;
+}
+
+static LoopsAroundMatmul loopsAroundMatmul(const EinsumLabels &einsum) {
+  enum Role { Batch, Contracted, LhsFree, RhsFree };
+  auto roleOf = [&](int64_t label) {
+    return !llvm::is_contained(einsum.out, label)   ? Contracted
+           : !llvm::is_contained(einsum.rhs, label) ? LhsFree
+           : !llvm::is_contained(einsum.lhs, label) ? RhsFree
+                                                    : Batch;
+  };
+  std::array<unsigned, 4> count = {};
+  std::array<std::optional<int64_t>, 4> last;
+  Labels all = einsum.lhs;
+  llvm::copy_if(einsum.rhs, std::back_inserter(all),
+                [&](int64_t label) { return !llvm::is_contained(einsum.lhs, label); });
+  for (int64_t label : all) {
+    Role role = roleOf(label);
+    bool isMerged = last[role] && llvm::all_of(ArrayRef({einsum.lhs, einsum.rhs, einsum.out}),
+                                               [&](const Labels &labels) {
+                                                 return follows(labels, *last[role], label);
+                                               });
+    count[role] += !isMerged;
+    last[role] = label;
+  }
+  auto beyondOne = [](unsigned loops) { return loops > 1 ? loops - 1 : 0; };
+  LoopsAroundMatmul around;
+  around.contracted = beyondOne(count[Contracted]);
+  around.independent = count[Batch] + beyondOne(count[LhsFree]) + beyondOne(count[RhsFree]);
+  for (const Labels &labels : {einsum.lhs, einsum.rhs, einsum.out})
+    around.isStrided |= !labels.empty() && roleOf(labels.back()) == Batch;
+  return around;
+}
+
+/// Whether the einsum `after` and its gradient have no more loops around their matmuls than those
+/// of `before`. Matmul libraries take one batch loop; summed loops would round in between.
+static bool isAsFast(const EinsumLabels &before, const EinsumLabels &after) {
+  for (auto [old, now] : llvm::zip_equal(before.withGradient(), after.withGradient()))
+    if (!loopsAroundMatmul(now).isAtMost(loopsAroundMatmul(old)))
+      return false;
+  return true;
+}
+
+/// Returns the labels of the input of a transpose whose result has `labels`. Example: [0, 1, 2] and
+/// the permutation [2, 0, 1] give [1, 2, 0].
+static Labels beforeTranspose(ArrayRef<int64_t> labels, ArrayRef<int64_t> permutation) {
+  Labels result(labels.size());
+  for (auto [label, dim] : llvm::zip_equal(labels, permutation))
+    result[dim] = label;
+  return result;
+}
+
+/// Returns the labels of the result of a transpose whose input has `labels`.
+static Labels afterTranspose(ArrayRef<int64_t> labels, ArrayRef<int64_t> permutation) {
+  return llvm::map_to_vector<4>(permutation, [&](int64_t dim) { return labels[dim]; });
+}
+
+static EinsumLabels labelsOf(EinsumOp op) {
+  return {Labels(op.getLhsLabels()), Labels(op.getRhsLabels()), Labels(op.getOutLabels())};
+}
+
+/// Returns `labels` without those of dims of size 1, which are no loops.
+static EinsumLabels withoutUnitDims(EinsumOp op, EinsumLabels labels) {
+  auto sizes = *labelSizes(std::nullopt, tensorType(op.getLhs()), tensorType(op.getRhs()),
+                           op.getLhsLabels(), op.getRhsLabels());
+  for (Labels *list : {&labels.lhs, &labels.rhs, &labels.out})
+    llvm::erase_if(*list, [&](int64_t label) { return sizes[label] == 1; });
+  return labels;
+}
+
+bool EinsumOp::canAbsorbOperandTranspose(unsigned operand, ArrayRef<int64_t> permutation) {
+  EinsumLabels now = labelsOf(*this), absorbed = now;
+  Labels &labels = operand == 0 ? absorbed.lhs : absorbed.rhs;
+  labels = beforeTranspose(labels, permutation);
+  return isAsFast(withoutUnitDims(*this, now), withoutUnitDims(*this, absorbed));
+}
+
+void EinsumOp::absorbOperandTranspose(unsigned operand, ArrayRef<int64_t> permutation) {
+  if (operand == 0)
+    setLhsLabels(beforeTranspose(getLhsLabels(), permutation));
+  else
+    setRhsLabels(beforeTranspose(getRhsLabels(), permutation));
+}
+
+bool EinsumOp::canAbsorbResultTranspose(ArrayRef<int64_t> permutation) {
+  EinsumLabels now = labelsOf(*this), absorbed = now;
+  absorbed.out = afterTranspose(now.out, permutation);
+  return isAsFast(withoutUnitDims(*this, now), withoutUnitDims(*this, absorbed));
+}
+
+void EinsumOp::absorbResultTranspose(ArrayRef<int64_t> permutation) {
+  setOutLabels(afterTranspose(getOutLabels(), permutation));
 }
 
 bool isPlainInput(Value value) {

@@ -37,7 +37,9 @@ def Tbc_RunningSumOp
   let results = (outs Tbc_Tensor:$result);
 }
 
-def Tbc_EinsumOp : Tbc_InferredOp<"einsum", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+def Tbc_EinsumOp
+    : Tbc_InferredOp<"einsum", [DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+                                DeclareOpInterfaceMethods<ReorderableOpInterface>]> {
   let summary = "Sum of products over labelled dims";
   let description = [{
     Each dim has an integer label. Labels in `out` index the result; the others are summed over. Covers

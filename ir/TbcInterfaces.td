@@ -117,6 +117,35 @@ def CompositeOpInterface : OpInterface<"CompositeOpInterface"> {
   ];
 }
 
+def ReorderableOpInterface : OpInterface<"ReorderableOpInterface"> {
+  let cppNamespace = "::tbc";
+  let description = [{
+    An op that names the dims of its operands and of its result, so that they may have any order. A
+    transpose beside it becomes a part of it. Example: the einsum bi,io->bo of a transposed w[o, i]
+    is bi,oi->bo of w.
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Returns true if the op, and its gradient, are as fast when operand `operand` is read before a
+      transpose by `permutation`, whose result it is now.
+    }], "bool", "canAbsorbOperandTranspose",
+        (ins "unsigned":$operand, "::llvm::ArrayRef<int64_t>":$permutation)>,
+    InterfaceMethod<[{
+      Changes the attributes so that operand `operand` is the input of the transpose. The caller sets
+      the operand.
+    }], "void", "absorbOperandTranspose",
+        (ins "unsigned":$operand, "::llvm::ArrayRef<int64_t>":$permutation)>,
+    InterfaceMethod<[{
+      Returns true if the op, and its gradient, are as fast when it computes the transpose of its
+      result by `permutation`.
+    }], "bool", "canAbsorbResultTranspose", (ins "::llvm::ArrayRef<int64_t>":$permutation)>,
+    InterfaceMethod<[{
+      Changes the attributes so that the op computes the transpose of its result. The caller sets the
+      type.
+    }], "void", "absorbResultTranspose", (ins "::llvm::ArrayRef<int64_t>":$permutation)>,
+  ];
+}
+
 def ExpertOpInterface : OpInterface<"ExpertOpInterface"> {
   let cppNamespace = "::tbc";
   let description = [{

@@ -72,6 +72,28 @@ def PlaceTokensPass : Pass<"tbc-place-tokens", "mlir::func::FuncOp"> {
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 
+def FoldTransposesPass : Pass<"tbc-fold-transposes", "mlir::func::FuncOp"> {
+  let summary = "Makes transposes of operands and results a part of the einsums beside them";
+  let description = [{
+    An einsum names its dims, so it needs no copy of a tensor in another order, and neither does its
+    gradient. A transpose stays if
+    - the einsum or its gradient would become more matmuls than one, for example attention whose
+      batch and heads are no longer side by side;
+    - it transposes an activation that another op reads.
+
+    ```mlir
+    // before: the weight of nn.Linear
+    %t = tbc.transpose %w {permutation = array<i64: 1, 0>} : (tensor<5x3xf32>) -> tensor<3x5xf32>
+    %y = tbc.einsum %x, %t {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 1, 2>, out_labels = array<i64: 0, 2>}
+       : (tensor<4x3xf32>, tensor<3x5xf32>) -> tensor<4x5xf32>
+    // after
+    %y = tbc.einsum %x, %w {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 2, 1>, out_labels = array<i64: 0, 2>}
+       : (tensor<4x3xf32>, tensor<5x3xf32>) -> tensor<4x5xf32>
+    ```
+  }];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
 def DifferentiatePass : Pass<"tbc-differentiate", "mlir::ModuleOp"> {
   let summary = "Adds the backward phase to @train, which then also returns the gradients";
   let description = [{

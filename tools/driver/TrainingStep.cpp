@@ -10,6 +10,7 @@
 #include "passes/decompose/DecomposeComposites.h"
 #include "passes/decompose/PadVocabulary.h"
 #include "passes/decompose/UseBatchStatistics.h"
+#include "passes/layout/FoldTransposes.h"
 #include "passes/precision/LowerPrecision.h"
 #include "passes/raise/RaiseComposites.h"
 #include "passes/random/UseDropout.h"
@@ -82,6 +83,7 @@ static LogicalResult prepareModel(TrainingStep &result) {
       return failure();
     result.expertCapacities.assign(capacities->begin(), capacities->end());
   }
+  foldTransposes(model);
   MLIRContext *context = module.getContext();
   if (options.precision == "bf16" && failed(lowerPrecision(model, FloatType::getBF16(context))))
     return failure();
