@@ -168,7 +168,7 @@ FactorRule RotaryOp::getFactorRule() {
 }
 void RotaryOp::resizeLoops(ArrayRef<int64_t>) {}
 double RotaryOp::getFlops() { return elementwiseFlops(*this, 3); }
-StringRef RotaryOp::getKernelClass() { return "elementwise"; }
+KernelClass RotaryOp::getKernelClass() { return KernelClass::Elementwise; }
 
 LogicalResult RotaryOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                  ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {

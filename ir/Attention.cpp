@@ -239,14 +239,12 @@ FactorRule AttentionGradOp::getFactorRule() {
 
 void AttentionOp::resizeLoops(ArrayRef<int64_t>) {}
 void AttentionGradOp::resizeLoops(ArrayRef<int64_t>) {}
-/// The kernel class. If queries read only the keys before them, a kernel may skip about half of the
-/// work.
-template <typename Op> static StringRef attentionClass(Op op) {
+template <typename Op> static KernelClass attentionClass(Op op) {
   bool isCausal = op.getCausal() && int64_t(op.getLeft()) < 0;
-  return isCausal ? "causal_attention" : "attention";
+  return isCausal ? KernelClass::CausalAttention : KernelClass::Attention;
 }
-StringRef AttentionOp::getKernelClass() { return attentionClass(*this); }
-StringRef AttentionGradOp::getKernelClass() { return attentionClass(*this); }
+KernelClass AttentionOp::getKernelClass() { return attentionClass(*this); }
+KernelClass AttentionGradOp::getKernelClass() { return attentionClass(*this); }
 
 FactorRule AttentionMergeOp::getFactorRule() {
   FactorRule rule;
@@ -260,7 +258,7 @@ FactorRule AttentionMergeOp::getFactorRule() {
   return rule;
 }
 void AttentionMergeOp::resizeLoops(ArrayRef<int64_t>) {}
-StringRef AttentionMergeOp::getKernelClass() { return "elementwise"; }
+KernelClass AttentionMergeOp::getKernelClass() { return KernelClass::Elementwise; }
 double AttentionMergeOp::getFlops() {
   return 4.0 * double(tensorType(getResult()).getNumElements()) +
          8.0 * double(tensorType(getMaximum()).getNumElements());

@@ -54,7 +54,7 @@ static FactorRule reductionRule(RankedTensorType input, ArrayRef<int64_t> dims, 
   }                                                                                                \
   void OP::resizeLoops(ArrayRef<int64_t>) {}                                                       \
   double OP::getFlops() { return tensorType(getInput()).getNumElements(); }                        \
-  StringRef OP::getKernelClass() { return "reduction"; }
+  KernelClass OP::getKernelClass() { return KernelClass::Reduction; }
 
 TBC_REDUCTION(ReduceSumOp, LoopKind::Reduction)
 TBC_REDUCTION(ReduceMaxOp, LoopKind::Max)
@@ -117,7 +117,7 @@ FactorRule RunningSumOp::getFactorRule() {
 }
 void RunningSumOp::resizeLoops(ArrayRef<int64_t>) {}
 double RunningSumOp::getFlops() { return elementwiseFlops(*this, 1); }
-StringRef RunningSumOp::getKernelClass() { return "reduction"; }
+KernelClass RunningSumOp::getKernelClass() { return KernelClass::Reduction; }
 
 LogicalResult RunningSumOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                      ArrayRef<bool> needed,
@@ -194,7 +194,7 @@ double EinsumOp::getFlops() {
     product *= double(loop.size);
   return product;
 }
-StringRef EinsumOp::getKernelClass() { return "matmul"; }
+KernelClass EinsumOp::getKernelClass() { return KernelClass::Matmul; }
 
 /// Returns the cotangent of one operand of an einsum: cotangent x other operand, with the operand's
 /// labels out. The einsum summed over labels of this operand alone, so the cotangent is repeated
@@ -360,7 +360,7 @@ void EinsumOp::absorbResultTranspose(ArrayRef<int64_t> permutation) {
 bool isPlainInput(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     auto cost = dyn_cast<CostOpInterface>(op);
-    bool moves = cost && op->getNumOperands() == 1 && cost.getKernelClass() == "none";
+    bool moves = cost && op->getNumOperands() == 1 && cost.getKernelClass() == KernelClass::None;
     if (!moves && !isa<CastOp>(op))
       return false;
     value = op->getOperand(0);
@@ -415,7 +415,7 @@ FactorRule GatherOp::getFactorRule() {
 }
 void GatherOp::resizeLoops(ArrayRef<int64_t>) {}
 double GatherOp::getFlops() { return 0; }
-StringRef GatherOp::getKernelClass() { return "gather"; }
+KernelClass GatherOp::getKernelClass() { return KernelClass::Gather; }
 
 LogicalResult GatherOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                  ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {
@@ -449,7 +449,7 @@ FactorRule ScatterAddOp::getFactorRule() {
 }
 void ScatterAddOp::resizeLoops(ArrayRef<int64_t>) {}
 double ScatterAddOp::getFlops() { return tensorType(getUpdates()).getNumElements(); }
-StringRef ScatterAddOp::getKernelClass() { return "gather"; }
+KernelClass ScatterAddOp::getKernelClass() { return KernelClass::Gather; }
 
 LogicalResult ScatterAddOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                      ArrayRef<bool> needed,

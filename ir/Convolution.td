@@ -9,7 +9,7 @@ include "ir/TbcBase.td"
 class Tbc_ConvolutionOp<string mnemonic, list<Trait> traits = []> : Tbc_Op<mnemonic, traits> {
   let familyDefinition = [{
     double $cppClass::getFlops() { return ::tbc::convolutionFlops(getFactorRule()); }
-    ::llvm::StringRef $cppClass::getKernelClass() { return "conv"; }
+    ::tbc::KernelClass $cppClass::getKernelClass() { return ::tbc::KernelClass::Conv; }
   }];
 }
 

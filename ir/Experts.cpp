@@ -194,8 +194,8 @@ FactorRule RoutedExpertsGradOp::getFactorRule() {
 
 void RoutedExpertsOp::resizeLoops(ArrayRef<int64_t>) {}
 void RoutedExpertsGradOp::resizeLoops(ArrayRef<int64_t>) {}
-StringRef RoutedExpertsOp::getKernelClass() { return "matmul"; }
-StringRef RoutedExpertsGradOp::getKernelClass() { return "matmul"; }
+KernelClass RoutedExpertsOp::getKernelClass() { return KernelClass::Matmul; }
+KernelClass RoutedExpertsGradOp::getKernelClass() { return KernelClass::Matmul; }
 
 /// Returns 2 FLOPs for each multiply-add of `in` matmuls with the first layer and `out` with the
 /// second.
@@ -259,9 +259,9 @@ FactorRule CombineWeightsGradOp::getFactorRule() {
 void DispatchOp::resizeLoops(ArrayRef<int64_t> sizes) { setCapacity(sizes[kSlot]); }
 void CombineOp::resizeLoops(ArrayRef<int64_t>) {}
 void CombineWeightsGradOp::resizeLoops(ArrayRef<int64_t>) {}
-StringRef DispatchOp::getKernelClass() { return "gather"; }
-StringRef CombineOp::getKernelClass() { return "gather"; }
-StringRef CombineWeightsGradOp::getKernelClass() { return "gather"; }
+KernelClass DispatchOp::getKernelClass() { return KernelClass::Gather; }
+KernelClass CombineOp::getKernelClass() { return KernelClass::Gather; }
+KernelClass CombineWeightsGradOp::getKernelClass() { return KernelClass::Gather; }
 double DispatchOp::getFlops() {
   return getWeighted() ? double(getResult().getType().getNumElements()) : 0;
 }

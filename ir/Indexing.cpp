@@ -57,7 +57,7 @@ FactorRule TopKOp::getFactorRule() {
 }
 void TopKOp::resizeLoops(ArrayRef<int64_t>) {}
 double TopKOp::getFlops() { return tensorType(getInput()).getNumElements(); }
-StringRef TopKOp::getKernelClass() { return "reduction"; }
+KernelClass TopKOp::getKernelClass() { return KernelClass::Reduction; }
 
 LogicalResult TopKOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {
@@ -90,7 +90,7 @@ FactorRule GatherElementsOp::getFactorRule() {
 }
 void GatherElementsOp::resizeLoops(ArrayRef<int64_t>) {}
 double GatherElementsOp::getFlops() { return 0; }
-StringRef GatherElementsOp::getKernelClass() { return "gather"; }
+KernelClass GatherElementsOp::getKernelClass() { return KernelClass::Gather; }
 
 LogicalResult GatherElementsOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                          ArrayRef<bool> needed,
@@ -123,7 +123,7 @@ FactorRule ScatterElementsAddOp::getFactorRule() {
 }
 void ScatterElementsAddOp::resizeLoops(ArrayRef<int64_t>) {}
 double ScatterElementsAddOp::getFlops() { return tensorType(getUpdates()).getNumElements(); }
-StringRef ScatterElementsAddOp::getKernelClass() { return "gather"; }
+KernelClass ScatterElementsAddOp::getKernelClass() { return KernelClass::Gather; }
 
 LogicalResult ScatterElementsAddOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                              ArrayRef<bool> needed,

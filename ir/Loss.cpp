@@ -75,8 +75,8 @@ double CrossEntropyOp::getFlops() { return 5.0 * double(tensorType(getLogits()).
 double CrossEntropyGradOp::getFlops() {
   return 5.0 * double(tensorType(getLogits()).getNumElements());
 }
-StringRef CrossEntropyOp::getKernelClass() { return "reduction"; }
-StringRef CrossEntropyGradOp::getKernelClass() { return "elementwise"; }
+KernelClass CrossEntropyOp::getKernelClass() { return KernelClass::Reduction; }
+KernelClass CrossEntropyGradOp::getKernelClass() { return KernelClass::Elementwise; }
 
 LogicalResult CrossEntropyOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                        ArrayRef<bool> needed,

@@ -58,7 +58,7 @@ FactorRule BroadcastOp::getFactorRule() {
 void BroadcastOp::resizeLoops(ArrayRef<int64_t>) {}
 double BroadcastOp::getFlops() { return 0; }
 // Fused into its users.
-StringRef BroadcastOp::getKernelClass() { return "none"; }
+KernelClass BroadcastOp::getKernelClass() { return KernelClass::None; }
 
 LogicalResult BroadcastOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                     ArrayRef<bool> needed,
@@ -106,7 +106,7 @@ FactorRule TransposeOp::getFactorRule() {
 void TransposeOp::resizeLoops(ArrayRef<int64_t>) {}
 double TransposeOp::getFlops() { return 0; }
 // Matmul libraries and fused kernels read transposed operands in place.
-StringRef TransposeOp::getKernelClass() { return "none"; }
+KernelClass TransposeOp::getKernelClass() { return KernelClass::None; }
 
 LogicalResult TransposeOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                     ArrayRef<bool> needed,
@@ -173,7 +173,7 @@ FactorRule ReshapeOp::getFactorRule() {
 }
 void ReshapeOp::resizeLoops(ArrayRef<int64_t> sizes) { setSizes(sizes); }
 double ReshapeOp::getFlops() { return 0; }
-StringRef ReshapeOp::getKernelClass() { return "none"; }
+KernelClass ReshapeOp::getKernelClass() { return KernelClass::None; }
 
 LogicalResult ReshapeOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                   ArrayRef<bool> needed,
@@ -232,7 +232,7 @@ void SliceOp::resizeLoops(ArrayRef<int64_t> sizes) {
   setOffset(sizes[sizes.size() - 2]);
 }
 double SliceOp::getFlops() { return 0; }
-StringRef SliceOp::getKernelClass() { return "none"; }
+KernelClass SliceOp::getKernelClass() { return KernelClass::None; }
 
 LogicalResult SliceOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                 ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {
@@ -271,7 +271,7 @@ void PadOp::resizeLoops(ArrayRef<int64_t> sizes) {
   setHigh(sizes[sizes.size() - 1]);
 }
 double PadOp::getFlops() { return 0; }
-StringRef PadOp::getKernelClass() { return "elementwise"; }
+KernelClass PadOp::getKernelClass() { return KernelClass::Elementwise; }
 
 LogicalResult PadOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents, ArrayRef<bool> needed,
                               SmallVectorImpl<Value> &operandCotangents) {
@@ -324,7 +324,7 @@ FactorRule ConcatOp::getFactorRule() {
 }
 void ConcatOp::resizeLoops(ArrayRef<int64_t>) {}
 double ConcatOp::getFlops() { return 0; }
-StringRef ConcatOp::getKernelClass() { return "elementwise"; }
+KernelClass ConcatOp::getKernelClass() { return KernelClass::Elementwise; }
 
 LogicalResult ConcatOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                  ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {
@@ -355,7 +355,7 @@ FactorRule IotaOp::getFactorRule() {
 }
 void IotaOp::resizeLoops(ArrayRef<int64_t>) {}
 double IotaOp::getFlops() { return 0; }
-StringRef IotaOp::getKernelClass() { return "none"; }
+KernelClass IotaOp::getKernelClass() { return KernelClass::None; }
 
 LogicalResult ConstantOp::verify() {
   if (getValue().getShapedType() != getType())
@@ -379,7 +379,7 @@ void ConstantOp::resizeLoops(ArrayRef<int64_t> sizes) {
     setValueAttr(dense.resizeSplat(RankedTensorType::get(sizes, dense.getElementType())));
 }
 double ConstantOp::getFlops() { return 0; }
-StringRef ConstantOp::getKernelClass() { return "none"; }
+KernelClass ConstantOp::getKernelClass() { return KernelClass::None; }
 
 FactorRule FactorSizeOp::getFactorRule() {
   FactorRule rule;
@@ -388,6 +388,6 @@ FactorRule FactorSizeOp::getFactorRule() {
 }
 void FactorSizeOp::resizeLoops(ArrayRef<int64_t>) {}
 double FactorSizeOp::getFlops() { return 0; }
-StringRef FactorSizeOp::getKernelClass() { return "none"; }
+KernelClass FactorSizeOp::getKernelClass() { return KernelClass::None; }
 
 } // namespace tbc

@@ -16,7 +16,7 @@ class Tbc_NormOp<string mnemonic, string flopsPerElement, list<Trait> traits = [
     double $cppClass::getFlops() {
       return }] # flopsPerElement # [{ * double(::tbc::tensorType(getInput()).getNumElements());
     }
-    ::llvm::StringRef $cppClass::getKernelClass() { return "reduction"; }
+    ::tbc::KernelClass $cppClass::getKernelClass() { return ::tbc::KernelClass::Reduction; }
   }];
 }
 

@@ -113,12 +113,12 @@ static double countElements(ValueRange gradients) {
 FactorRule SquareSumOp::getFactorRule() { return sumRule(getGradients()); }
 void SquareSumOp::resizeLoops(ArrayRef<int64_t>) {}
 double SquareSumOp::getFlops() { return 2 * countElements(getGradients()); }
-StringRef SquareSumOp::getKernelClass() { return "reduction"; }
+KernelClass SquareSumOp::getKernelClass() { return KernelClass::Reduction; }
 
 FactorRule CountNotFiniteOp::getFactorRule() { return sumRule(getGradients()); }
 void CountNotFiniteOp::resizeLoops(ArrayRef<int64_t>) {}
 double CountNotFiniteOp::getFlops() { return countElements(getGradients()); }
-StringRef CountNotFiniteOp::getKernelClass() { return "reduction"; }
+KernelClass CountNotFiniteOp::getKernelClass() { return KernelClass::Reduction; }
 
 /// The rule of an op on scalars.
 static FactorRule scalarRule(Operation *op) {
@@ -131,12 +131,12 @@ static FactorRule scalarRule(Operation *op) {
 FactorRule UpdateLossScaleOp::getFactorRule() { return scalarRule(*this); }
 void UpdateLossScaleOp::resizeLoops(ArrayRef<int64_t>) {}
 double UpdateLossScaleOp::getFlops() { return 1; }
-StringRef UpdateLossScaleOp::getKernelClass() { return "none"; }
+KernelClass UpdateLossScaleOp::getKernelClass() { return KernelClass::None; }
 
 FactorRule StepTotalOp::getFactorRule() { return scalarRule(*this); }
 void StepTotalOp::resizeLoops(ArrayRef<int64_t>) {}
 double StepTotalOp::getFlops() { return 0; }
-StringRef StepTotalOp::getKernelClass() { return "none"; }
+KernelClass StepTotalOp::getKernelClass() { return KernelClass::None; }
 
 FactorRule optimizerRule(Operation *op) {
   FactorRule rule;

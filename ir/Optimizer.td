@@ -11,7 +11,7 @@ class Tbc_OptimizerOp<string mnemonic, string flopsPerElement> : Tbc_InferredOp<
     ::tbc::FactorRule $cppClass::getFactorRule() { return ::tbc::optimizerRule(*this); }
     void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}
     double $cppClass::getFlops() { return ::tbc::elementwiseFlops(*this, }] # flopsPerElement # [{); }
-    ::llvm::StringRef $cppClass::getKernelClass() { return "elementwise"; }
+    ::tbc::KernelClass $cppClass::getKernelClass() { return ::tbc::KernelClass::Elementwise; }
   }];
 }
 

@@ -11,7 +11,7 @@ class Tbc_PoolOp<string mnemonic, list<Trait> traits = []> : Tbc_Op<mnemonic, tr
     ::tbc::FactorRule $cppClass::getFactorRule() { return ::tbc::poolingRule(*this); }
     void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}
     double $cppClass::getFlops() { return ::tbc::poolingFlops(*this, getKernel()); }
-    ::llvm::StringRef $cppClass::getKernelClass() { return "reduction"; }
+    ::tbc::KernelClass $cppClass::getKernelClass() { return ::tbc::KernelClass::Reduction; }
   }];
 }
 

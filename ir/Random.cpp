@@ -68,7 +68,7 @@ FactorRule DropoutTrainOp::getFactorRule() {
 }
 void DropoutTrainOp::resizeLoops(ArrayRef<int64_t>) {}
 double DropoutTrainOp::getFlops() { return elementwiseFlops(*this, 40); }
-StringRef DropoutTrainOp::getKernelClass() { return "elementwise"; }
+KernelClass DropoutTrainOp::getKernelClass() { return KernelClass::Elementwise; }
 
 LogicalResult DropoutTrainOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                        ArrayRef<bool> needed,

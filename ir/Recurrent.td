@@ -10,7 +10,7 @@ class Tbc_RecurrentOp<string mnemonic, list<Trait> traits = []>
                      !listconcat(traits, [DeclareOpInterfaceMethods<CompositeOpInterface>])> {
   let familyDefinition = [{
     void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}
-    ::llvm::StringRef $cppClass::getKernelClass() { return "matmul"; }
+    ::tbc::KernelClass $cppClass::getKernelClass() { return ::tbc::KernelClass::Matmul; }
   }];
 }
 

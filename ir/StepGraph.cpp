@@ -179,7 +179,7 @@ LogicalResult Extractor::addOp(Operation *op) {
   auto shardable = cast<ShardableOpInterface>(op);
   graphOp.additive = shardable.isAdditive();
   graphOp.flops = cost.getFlops();
-  graphOp.kernelClass = cost.getKernelClass().str();
+  graphOp.kernelClass = cost.getKernelClass();
   graphOp.generator = llvm::all_of(op->getOperands(), [&](Value operand) {
     int producer = step.graph.values[indexOf(operand)].producer;
     return producer >= 0 && step.graph.ops[producer].generator;

@@ -75,7 +75,7 @@ class Tbc_ElementwiseOp<string mnemonic, list<Trait> traits = []>
     ::tbc::FactorRule $cppClass::getFactorRule() { return ::tbc::elementwiseRule(*this); }
     void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}
     double $cppClass::getFlops() { return ::tbc::elementwiseFlops(*this, }] # flopsPerElement # [{); }
-    ::llvm::StringRef $cppClass::getKernelClass() { return "elementwise"; }
+    ::tbc::KernelClass $cppClass::getKernelClass() { return ::tbc::KernelClass::Elementwise; }
   }];
 }
 

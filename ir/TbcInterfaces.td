@@ -42,9 +42,9 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
     InterfaceMethod<"Returns the floating-point operations of one execution.", "double", "getFlops",
                     (ins)>,
     InterfaceMethod<[{
-      Returns the kernel class for the cost model: "matmul", "conv", "attention", "elementwise",
-      "reduction", "gather", or "none" for an op without cost.
-    }], "::llvm::StringRef", "getKernelClass", (ins)>,
+      Returns the kernel class for the cost model (planner/reshard/KernelClass.h), or `None` for an
+      op without cost.
+    }], "::tbc::KernelClass", "getKernelClass", (ins)>,
   ];
 }
 

@@ -87,7 +87,7 @@ FactorRule EmbeddingOp::getFactorRule() {
 bool EmbeddingOp::isResizable(unsigned loop) { return loop > 0 || isPlainInput(getIndices()); }
 void EmbeddingOp::resizeLoops(ArrayRef<int64_t>) {}
 double EmbeddingOp::getFlops() { return 0; }
-StringRef EmbeddingOp::getKernelClass() { return "gather"; }
+KernelClass EmbeddingOp::getKernelClass() { return KernelClass::Gather; }
 
 LogicalResult EmbeddingOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                     ArrayRef<bool> needed,
@@ -119,7 +119,7 @@ FactorRule EmbeddingGradOp::getFactorRule() {
 bool EmbeddingGradOp::isResizable(unsigned loop) { return loop > 0 || isPlainInput(getIndices()); }
 void EmbeddingGradOp::resizeLoops(ArrayRef<int64_t>) {}
 double EmbeddingGradOp::getFlops() { return tensorType(getUpdates()).getNumElements(); }
-StringRef EmbeddingGradOp::getKernelClass() { return "gather"; }
+KernelClass EmbeddingGradOp::getKernelClass() { return KernelClass::Gather; }
 
 //===- class_sums ----------------------------------------------------------===//
 
@@ -158,7 +158,7 @@ FactorRule ClassMaxOp::getFactorRule() {
 }
 void ClassMaxOp::resizeLoops(ArrayRef<int64_t>) {}
 double ClassMaxOp::getFlops() { return double(tensorType(getLogits()).getNumElements()); }
-StringRef ClassMaxOp::getKernelClass() { return "reduction"; }
+KernelClass ClassMaxOp::getKernelClass() { return KernelClass::Reduction; }
 
 template <typename Adaptor>
 static LogicalResult inferClassSums(std::optional<Location> loc, Adaptor adaptor,
@@ -195,7 +195,7 @@ FactorRule ClassSumsOp::getFactorRule() {
 }
 void ClassSumsOp::resizeLoops(ArrayRef<int64_t>) {}
 double ClassSumsOp::getFlops() { return 5.0 * double(tensorType(getLogits()).getNumElements()); }
-StringRef ClassSumsOp::getKernelClass() { return "reduction"; }
+KernelClass ClassSumsOp::getKernelClass() { return KernelClass::Reduction; }
 
 LogicalResult ClassSumsOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                     ArrayRef<bool> needed,
@@ -237,6 +237,6 @@ void ClassSumsGradOp::resizeLoops(ArrayRef<int64_t>) {}
 double ClassSumsGradOp::getFlops() {
   return 5.0 * double(tensorType(getLogits()).getNumElements());
 }
-StringRef ClassSumsGradOp::getKernelClass() { return "elementwise"; }
+KernelClass ClassSumsGradOp::getKernelClass() { return KernelClass::Elementwise; }
 
 } // namespace tbc

@@ -54,7 +54,7 @@ static bool isFree(Operation *op) {
     return tensorType(cast.getInput()).getElementTypeBitWidth() <
            tensorType(cast.getResult()).getElementTypeBitWidth();
   auto cost = dyn_cast<CostOpInterface>(op);
-  return cost && cost.getKernelClass() == "none";
+  return cost && cost.getKernelClass() == KernelClass::None;
 }
 
 void repeatFreeOps(func::FuncOp train) {

@@ -68,8 +68,7 @@ static Policy policyOf(Operation *op) {
   // So the experts' operands and results are narrow with and without a capacity.
   if (isa<ExpertOpInterface>(op))
     return Policy::Narrow;
-  StringRef kernelClass = cast<CostOpInterface>(op).getKernelClass();
-  if (kernelClass == "matmul" || kernelClass == "conv" || kernelClass.ends_with("attention"))
+  if (isMatrixClass(cast<CostOpInterface>(op).getKernelClass()))
     return Policy::Narrow;
   return Policy::Follow;
 }

@@ -114,9 +114,7 @@ Source sourceOf(const Graph &graph, int value) {
   return source;
 }
 
-bool mayFuse(const GraphOp &op) {
-  return op.kernelClass == "elementwise" || op.kernelClass == "reduction";
-}
+bool mayFuse(const GraphOp &op) { return readsRegisters(op.kernelClass); }
 
 /// Prices single ops. Bytes that may come from registers do not count as read.
 class Prices {
@@ -168,7 +166,7 @@ public:
       bytes += hasBatch(op.results[0]) ? fullBytes(graph, op.results[0]) : 0;
       saved.launchSeconds -= cluster.launchSeconds;
     }
-    const KernelEfficiency &kernel = cluster.kernel("elementwise");
+    const KernelEfficiency &kernel = cluster.kernel(KernelClass::Elementwise);
     saved.movementSeconds -= bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
     return {std::max(0.0, saved.launchSeconds), std::max(0.0, saved.movementSeconds)};
   }
@@ -178,12 +176,12 @@ private:
   /// from registers.
   double again(int index) const {
     const GraphOp &op = graph.ops[index];
-    if (op.kernelClass == "none" || op.generator)
+    if (op.kernelClass == KernelClass::None || op.generator)
       return 0;
     const KernelEfficiency &kernel = cluster.kernel(op.kernelClass);
     LocalWork work = localWork(graph, index, OpStrategy());
     double bytes = 0;
-    if (op.kernelClass != "gather")
+    if (!readsPart(op.kernelClass))
       for (int value : op.operands)
         bytes += isFromRegisters(value) ? 0 : sourceOf(graph, value).bytes;
     bool isFusable = isElementwise(op) && mayBeReadOnce(op.results[0], Phase::Backward);
@@ -220,7 +218,7 @@ private:
   }
 
   static bool isElementwise(const GraphOp &op) {
-    return op.kernelClass == "elementwise" && op.results.size() == 1;
+    return op.kernelClass == KernelClass::Elementwise && op.results.size() == 1;
   }
 
   bool isFromRegisters(int value) const {
@@ -271,7 +269,7 @@ private:
   }
   bool mayBeReadOnce(int value, Phase phase) const { return savedByReader(value, phase) > 0; }
 
-  double secondsPerByte(const std::string &kernelClass) const {
+  double secondsPerByte(KernelClass kernelClass) const {
     return 1 / (cluster.memoryBytesPerSecond * cluster.kernel(kernelClass).memoryFraction);
   }
 

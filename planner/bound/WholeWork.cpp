@@ -10,9 +10,9 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 WholeWork::WholeWork(const Graph &graph) {
-  std::map<std::tuple<std::string, double, double, int64_t, bool, bool, double>, int> numbers;
+  std::map<std::tuple<KernelClass, double, double, int64_t, bool, bool, double>, int> numbers;
   for (int op = 0; op < int(graph.ops.size()); ++op) {
-    const std::string &kernelClass = graph.ops[op].kernelClass;
+    const KernelClass kernelClass = graph.ops[op].kernelClass;
     LocalWork work = localWork(graph, op, OpStrategy());
     auto [found, isNew] =
         numbers.try_emplace({kernelClass, work.flops, work.bytes, work.elementBytes, work.isF16,

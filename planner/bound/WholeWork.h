@@ -5,7 +5,6 @@
 
 #include "planner/cost/Cost.h"
 
-#include <string>
 #include <vector>
 
 namespace tbc::planner {
@@ -22,7 +21,7 @@ public:
 
 private:
   struct Kind {
-    std::string kernelClass;
+    reshard::KernelClass kernelClass;
     LocalWork work;
   };
   std::vector<Kind> kinds;

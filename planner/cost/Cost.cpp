@@ -13,7 +13,7 @@ namespace tbc::planner {
 bool isFused(const Graph &graph, int value) {
   int producer = graph.values[value].producer;
   if (producer < 0 || graph.ops[producer].generator ||
-      graph.ops[producer].kernelClass != "elementwise")
+      graph.ops[producer].kernelClass != KernelClass::Elementwise)
     return false;
   for (;;) {
     const std::vector<int> &users = graph.values[value].users;
@@ -23,7 +23,7 @@ bool isFused(const Graph &graph, int value) {
     if (user.phase != graph.ops[producer].phase)
       return false;
     if (!isView(user))
-      return user.kernelClass == "elementwise" || user.kernelClass == "reduction";
+      return readsRegisters(user.kernelClass);
     value = user.results[0];
   }
 }
@@ -69,7 +69,7 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
     resultBytes.push_back(work.isFused ? 0 : fullBytes(graph, value));
 
   // Loops of kind Fixed do not tell if they are summed, so the depth comes from the FLOPs.
-  if (op.kernelClass == "matmul" && !op.results.empty())
+  if (op.kernelClass == KernelClass::Matmul && !op.results.empty())
     work.depth = op.flops / (2 * double(graph.values[op.results[0]].layout.numElements()));
   for (const auto &[loop, axes] : strategy.loopAxes) {
     double parts = double(groupSize(axes));
@@ -85,13 +85,12 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
   for (double bytes : resultBytes)
     results += bytes;
   for (double bytes : operandBytes)
-    work.bytes += op.kernelClass == "gather" ? std::min(bytes, results) : bytes;
+    work.bytes += readsPart(op.kernelClass) ? std::min(bytes, results) : bytes;
   work.bytes += results;
   return work;
 }
 
-double arithmeticSeconds(const Cluster &cluster, const std::string &kernelClass,
-                         const LocalWork &work) {
+double arithmeticSeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work) {
   const KernelEfficiency &kernel = cluster.kernel(kernelClass);
   double peak =
       cluster.peakFlops(kernelClass, work.elementBytes, work.isF16) * kernel.flopsFraction;
@@ -100,9 +99,8 @@ double arithmeticSeconds(const Cluster &cluster, const std::string &kernelClass,
   return executed * work.flops * fill / peak;
 }
 
-double kernelSeconds(const Cluster &cluster, const std::string &kernelClass,
-                     const LocalWork &work) {
-  if (kernelClass == "none")
+double kernelSeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work) {
+  if (kernelClass == KernelClass::None)
     return 0;
   const KernelEfficiency &kernel = cluster.kernel(kernelClass);
   double arithmetic =
@@ -132,7 +130,7 @@ double opKernelSeconds(const Cluster &cluster, const Graph &graph, int op,
 }
 
 double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors) {
-  const KernelEfficiency &kernel = cluster.kernel("elementwise");
+  const KernelEfficiency &kernel = cluster.kernel(KernelClass::Elementwise);
   return cluster.launchSeconds * double(tensors) +
          bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
 }

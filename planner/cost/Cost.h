@@ -38,7 +38,7 @@ bool isFused(const reshard::Graph &graph, int value);
 
 /// Returns the work of op `op` on one rank under `strategy`: FLOPs and bytes of operands and
 /// results, divided by the axes on their loops.
-/// - A gather (kernel class "gather") reads from each operand at most the size of its result.
+/// - A gather (readsPart) reads from each operand at most the size of its result.
 /// - A view (such as a broadcast) is read with the bytes of its source.
 /// - Fused and constant-derived values move no bytes.
 LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy);
@@ -49,13 +49,12 @@ LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrate
 ///         (bytes + bytesPerFlop * flops) / (bandwidth * memoryFraction))).
 /// Executed flops are flops * executedFraction. With n parts of a sequence in order, the last part
 /// skips an n-th of the whole's share: 1 - (1 - executedFraction) / n. Example: 0.5 and n = 4 give
-/// 0.875. Views (kernel class "none") are free. Source: Williams, Waterman, Patterson, "Roofline",
+/// 0.875. Views (KernelClass::None) are free. Source: Williams, Waterman, Patterson, "Roofline",
 /// CACM 52 (2009).
-double kernelSeconds(const Cluster &cluster, const std::string &kernelClass, const LocalWork &work);
+double kernelSeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work);
 
 /// Returns the arithmetic part of kernelSeconds, without the ramp.
-double arithmeticSeconds(const Cluster &cluster, const std::string &kernelClass,
-                         const LocalWork &work);
+double arithmeticSeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work);
 
 /// Returns the seconds of op `op` on one rank under `strategy`: one kernel, or one per block of a
 /// streamed loop. `isInOrder`: the ranks of a sequence have its parts in order, not zigzag.

@@ -40,22 +40,37 @@ double NetworkLevel::bandwidth(int64_t devices) const {
   return found == groupBytesPerSecond.end() ? bytesPerSecond : found->second;
 }
 
-const KernelEfficiency &Cluster::kernel(const std::string &kernelClass) const {
-  auto found = kernels.find(kernelClass);
-  if (found == kernels.end() && kernelClass == "causal_attention")
-    found = kernels.find("attention");
-  if (found == kernels.end())
-    found = kernels.find("default");
+std::string kernelWord(KernelKey key) { return key ? name(*key) : "default"; }
+
+const std::vector<std::string> &kernelWords() {
+  static const std::vector<std::string> words = [] {
+    std::vector<std::string> all;
+    for (KernelClass kernelClass : reshard::kernelClasses())
+      if (kernelClass != KernelClass::None)
+        all.push_back(kernelWord(kernelClass));
+    all.push_back(kernelWord(std::nullopt));
+    return all;
+  }();
+  return words;
+}
+
+bool parseKernelKey(const std::string &word, KernelKey &key) {
+  const std::vector<std::string> &words = kernelWords();
+  key = reshard::parseKernelClass(word);
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+const KernelEfficiency &Cluster::kernel(KernelKey key) const {
+  auto found = kernels.find(key);
+  while (found == kernels.end() && key) {
+    key = broaderClass(*key);
+    found = kernels.find(key);
+  }
   assert(found != kernels.end() && "a cluster without [kernel.default]");
   return found->second;
 }
 
-bool isMatrixClass(const std::string &kernelClass) {
-  return kernelClass == "matmul" || kernelClass == "conv" || kernelClass == "attention" ||
-         kernelClass == "causal_attention";
-}
-
-double Cluster::peakFlops(const std::string &kernelClass, int64_t elementBytes, bool isF16) const {
+double Cluster::peakFlops(KernelClass kernelClass, int64_t elementBytes, bool isF16) const {
   if (!isMatrixClass(kernelClass))
     return vectorFlopsPerSecond;
   auto found = peakFlopsPerSecond.find(elementBytes > 2 ? "f32" : isF16 ? "f16" : "bf16");
@@ -378,22 +393,20 @@ static Cluster readAll(ClusterReader &reader, const toml::table &root) {
   readDevice(reader, reader.section(root, "", "device"), cluster);
 
   const toml::table &kernels = reader.section(root, "", "kernel");
-  static const std::vector<std::string> classes = {"matmul",           "conv",        "attention",
-                                                   "causal_attention", "elementwise", "reduction",
-                                                   "gather",           "default"};
   for (auto &&[key, node] : kernels) {
-    std::string kernelClass(key.str());
-    if (std::find(classes.begin(), classes.end(), kernelClass) == classes.end()) {
-      std::string closest = closestWord(kernelClass, classes);
-      reader.fail(node, "unknown kernel class kernel." + kernelClass +
+    const std::string word(key.str());
+    KernelKey kernelKey;
+    if (!parseKernelKey(word, kernelKey)) {
+      std::string closest = closestWord(word, kernelWords());
+      reader.fail(node, "unknown kernel class kernel." + word +
                             (closest.empty() ? "" : "; did you mean kernel." + closest + "?"));
       continue;
     }
-    const toml::table &kernel = reader.section(kernels, "kernel", kernelClass);
-    cluster.kernels[kernelClass] = readKernel(reader, kernel, "kernel." + kernelClass);
+    const toml::table &kernel = reader.section(kernels, "kernel", word);
+    cluster.kernels[kernelKey] = readKernel(reader, kernel, "kernel." + word);
   }
-  if (!cluster.kernels.count("default"))
-    reader.section(kernels, "kernel", "default"); // reports that it is missing
+  if (!cluster.kernels.count(std::nullopt))
+    reader.section(kernels, "kernel", kernelWord(std::nullopt)); // reports that it is missing
 
   const toml::table &network = reader.section(root, "", "network");
   cluster.intraNode = readNetwork(reader, reader.section(network, "network", "intra_node"),

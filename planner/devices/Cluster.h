@@ -8,6 +8,7 @@
 #ifndef TBC_PLANNER_DEVICES_CLUSTER_H
 #define TBC_PLANNER_DEVICES_CLUSTER_H
 
+#include "planner/reshard/KernelClass.h"
 #include "runtime/abi/Status.h"
 
 #include <cstdint>
@@ -21,8 +22,16 @@ namespace tbc::planner {
 /// The most devices of a job.
 constexpr int64_t mostDevices = int64_t(1) << 20;
 
-/// Whether kernels of this class run on matrix units: matmul, conv, attention, causal_attention.
-bool isMatrixClass(const std::string &kernelClass);
+using reshard::KernelClass;
+
+/// The key of a kernel table of a cluster; nullopt stands for every class without a table.
+using KernelKey = std::optional<KernelClass>;
+/// Returns the word of a cluster file and of plan.json. Example: "matmul", "default".
+std::string kernelWord(KernelKey key);
+/// Returns all words: classes with a kernel, and "default".
+const std::vector<std::string> &kernelWords();
+/// The inverse of kernelWord(). Returns false for any word that is not in kernelWords().
+bool parseKernelKey(const std::string &word, KernelKey &key);
 
 /// The achieved fractions of the peaks of a device, for one kernel class.
 struct KernelEfficiency {
@@ -95,8 +104,7 @@ struct Cluster {
   /// Least seconds per kernel, gap included: the pace at which the host issues kernels. Long
   /// kernels hide it.
   double floorSeconds = 0;
-  /// By kernel class; "default" stands for every unnamed class.
-  std::map<std::string, KernelEfficiency> kernels;
+  std::map<KernelKey, KernelEfficiency> kernels;
 
   NetworkLevel intraNode;
   NetworkLevel interNode;
@@ -137,10 +145,12 @@ struct Cluster {
   /// Describes a cluster with groups. Example: "2 nodes of 8 x h100-sxm and 1 node of 4 x l4".
   std::string groupsText() const;
 
-  const KernelEfficiency &kernel(const std::string &kernelClass) const;
+  /// Returns the table of a class, else of its broader class, else of nullopt. Example: without a
+  /// table for causal_attention, the table for attention.
+  const KernelEfficiency &kernel(KernelKey key) const;
   /// Returns the peak FLOP/s of a kernel class for operands with elements of `elementBytes`. Two
   /// bytes mean f16 if `isF16`, else bf16.
-  double peakFlops(const std::string &kernelClass, int64_t elementBytes, bool isF16 = false) const;
+  double peakFlops(KernelClass kernelClass, int64_t elementBytes, bool isF16 = false) const;
   /// Memory budget in bytes of a plan: on one device, and in its share of the host's memory.
   int64_t usableBytes() const;
   int64_t usableHostBytes() const;

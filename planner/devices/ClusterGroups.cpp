@@ -76,27 +76,27 @@ template <typename Get> auto leastOf(const std::vector<Cluster> &groups, Get get
 }
 
 /// Returns the possible peaks of kernels of a class: matrix units by precision, or vector units.
-/// "default" stands for classes of both kinds.
-std::vector<double (*)(const Cluster &)> peaksOf(const std::string &kernelClass) {
+/// Classes without a table are of both kinds.
+std::vector<double (*)(const Cluster &)> peaksOf(KernelKey key) {
   std::vector<double (*)(const Cluster &)> peaks;
-  if (isMatrixClass(kernelClass) || kernelClass == "default")
+  if (!key || isMatrixClass(*key))
     peaks = {[](const Cluster &c) { return c.peakFlopsPerSecond.at("f32"); },
              [](const Cluster &c) { return c.peakFlopsPerSecond.at("bf16"); },
              [](const Cluster &c) { return c.peakFlopsPerSecond.at("f16"); }};
-  if (!isMatrixClass(kernelClass))
+  if (!key || !isMatrixClass(*key))
     peaks.push_back([](const Cluster &c) { return c.vectorFlopsPerSecond; });
   return peaks;
 }
 
 /// Returns fractions of the peaks of `best`, at least as fast as the kernels of every group.
 KernelEfficiency bestKernel(const std::vector<Cluster> &groups, const Cluster &best,
-                            const std::string &kernelClass) {
+                            KernelKey key) {
   auto kernelOf = [&](const Cluster &group) -> const KernelEfficiency & {
-    return group.kernel(kernelClass);
+    return group.kernel(key);
   };
   KernelEfficiency kernel;
   kernel.flopsFraction = 0;
-  for (auto peak : peaksOf(kernelClass))
+  for (auto peak : peaksOf(key))
     kernel.flopsFraction =
         std::max(kernel.flopsFraction, mostOf(groups, [&](const Cluster &g) {
                                          return peak(g) * kernelOf(g).flopsFraction;
@@ -167,13 +167,13 @@ Cluster bestOf(const std::vector<Cluster> &groups, const std::optional<NetworkLe
     });
   least(&Cluster::launchSeconds);
   least(&Cluster::floorSeconds);
-  std::set<std::string> classes;
+  std::set<KernelKey> keys;
   for (const Cluster &group : groups)
-    for (const auto &[kernelClass, kernel] : group.kernels)
-      classes.insert(kernelClass);
+    for (const auto &[key, kernel] : group.kernels)
+      keys.insert(key);
   best.kernels.clear();
-  for (const std::string &kernelClass : classes)
-    best.kernels[kernelClass] = bestKernel(groups, best, kernelClass);
+  for (KernelKey key : keys)
+    best.kernels[key] = bestKernel(groups, best, key);
   best.intraNode = best.interNode = bestNetwork(groups, between);
   best.interNode.switchBytesPerSecond = 0; // the switch works only inside a node
   most(&Cluster::hostMemoryBytes);

@@ -68,7 +68,7 @@ std::vector<uint64_t> structuralHashes(const Graph &graph) {
     Hash hash;
     LocalNames names;
     hash.add(op.kind);
-    hash.add(op.kernelClass);
+    hash.add(uint64_t(op.kernelClass));
     hash.add(uint64_t(op.additive) * 2 + uint64_t(op.generator));
     hash.add(uint64_t(op.expertLoop + 1));
     hash.add(uint64_t(op.flops));
@@ -137,7 +137,7 @@ static uint64_t hashAlone(const Graph &graph, const GraphOp &op) {
   Hash hash;
   LocalNames names;
   hash.add(op.kind);
-  hash.add(op.kernelClass);
+  hash.add(uint64_t(op.kernelClass));
   hash.add(uint64_t(op.additive));
   hash.add(uint64_t(op.flops));
   for (const auto *values : {&op.operands, &op.results})

@@ -74,7 +74,7 @@ static bool mayStayInRegisters(const Graph &graph, int value) {
         pending.push_back(op.results[0]);
         continue;
       }
-      if (op.kernelClass != "elementwise" && op.kernelClass != "reduction")
+      if (!readsRegisters(op.kernelClass))
         return false;
       ++readers[op.phase == Phase::Forward ? 0 : 1];
     }
@@ -86,7 +86,7 @@ std::vector<bool> freeToRecompute(const Graph &graph) {
   std::vector<bool> flags(graph.ops.size(), false);
   for (int i = 0; i < numForwardOps(graph); ++i) {
     const GraphOp &op = graph.ops[i];
-    if (op.kernelClass != "elementwise" || op.generator || op.results.size() != 1 ||
+    if (op.kernelClass != KernelClass::Elementwise || op.generator || op.results.size() != 1 ||
         !mayStayInRegisters(graph, op.results[0]))
       continue;
     int activations = 0;
@@ -102,7 +102,7 @@ std::vector<bool> freeToRecompute(const Graph &graph) {
         continue;
       ++activations;
       // An operand from registers would have to be recomputed as well.
-      isFree &= graph.ops[graph.values[value].producer].kernelClass != "elementwise" &&
+      isFree &= graph.ops[graph.values[value].producer].kernelClass != KernelClass::Elementwise &&
                 fullBytes(graph, value) <= fullBytes(graph, op.results[0]);
     }
     if (isFree && activations == 1)

@@ -7,7 +7,7 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 bool isView(const GraphOp &op) {
-  return op.kernelClass == "none" && op.operands.size() == 1 && op.results.size() == 1;
+  return op.kernelClass == KernelClass::None && op.operands.size() == 1 && op.results.size() == 1;
 }
 
 double fullBytes(const TensorLayout &layout) {

@@ -8,6 +8,7 @@
 #include "planner/plan/PlanCheck.h"
 #include "planner/plan/PlanNames.h"
 #include "planner/support/JsonObject.h"
+#include "runtime/abi/ClosestWord.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <nlohmann/json.hpp>
@@ -325,7 +326,14 @@ private:
       JsonObject all(kernels, object.at("kernels"), problem);
       for (const auto &[name, value] : kernels.items()) {
         JsonObject one(all.get(name), all.at(name), problem);
-        KernelEfficiency &kernel = cluster.kernels[name];
+        KernelKey key;
+        if (!parseKernelKey(name, key)) {
+          std::string closest = closestWord(name, kernelWords());
+          problem.report(all.at(name),
+                         "is no kernel class" +
+                             (closest.empty() ? "" : "; did you mean " + closest + "?"));
+        }
+        KernelEfficiency &kernel = cluster.kernels[key];
         kernel.flopsFraction = one.positive("flops_fraction", 1);
         kernel.memoryFraction = one.positive("memory_fraction", 1);
         kernel.rampSeconds = one.number("ramp_seconds");
@@ -334,7 +342,7 @@ private:
             one.has("executed_fraction") ? one.positive("executed_fraction", 1) : 1;
         kernel.bytesPerFlop = one.numberOr("bytes_per_flop", 0);
       }
-      if (!cluster.kernels.count("default"))
+      if (!cluster.kernels.count(std::nullopt))
         problem.report(object.at("kernels.default"), "is missing");
     } else {
       problem.report(object.at("kernels"), "must be an object");

@@ -41,10 +41,10 @@ static Json nodeNetworkJson(const NetworkLevel &level) {
 /// Returns the constants of a cluster with equal devices and nodes.
 static Json alikeJson(const Cluster &cluster) {
   Json kernels = Json::object();
-  for (const auto &[name, kernel] : cluster.kernels) {
-    Json &one = kernels[name] = {{"flops_fraction", kernel.flopsFraction},
-                                 {"ramp_seconds", kernel.rampSeconds},
-                                 {"memory_fraction", kernel.memoryFraction}};
+  for (const auto &[key, kernel] : cluster.kernels) {
+    Json &one = kernels[kernelWord(key)] = {{"flops_fraction", kernel.flopsFraction},
+                                            {"ramp_seconds", kernel.rampSeconds},
+                                            {"memory_fraction", kernel.memoryFraction}};
     putUnless(one, "half_depth", kernel.halfDepth, 0.0);
     putUnless(one, "executed_fraction", kernel.executedFraction, 1.0);
     putUnless(one, "bytes_per_flop", kernel.bytesPerFlop, 0.0);

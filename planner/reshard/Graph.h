@@ -11,6 +11,7 @@
 #define TBC_PLANNER_RESHARD_GRAPH_H
 
 #include "planner/reshard/Collective.h"
+#include "planner/reshard/KernelClass.h"
 #include "planner/reshard/Sharding.h"
 
 #include <map>
@@ -86,9 +87,7 @@ struct GraphOp {
   int expertLoop = -1;
   /// Floating-point operations for the sizes in `loops` (all global); sharding a loop divides it.
   double flops = 0;
-  /// Kernel class for the cost model: "matmul", "conv", "attention", "elementwise", "reduction",
-  /// "gather", "none" (free: views and generators).
-  std::string kernelClass = "elementwise";
+  KernelClass kernelClass = KernelClass::Elementwise;
 };
 
 /// One trained parameter: its input value and its gradient value.

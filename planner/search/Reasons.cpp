@@ -271,7 +271,8 @@ static std::vector<std::string> assumptionsOf(const Graph &graph, const Job &job
                     std::to_string(plan.job.globalBatch) + ", which divides over the mesh");
   const std::vector<std::string> &again = plan.recomputeOps;
   auto isFree = [&](const GraphOp &op) {
-    return op.kernelClass != "none" && std::find(again.begin(), again.end(), op.id) != again.end();
+    return op.kernelClass != KernelClass::None &&
+           std::find(again.begin(), again.end(), op.id) != again.end();
   };
   if (auto count = std::count_if(graph.ops.begin(), graph.ops.end(), isFree);
       count > 0 && plan.recompute.mode == RecomputeMode::None)

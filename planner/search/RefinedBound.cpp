@@ -94,7 +94,7 @@ static int lastReader(const Graph &graph, int value) {
     if (op.phase != Phase::Forward)
       continue;
     last = std::max(last, user);
-    if (op.kernelClass == "none")
+    if (op.kernelClass == KernelClass::None)
       for (int result : op.results)
         last = std::max(last, lastReader(graph, result));
   }

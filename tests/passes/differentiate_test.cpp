@@ -122,7 +122,7 @@ TEST(Differentiate, KeepsNoResultsOfFreeOps) {
   auto train = module.function("train");
   for (Value value : residuals(train))
     if (Operation *op = value.getDefiningOp())
-      EXPECT_NE(cast<CostOpInterface>(op).getKernelClass(), "none")
+      EXPECT_NE(cast<CostOpInterface>(op).getKernelClass(), KernelClass::None)
           << op->getName().getStringRef().str();
   // The backward of `mul` reads the scale itself, broadcast anew.
   EXPECT_THAT(idsOf(train), Contains("scale.rc"));

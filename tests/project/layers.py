@@ -44,7 +44,7 @@ LAYERS = {
     "runtime/verify": _layer("runtime/abi"),
     "planner/reshard": _layer("runtime/mesh"),
     "planner/support": _layer(outside="nlohmann"),
-    "planner/devices": _layer(outside="toml++"),
+    "planner/devices": _layer("planner/reshard", "toml++"),
     "planner/graph": _layer("planner/devices planner/reshard"),
     "planner/plan": _layer(
         "planner/devices planner/graph planner/reshard planner/support runtime/schedule", "nlohmann"

@@ -108,7 +108,7 @@ Result<planner::Plan> splitSequence(planner::Plan plan, const Graph &graph) {
   const reshard::FactorId tokens = tokensOf(graph);
   int count = 0;
   for (const GraphOp &op : graph.ops) {
-    bool isBetween = op.kernelClass == "elementwise" || op.kernelClass == "reduction";
+    bool isBetween = readsRegisters(op.kernelClass);
     if (op.phase != reshard::Phase::Forward || op.generator || !isBetween)
       continue;
     for (size_t loop = 0; loop < op.loops.size(); ++loop)

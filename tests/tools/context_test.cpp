@@ -71,7 +71,9 @@ Traffics closedForm(const reshard::Graph &graph, const std::string &form, int64_
       return shape[1] * shape[2] * shape[3] * floatBytes;
     };
     // A view of a value is recomputed in backward, and then communicated again.
-    auto isView = [&](int index) { return index >= 0 && graph.ops[index].kernelClass == "none"; };
+    auto isView = [&](int index) {
+      return index >= 0 && graph.ops[index].kernelClass == reshard::KernelClass::None;
+    };
     auto again = [&](int operand) {
       return isView(graph.values[op.operands[operand]].producer) ? 1 : 0;
     };

@@ -118,7 +118,7 @@ std::string describe(const reshard::Graph &graph) {
     text << op.id << " " << op.kind << " phase " << int(op.phase) << " chunk " << op.chunk
          << " forward " << op.forwardOp << ":" << join(op.operands) << " ->" << join(op.results)
          << " flags " << op.additive << op.generator << " experts " << op.expertLoop << " flops "
-         << op.flops << " " << op.kernelClass;
+         << op.flops << " " << name(op.kernelClass);
     for (const reshard::Loop &loop : op.loops)
       text << " loop f" << loop.factor << ":" << loop.size << " kind " << int(loop.kind) << " in"
            << describe(loop.operandDims) << " out" << describe(loop.resultDims);

@@ -64,10 +64,11 @@ public:
       double results = 0;
       for (ValueId value : instruction.results)
         results += double(program::sizeBytes(stage.values[size_t(value)]));
-      bool readsPart = cost.kernelClass == "gather" || cost.kernelClass == "none";
+      bool isPartial =
+          reshard::readsPart(cost.kernelClass) || cost.kernelClass == reshard::KernelClass::None;
       for (ValueId value : instruction.operands)
         if (bytes.count(value))
-          gathered[value] = std::max(gathered[value], readsPart ? results : bytes[value]);
+          gathered[value] = std::max(gathered[value], isPartial ? results : bytes[value]);
     }
     for (ValueId value : launch.operands)
       found.bytes += gathered.count(value) ? std::min(bytes[value], gathered[value]) : bytes[value];

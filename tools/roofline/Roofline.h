@@ -18,7 +18,7 @@ namespace tbc::roofline {
 /// The work of an instruction, as counted by the planner.
 struct OpCost {
   double flops = 0;
-  std::string kernelClass; // "matmul", "elementwise", ... (ir/TbcInterfaces.td)
+  reshard::KernelClass kernelClass = reshard::KernelClass::Elementwise;
 };
 using CostOf =
     std::function<Result<OpCost>(const program::Stage &stage, const program::Instruction &)>;

@@ -63,8 +63,7 @@ static CheckedTensor describeTensor(mlir::Value value, const FactorAnalysis &ana
 static double countFlops(func::FuncOp function) {
   double flops = 0;
   function.walk([&](CostOpInterface op) {
-    if (llvm::is_contained({"matmul", "conv", "attention", "causal_attention"},
-                           op.getKernelClass()))
+    if (isMatrixClass(op.getKernelClass()))
       flops += op.getFlops();
   });
   return flops;

@@ -383,7 +383,7 @@ TEST(KeepBound, IsBelowEveryRecomputationThatFits) {
       cluster.floorSeconds = 3 * cluster.launchSeconds;
       for (auto &[name, kernel] : cluster.kernels)
         kernel.bytesPerFlop = 2;
-      cluster.kernels["matmul"].halfDepth = 16;
+      cluster.kernels[KernelClass::Matmul].halfDepth = 16;
     }
     cluster.peakFlopsPerSecond = {{"bf16", 1e10}, {"f16", 1e10}, {"f32", 1e10}};
     Job job;
@@ -499,7 +499,7 @@ TEST(Bound, CountsLaunchesAndLatenciesButNoMoreThanTheBestPlanHas) {
         level->smallFraction = 0.5;
       }
       cluster.intraNode.switchBytesPerSecond = 1e9;
-      cluster.kernels["matmul"].bytesPerFlop = 1;
+      cluster.kernels[KernelClass::Matmul].bytesPerFlop = 1;
     }
     Job job;
     job.gpus = round % 2 ? 4 : 2;

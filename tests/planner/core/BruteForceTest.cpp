@@ -347,7 +347,7 @@ TEST(Search, TensorParallelPlacementEqualsBruteForce) {
           if (sized.ops[op].loops[loop].factor != sized.batchFactor)
             loops[op].push_back(loop);
       // A pinned tp axis splits every weight with a loop that it divides.
-      if (graph.ops[op].kernelClass == "matmul" && loops[op].size() > 1)
+      if (graph.ops[op].kernelClass == KernelClass::Matmul && loops[op].size() > 1)
         loops[op].erase(loops[op].begin());
     }
     double best = INFINITY;

@@ -67,8 +67,8 @@ TEST(Cluster, PresetsAreWithinPhysics) {
     EXPECT_LT(cluster.memoryBytesPerSecond, 8.1e12) << name;
     EXPECT_LT(cluster.intraNode.bytesPerSecond, 9e11) << name << ": both directions?";
     EXPECT_LT(cluster.interNode.bytesPerSecond, 7.5e10) << name << ": bits?";
-    for (const auto &[kernelClass, kernel] : cluster.kernels)
-      EXPECT_LT(kernel.flopsFraction, 0.95) << name << " " << kernelClass;
+    for (const auto &[key, kernel] : cluster.kernels)
+      EXPECT_LT(kernel.flopsFraction, 0.95) << name << " " << kernelWord(key);
   }
 }
 
@@ -81,14 +81,15 @@ TEST(Cluster, BetterPartsHaveNoWorseNumber) {
     EXPECT_GE(b.intraNode.bytesPerSecond, a.intraNode.bytesPerSecond) << better;
     EXPECT_GE(b.interNode.bytesPerSecond, a.interNode.bytesPerSecond) << better;
     EXPECT_LE(b.launchSeconds, a.launchSeconds) << better;
-    for (const auto &[kernelClass, kernel] : a.kernels) {
-      EXPECT_GE(b.memoryBytesPerSecond * b.kernel(kernelClass).memoryFraction,
+    for (const auto &[key, kernel] : a.kernels) {
+      const KernelClass kernelClass = key.value_or(KernelClass::Elementwise);
+      EXPECT_GE(b.memoryBytesPerSecond * b.kernel(key).memoryFraction,
                 a.memoryBytesPerSecond * kernel.memoryFraction)
-          << better << " " << kernelClass;
+          << better << " " << kernelWord(key);
       for (int64_t elementBytes : {2, 4})
-        EXPECT_GE(b.peakFlops(kernelClass, elementBytes) * b.kernel(kernelClass).flopsFraction,
+        EXPECT_GE(b.peakFlops(kernelClass, elementBytes) * b.kernel(key).flopsFraction,
                   a.peakFlops(kernelClass, elementBytes) * kernel.flopsFraction)
-            << better << " " << kernelClass;
+            << better << " " << kernelWord(key);
     }
   }
 }

@@ -223,36 +223,36 @@ TEST(NetworkCost, IsNearPublishedMeasurements) {
 
 TEST(Kernel, FollowsTheRoofline) {
   Cluster cluster = h100();
-  const KernelEfficiency &kernel = cluster.kernel("matmul");
+  const KernelEfficiency &kernel = cluster.kernel(KernelClass::Matmul);
   LocalWork work{1e13, 1e6, 2};
-  EXPECT_NEAR(kernelSeconds(cluster, "matmul", work),
+  EXPECT_NEAR(kernelSeconds(cluster, KernelClass::Matmul, work),
               cluster.launchSeconds + kernel.rampSeconds + 1e13 / (9.89e14 * kernel.flopsFraction),
               1e-12);
   work = {1, 1e10, 2};
-  EXPECT_NEAR(kernelSeconds(cluster, "matmul", work),
+  EXPECT_NEAR(kernelSeconds(cluster, KernelClass::Matmul, work),
               cluster.launchSeconds + 1e10 / (3.35e12 * kernel.memoryFraction), 1e-12);
-  EXPECT_EQ(kernelSeconds(cluster, "none", work), 0);
+  EXPECT_EQ(kernelSeconds(cluster, KernelClass::None, work), 0);
 }
 
 TEST(Kernel, HasAFloorThatLargeOnesHide) {
   Cluster cluster = h100();
-  double plain = kernelSeconds(cluster, "matmul", {1e12, 1e6, 2});
-  double small = kernelSeconds(cluster, "matmul", {1, 1, 2});
+  double plain = kernelSeconds(cluster, KernelClass::Matmul, {1e12, 1e6, 2});
+  double small = kernelSeconds(cluster, KernelClass::Matmul, {1, 1, 2});
   cluster.floorSeconds = 2 * small;
-  EXPECT_EQ(kernelSeconds(cluster, "matmul", {1e12, 1e6, 2}), plain);
-  EXPECT_EQ(kernelSeconds(cluster, "matmul", {1, 1, 2}), 2 * small);
+  EXPECT_EQ(kernelSeconds(cluster, KernelClass::Matmul, {1e12, 1e6, 2}), plain);
+  EXPECT_EQ(kernelSeconds(cluster, KernelClass::Matmul, {1, 1, 2}), 2 * small);
 }
 
 TEST(Kernel, ShortSumsReachLessOfThePeak) {
   Cluster cluster = h100();
-  cluster.launchSeconds = cluster.kernels["matmul"].rampSeconds = 0;
-  cluster.kernels["matmul"].halfDepth = 100;
+  cluster.launchSeconds = cluster.kernels[KernelClass::Matmul].rampSeconds = 0;
+  cluster.kernels[KernelClass::Matmul].halfDepth = 100;
   LocalWork work{1e13, 0, 2};
-  double deep = kernelSeconds(cluster, "matmul", work);
+  double deep = kernelSeconds(cluster, KernelClass::Matmul, work);
   work.depth = 100;
-  EXPECT_NEAR(kernelSeconds(cluster, "matmul", work), 2 * deep, 1e-12);
+  EXPECT_NEAR(kernelSeconds(cluster, KernelClass::Matmul, work), 2 * deep, 1e-12);
   work.depth = 400;
-  EXPECT_NEAR(kernelSeconds(cluster, "matmul", work), 1.25 * deep, 1e-12);
+  EXPECT_NEAR(kernelSeconds(cluster, KernelClass::Matmul, work), 1.25 * deep, 1e-12);
 
   Graph graph = makeMlp(8, {16, 32, 4});
   EXPECT_EQ(localWork(graph, 0, {}).depth, 16);
@@ -268,27 +268,27 @@ TEST(Kernel, ShortSumsReachLessOfThePeak) {
 TEST(Kernel, CausalAttentionSkipsWhatIsHidden) {
   Cluster cluster = h100();
   cluster.launchSeconds = 0;
-  KernelEfficiency &kernel = cluster.kernels["causal_attention"];
+  KernelEfficiency &kernel = cluster.kernels[KernelClass::CausalAttention];
   kernel.rampSeconds = 0;
   kernel.executedFraction = 1;
   LocalWork work{1e13, 0, 2};
-  double full = kernelSeconds(cluster, "causal_attention", work);
+  double full = kernelSeconds(cluster, KernelClass::CausalAttention, work);
   kernel.executedFraction = 0.5;
-  EXPECT_NEAR(kernelSeconds(cluster, "causal_attention", work), 0.5 * full, 1e-12);
+  EXPECT_NEAR(kernelSeconds(cluster, KernelClass::CausalAttention, work), 0.5 * full, 1e-12);
   work.partsInOrder = 4;
-  EXPECT_NEAR(kernelSeconds(cluster, "causal_attention", work), 7.0 / 8 * full, 1e-12);
+  EXPECT_NEAR(kernelSeconds(cluster, KernelClass::CausalAttention, work), 7.0 / 8 * full, 1e-12);
   // Without a class of its own it is priced as attention.
-  cluster.kernels.erase("causal_attention");
-  EXPECT_EQ(kernelSeconds(cluster, "causal_attention", work),
-            kernelSeconds(cluster, "attention", work));
+  cluster.kernels.erase(KernelClass::CausalAttention);
+  EXPECT_EQ(kernelSeconds(cluster, KernelClass::CausalAttention, work),
+            kernelSeconds(cluster, KernelClass::Attention, work));
 }
 
 TEST(Kernel, MayWriteItsScores) {
   Cluster cluster = h100();
-  KernelEfficiency &kernel = cluster.kernels["attention"];
+  KernelEfficiency &kernel = cluster.kernels[KernelClass::Attention];
   kernel.bytesPerFlop = 16e-3;
   LocalWork work{1e12, 1e9, 2};
-  EXPECT_NEAR(kernelSeconds(cluster, "attention", work),
+  EXPECT_NEAR(kernelSeconds(cluster, KernelClass::Attention, work),
               cluster.launchSeconds + 17e9 / (cluster.memoryBytesPerSecond * kernel.memoryFraction),
               1e-12);
 }
@@ -314,14 +314,14 @@ TEST(Kernel, F16HasAPeakOfItsOwn) {
   Result<Cluster> v100 = loadCluster("v100-16gb");
   ASSERT_TRUE(v100) << v100.error().message;
   Graph graph = makeMlp(4096, {4096, 4096, 4096}, 2);
-  double bf16 = kernelSeconds(*v100, "matmul", localWork(graph, 0, {}));
+  double bf16 = kernelSeconds(*v100, KernelClass::Matmul, localWork(graph, 0, {}));
   for (reshard::GraphValue &value : graph.values)
     value.isF16 = value.isFloat;
   ASSERT_TRUE(localWork(graph, 0, {}).isF16);
-  double f16 = kernelSeconds(*v100, "matmul", localWork(graph, 0, {}));
+  double f16 = kernelSeconds(*v100, KernelClass::Matmul, localWork(graph, 0, {}));
   EXPECT_GT(bf16, 4 * f16);
-  EXPECT_EQ(v100->peakFlops("matmul", 2, true), v100->peakFlopsPerSecond.at("f16"));
-  EXPECT_EQ(v100->peakFlops("matmul", 4, true), v100->peakFlopsPerSecond.at("f32"));
+  EXPECT_EQ(v100->peakFlops(KernelClass::Matmul, 2, true), v100->peakFlopsPerSecond.at("f16"));
+  EXPECT_EQ(v100->peakFlops(KernelClass::Matmul, 4, true), v100->peakFlopsPerSecond.at("f32"));
 }
 
 TEST(Kernel, StatisticsDoNotSetThePrecision) {
@@ -479,8 +479,8 @@ TEST(Fusion, WhatStaysInRegistersIsNotMoved) {
     graph.values.push_back(v);
     return int(graph.values.size()) - 1;
   };
-  auto op = [&](const std::string &kernelClass, std::vector<int> operands,
-                std::vector<int64_t> shape, bool generator = false) {
+  auto op = [&](KernelClass kernelClass, std::vector<int> operands, std::vector<int64_t> shape,
+                bool generator = false) {
     GraphOp o;
     o.kernelClass = kernelClass;
     o.operands = operands;
@@ -494,14 +494,14 @@ TEST(Fusion, WhatStaysInRegistersIsNotMoved) {
   auto bytes = [&](int v) { return localWork(graph, graph.values[v].producer, {}).bytes; };
   const double whole = 64 * 64 * 4, row = 64 * 4;
   int x = value({64, 64}, -1), bias = value({64}, -1);
-  int wide = op("none", {bias}, {64, 64});
-  int sum = op("elementwise", {x, wide}, {64, 64});
-  int scale = op("none", {}, {64, 64}, true);
-  int scaled = op("elementwise", {sum, scale}, {64, 64});
-  int view = op("none", {scaled}, {4096});
-  int kept = op("elementwise", {view}, {4096});
-  int norm = op("reduction", {kept}, {4096});
-  int product = op("matmul", {kept}, {4096});
+  int wide = op(KernelClass::None, {bias}, {64, 64});
+  int sum = op(KernelClass::Elementwise, {x, wide}, {64, 64});
+  int scale = op(KernelClass::None, {}, {64, 64}, true);
+  int scaled = op(KernelClass::Elementwise, {sum, scale}, {64, 64});
+  int view = op(KernelClass::None, {scaled}, {4096});
+  int kept = op(KernelClass::Elementwise, {view}, {4096});
+  int norm = op(KernelClass::Reduction, {kept}, {4096});
+  int product = op(KernelClass::Matmul, {kept}, {4096});
 
   EXPECT_TRUE(isFused(graph, sum));
   EXPECT_TRUE(isFused(graph, scaled)); // its user reads it through a view
@@ -512,7 +512,7 @@ TEST(Fusion, WhatStaysInRegistersIsNotMoved) {
   EXPECT_EQ(bytes(kept), whole);
   EXPECT_EQ(bytes(norm), 2 * whole);
   EXPECT_EQ(bytes(product), 2 * whole);
-  EXPECT_EQ(kernelSeconds(h100(), "elementwise", localWork(graph, 2 + 1, {})), 0);
+  EXPECT_EQ(kernelSeconds(h100(), KernelClass::Elementwise, localWork(graph, 2 + 1, {})), 0);
 
   // With a user in backward it is a residual.
   graph.ops[graph.values[scaled].producer].phase = Phase::Backward;

@@ -378,7 +378,7 @@ TEST(Mixed, TheWholeIsAsGoodAsTheBest) {
           for (GroupShape shape : {GroupShape{2, 1, 2}, {8, 1, 8}, {8, 8, 1}, {64, 8, 8}})
             EXPECT_LE(NetworkCost(whole, mesh).seconds(kind, {shape.size, 1, shape.size}, bytes),
                       NetworkCost(group, mesh).seconds(kind, shape, bytes) * (1 + 1e-12));
-      for (const char *kernel : {"matmul", "conv", "causal_attention", "elementwise", "gather"})
+      for (KernelClass kernel : reshard::kernelClasses())
         for (double flops : {1e6, 1e12}) {
           LocalWork work;
           work.flops = flops;

@@ -233,14 +233,15 @@ TEST(Search, SequencesAreSplitSoThatAllRanksSkipAlike) {
   graph.sequenceFactor =
       graph.values[graph.ops[0].results[0]].layout.dims[1].segments[0].factors[0].id;
   for (reshard::GraphOp &op : graph.ops)
-    if (op.kernelClass == "attention") {
-      op.kernelClass = "causal_attention";
+    if (op.kernelClass == KernelClass::Attention) {
+      op.kernelClass = KernelClass::CausalAttention;
       for (reshard::Loop &loop : op.loops) // as if rows were independent
         if (loop.factor == graph.sequenceFactor)
           loop.kind = reshard::LoopKind::Parallel;
     }
   Cluster cluster = smallCluster();
-  KernelEfficiency &kernel = cluster.kernels["causal_attention"] = cluster.kernels["attention"];
+  KernelEfficiency &kernel = cluster.kernels[KernelClass::CausalAttention] =
+      cluster.kernels[KernelClass::Attention];
   auto plan = [&](const char *order, double executed) {
     kernel.executedFraction = executed;
     Pins pins;

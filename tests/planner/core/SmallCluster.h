@@ -40,7 +40,7 @@ inline Cluster smallCluster(int64_t memoryBytes = int64_t(1) << 30) {
 /// kernels slowed by communication, and other algorithms for small messages than for large ones.
 inline Cluster everyTerm(Cluster cluster) {
   cluster.floorSeconds = 3e-7;
-  cluster.kernels["matmul"].halfDepth = 16;
+  cluster.kernels[KernelClass::Matmul].halfDepth = 16;
   cluster.overlapSlowdown = 0.3;
   cluster.intraNode.ringStepSeconds = 2e-6;
   cluster.intraNode.smallFraction = 0.5;

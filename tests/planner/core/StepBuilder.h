@@ -203,7 +203,7 @@ private:
     int index = int(graph.ops.size());
     o.id = id;
     o.kind = kind;
-    o.kernelClass = kernelClass;
+    o.kernelClass = reshard::parseKernelClass(kernelClass).value();
     o.operands = operands;
     o.additive = additive;
     o.forwardOp = index;

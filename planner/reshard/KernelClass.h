@@ -1,0 +1,50 @@
+//===- KernelClass.h - Kinds of kernels, for the cost model ----------------===//
+//
+// Plain C++. An op says its class (ir, CostOpInterface); a cluster file says how well a device runs
+// it ([kernel.CLASS]).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_RESHARD_KERNELCLASS_H
+#define TBC_PLANNER_RESHARD_KERNELCLASS_H
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace tbc::reshard {
+
+/// CausalAttention: queries read only the keys before them, so a kernel may skip about half of the
+/// work. None: views and generators, without a kernel.
+enum class KernelClass {
+  Matmul,
+  Conv,
+  Attention,
+  CausalAttention,
+  Elementwise,
+  Reduction,
+  Gather,
+  None
+};
+
+const std::vector<KernelClass> &kernelClasses();
+/// Returns the word of cluster files. Example: "causal_attention".
+const char *name(KernelClass kernelClass);
+/// The inverse of name(); nullopt for any other text.
+std::optional<KernelClass> parseKernelClass(std::string_view word);
+
+/// Whether kernels of this class run on matrix units. Example: matmul and conv do, reduction does
+/// not.
+bool isMatrixClass(KernelClass kernelClass);
+/// Whether a kernel of this class may read an operand from the registers of the elementwise kernel
+/// that makes it: elementwise and reduction.
+bool readsRegisters(KernelClass kernelClass);
+/// Whether a kernel of this class reads at most as many bytes of an operand as it writes: gather.
+bool readsPart(KernelClass kernelClass);
+/// Returns the class whose numbers stand for this one in a cluster file without numbers of its own.
+/// Example: attention for causal_attention.
+std::optional<KernelClass> broaderClass(KernelClass kernelClass);
+
+} // namespace tbc::reshard
+
+#endif // TBC_PLANNER_RESHARD_KERNELCLASS_H
