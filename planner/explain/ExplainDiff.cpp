@@ -68,10 +68,10 @@ private:
     add("asked", "gpus", Cell::count(double(x.gpus)), Cell::count(double(y.gpus)));
     add("asked", "batch", Cell::count(double(x.globalBatch)), Cell::count(double(y.globalBatch)));
     add("asked", "sequence", Cell::count(double(x.sequence)), Cell::count(double(y.sequence)));
-    add("asked", "task", x.task, y.task);
+    add("asked", "task", name(x.task), name(y.task));
     add("asked", "loss", x.loss, y.loss);
-    add("asked", "optimizer", x.optimizer, y.optimizer);
-    add("asked", "precision", x.precision, y.precision);
+    add("asked", "optimizer", name(x.optimizer), name(y.optimizer));
+    add("asked", "precision", name(x.precision), name(y.precision));
     addMaps("asked", x.settings, y.settings);
     addMaps("asked", x.bindings, y.bindings);
     add("asked", "memory limit", Cell::bytes(double(a.memoryLimitBytes)),

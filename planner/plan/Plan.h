@@ -29,18 +29,37 @@ using schedule::ScheduleKind;
 
 struct ModelNames;
 
+/// What the step does with the model.
+enum class Task { Train };
+enum class Optimizer { AdamW, Adam, Sgd, SgdMomentum };
+/// The element type of parameters and matmuls. Optimizer states and master weights are f32.
+enum class Precision { F32, BF16, F16 };
+
+/// Returns the word of flags and of plan.json. Example: "train", "sgd-momentum", "bf16".
+const char *name(Task task);
+const char *name(Optimizer optimizer);
+const char *name(Precision precision);
+/// All words of flags and of plan.json.
+const std::vector<std::string> &taskNames();
+const std::vector<std::string> &optimizerNames();
+const std::vector<std::string> &precisionNames();
+/// The inverse of name(); nullopt for any other text.
+std::optional<Task> parseTask(const std::string &word);
+std::optional<Optimizer> parseOptimizer(const std::string &word);
+std::optional<Precision> parsePrecision(const std::string &word);
+
 /// The training job, without the graph.
 struct Job {
   std::string modelPath;                   // as written in the plan: relative to it
   std::string modelHash;                   // of the model file
   std::string stepHash;                    // of the canonical step functions
   std::map<std::string, int64_t> bindings; // --dim NAME=VALUE and other bindings
-  std::string task = "train";
+  Task task = Task::Train;
   std::string loss = "cross-entropy";
-  std::string optimizer = "adamw"; // adamw, adam, sgd-momentum, sgd
+  Optimizer optimizer = Optimizer::AdamW;
   /// Given numbers of the step: of the optimizer, the loss, clipping.
   std::map<std::string, double> settings;
-  std::string precision = "bf16"; // bf16, f16 or f32
+  Precision precision = Precision::BF16;
   int64_t gpus = 1;
   int64_t globalBatch = 1;     // samples per step
   bool batchIsDefault = false; // true: it may be rounded up to fit the mesh

@@ -218,10 +218,12 @@ private:
   void readJob(JsonObject &root) {
     JsonObject object(root.get("job"), "job", problem);
     Job &job = plan.job;
-    job.task = object.word("task", {"train"});
+    job.task = parseTask(object.word("task", taskNames())).value_or(job.task);
     job.loss = object.text("loss");
-    job.optimizer = object.word("optimizer", {"adamw", "adam", "sgd-momentum", "sgd"});
-    job.precision = object.word("precision", {"bf16", "f16", "f32"});
+    job.optimizer =
+        parseOptimizer(object.word("optimizer", optimizerNames())).value_or(job.optimizer);
+    job.precision =
+        parsePrecision(object.word("precision", precisionNames())).value_or(job.precision);
     job.gpus = object.integer("gpus", 1, 1 << 20);
     job.globalBatch = object.integer("batch", 1, maxCount);
     job.sequence = object.integer("sequence", 0, maxCount);

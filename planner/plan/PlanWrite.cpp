@@ -109,11 +109,16 @@ static Json jobJson(const Job &job) {
   Json bindings = Json::object();
   for (const auto &[name, value] : job.bindings)
     bindings[name] = value;
-  return {{"task", job.task},           {"loss", job.loss},
-          {"optimizer", job.optimizer}, {"precision", job.precision},
-          {"gpus", job.gpus},           {"batch", job.globalBatch},
-          {"sequence", job.sequence},   {"batch_is_default", job.batchIsDefault},
-          {"bindings", bindings},       {"settings", job.settings}};
+  return {{"task", name(job.task)},
+          {"loss", job.loss},
+          {"optimizer", name(job.optimizer)},
+          {"precision", name(job.precision)},
+          {"gpus", job.gpus},
+          {"batch", job.globalBatch},
+          {"sequence", job.sequence},
+          {"batch_is_default", job.batchIsDefault},
+          {"bindings", bindings},
+          {"settings", job.settings}};
 }
 
 static Json linesJson(const std::vector<MemoryLine> &lines) {

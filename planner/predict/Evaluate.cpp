@@ -270,8 +270,8 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivati
   // A model exported in f16 computes in f16 even if the job's precision is another.
   bool isF16 = 2 * f16Flops > flops;
   auto peakOf = [&](int stage) {
-    return devices.of(stage).peakFlops(KernelClass::Matmul,
-                                       plan.job.precision == "f32" && !isF16 ? 4 : 2, isF16);
+    return devices.of(stage).peakFlops(
+        KernelClass::Matmul, plan.job.precision == Precision::F32 && !isF16 ? 4 : 2, isF16);
   };
   double peak = peakOf(0), others = 0; // of stages, in the mean
   for (int stage = 1; stage < int(plan.mesh.pp); ++stage)

@@ -133,7 +133,7 @@ private:
     line(format("  batch %lld = micro-batch %lld x accumulation %lld x %lld data ranks",
                 (long long)plan.job.globalBatch, (long long)plan.microBatch,
                 (long long)plan.accumulation, (long long)plan.mesh.dataRanks()));
-    line("  precision " + plan.job.precision + lossScale());
+    line("  precision " + std::string(name(plan.job.precision)) + lossScale());
   }
 
   /// Lists the devices of the stages of a mixed cluster.

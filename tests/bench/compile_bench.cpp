@@ -39,7 +39,7 @@ Result<planner::Plan> plan(const driver::TrainingStep &step, const std::string &
   pins.mesh = *sizes;
   planner::Job job;
   job.stepHash = step.hash;
-  job.precision = step.options.precision;
+  job.precision = *step.options.precision;
   job.optimizer = step.options.optimizer;
   job.settings = step.options.settings;
   job.sequence = step.model.seq;
@@ -69,7 +69,7 @@ int main(int argc, char **argv) {
   }
   driver::StepOptions options;
   options.modelPath = argc > 2 ? argv[1] : TBC_SOURCE_DIR "/models/gpt2.onnx";
-  options.precision = "bf16";
+  options.precision = planner::Precision::BF16;
   const char *mesh = argc > 2 ? argv[2] : "fsdp=8";
   double secondsLimit = argc > 3 ? std::atof(argv[3]) : 10;
   double gibLimit = argc > 4 ? std::atof(argv[4]) : 4;

@@ -17,9 +17,9 @@ Model loadModel(const std::string &name, const std::string &optimizer,
   options.import.seq = tokens;
   if (!kept.empty())
     options.import.fix[kept] = "input";
-  options.optimizer = optimizer;
+  options.optimizer = planner::parseOptimizer(optimizer).value();
   options.settings = settings;
-  options.precision = precision;
+  options.precision = planner::parsePrecision(precision);
   auto step = driver::buildTrainingStep(*model.context, options);
   if (!step) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), step.error().message.c_str());
@@ -50,7 +50,7 @@ Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request) {
   planner::Job job;
   job.modelHash = model.step->model.hash;
   job.stepHash = model.step->hash;
-  job.precision = model.step->options.precision;
+  job.precision = *model.step->options.precision;
   job.optimizer = model.step->options.optimizer;
   job.settings = model.step->options.settings;
   job.globalBatch = request.globalBatch;

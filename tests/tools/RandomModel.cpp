@@ -336,8 +336,9 @@ Result<RandomModel> makeRandomModel(uint64_t seed) {
   driver::StepOptions options;
   options.loss = maker.loss;
   options.optimizer =
-      std::vector<const char *>{"sgd", "sgd-momentum", "adam", "adamw"}[random() % 4];
-  options.precision = random() % 8 == 0 ? "bf16" : "f32";
+      std::vector{planner::Optimizer::Sgd, planner::Optimizer::SgdMomentum,
+                  planner::Optimizer::Adam, planner::Optimizer::AdamW}[random() % 4];
+  options.precision = random() % 8 == 0 ? planner::Precision::BF16 : planner::Precision::F32;
   if (!maker.frozen.empty())
     options.freeze = {maker.frozen};
   if (random() % 4 == 0)

@@ -215,7 +215,7 @@ planner::Plan randomPlan(const driver::TrainingStep &step, int64_t maxRanks, uin
   plan.job.modelHash = step.model.hash;
   plan.job.stepHash = step.hash;
   plan.job.loss = step.options.loss;
-  plan.job.precision = step.options.precision;
+  plan.job.precision = *step.options.precision;
   plan.job.optimizer = step.options.optimizer;
   plan.job.settings = step.options.settings;
   plan.cluster = *planner::loadCluster("h100-sxm");

@@ -22,7 +22,7 @@ protected:
     context = driver::makeContext();
     driver::StepOptions options;
     options.modelPath = TBC_SOURCE_DIR "/models/" + name + ".onnx";
-    options.precision = "bf16";
+    options.precision = planner::Precision::BF16;
     auto built = driver::buildTrainingStep(*context, options);
     ASSERT_TRUE(built) << built.error().message;
     step = std::move(*built);
@@ -36,7 +36,7 @@ protected:
     Job job;
     job.modelHash = step->model.hash;
     job.stepHash = step->hash;
-    job.precision = "bf16";
+    job.precision = planner::Precision::BF16;
     job.sequence = step->model.seq;
     job.globalBatch = batch;
     job.gpus = gpus;

@@ -218,7 +218,7 @@ protected:
                const program::Program &program) {
     // AdamW takes full steps of noise where gradients are zero. So only one step, its loss and its
     // gradients are comparable.
-    bool isAdaptive = step.options.optimizer == "adamw";
+    bool isAdaptive = step.options.optimizer == planner::Optimizer::AdamW;
     std::vector<driver::RunRecord> native, exact;
     for (uint64_t seed = 1; seed <= 3; ++seed)
       for (auto [arith, records] :

@@ -214,11 +214,11 @@ TEST(LossScaleModel, AnF16FileIsTrainedInF16) {
   model.context = driver::makeContext();
   driver::StepOptions options;
   options.modelPath = folder.write("half.onnx", modelInF16());
-  options.precision = "";
+  options.precision.reset();
   auto step = driver::buildTrainingStep(*model.context, options);
   ASSERT_TRUE(step) << step.error().message;
   model.step = std::move(*step);
-  EXPECT_EQ(model.step->options.precision, "f16");
+  EXPECT_EQ(model.step->options.precision, planner::Precision::F16);
   EXPECT_EQ(model.step->options.settings.at("loss_scale"), 65536);
   for (const char *mesh : {"dp=2", "fsdp=2"}) {
     auto plan = test::makePlan(model, {mesh});

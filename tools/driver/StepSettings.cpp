@@ -160,11 +160,11 @@ Status checkSettings(const StepOptions &options) {
       return wrong(info->flag + " " + why);
     bool applies = info->of.empty() ||
                    std::any_of(info->of.begin(), info->of.end(), [&](const std::string &word) {
-                     return word == options.optimizer || word == options.loss;
+                     return word == planner::name(options.optimizer) || word == options.loss;
                    });
     if (!applies)
-      return wrong(info->flag + " is for " + joined(info->of) + ", not for " + options.optimizer +
-                   " and " + options.loss);
+      return wrong(info->flag + " is for " + joined(info->of) + ", not for " +
+                   planner::name(options.optimizer) + " and " + options.loss);
   }
   if (options.settings.count("clip_norm") && options.settings.count("clip_value"))
     return wrong("gradients are clipped by --clip-norm or by --clip-value, not by both");
@@ -195,13 +195,19 @@ LossOptions lossOptions(const StepOptions &step) {
 
 OptimizerOptions optimizerOptions(const StepOptions &step) {
   OptimizerOptions options;
-  if (step.optimizer == "sgd" || step.optimizer == "sgd-momentum") {
-    options.kind = OptimizerKind::Sgd;
-    options.weightDecay = 0;
-    options.momentum = step.optimizer == "sgd-momentum" ? 0.9 : 0;
-  } else if (step.optimizer == "adam") {
+  switch (step.optimizer) {
+  case planner::Optimizer::AdamW:
+    break;
+  case planner::Optimizer::Adam:
     options.kind = OptimizerKind::Adam;
     options.weightDecay = 0;
+    break;
+  case planner::Optimizer::SgdMomentum:
+  case planner::Optimizer::Sgd:
+    options.kind = OptimizerKind::Sgd;
+    options.weightDecay = 0;
+    options.momentum = step.optimizer == planner::Optimizer::SgdMomentum ? 0.9 : 0;
+    break;
   }
   read(step, "weight_decay", options.weightDecay);
   read(step, "beta1", options.beta1);

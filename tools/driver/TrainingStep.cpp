@@ -67,6 +67,18 @@ static bool hasF16(func::FuncOp model) {
                       [&](Operation &op) { return llvm::any_of(op.getResults(), isF16); });
 }
 
+static LogicalResult lowerTo(func::FuncOp model, planner::Precision precision) {
+  switch (precision) {
+  case planner::Precision::F32:
+    return success();
+  case planner::Precision::BF16:
+    return lowerPrecision(model, FloatType::getBF16(model.getContext()));
+  case planner::Precision::F16:
+    return lowerPrecision(model, FloatType::getF16(model.getContext()));
+  }
+  return failure();
+}
+
 /// Raises @model and sets its precision.
 static LogicalResult prepareModel(TrainingStep &result) {
   ModuleOp module = *result.model.module;
@@ -84,10 +96,7 @@ static LogicalResult prepareModel(TrainingStep &result) {
     result.expertCapacities.assign(capacities->begin(), capacities->end());
   }
   foldTransposes(model);
-  MLIRContext *context = module.getContext();
-  if (options.precision == "bf16" && failed(lowerPrecision(model, FloatType::getBF16(context))))
-    return failure();
-  if (options.precision == "f16" && failed(lowerPrecision(model, FloatType::getF16(context))))
+  if (failed(lowerTo(model, *options.precision)))
     return failure();
   if (failed(useDropout(model, dropout.seed)))
     return failure();
@@ -237,8 +246,9 @@ buildTrainingStep(MLIRContext &context, frontend::ImportedModel model, const Ste
                              options.modelPath + ": the training step could not be built");
   };
   auto imported = module.lookupSymbol<func::FuncOp>("model");
-  if (options.precision.empty())
-    result->options.precision = hasF16(imported) ? "f16" : "bf16";
+  if (!options.precision)
+    result->options.precision =
+        hasF16(imported) ? planner::Precision::F16 : planner::Precision::BF16;
   if (failed(prepareModel(*result)))
     return rejected();
   if (Status status = resolveLossScale(result->options, hasF16(imported)); !status)

@@ -9,12 +9,14 @@
 #include "ir/StepGraph.h"
 #include "passes/decompose/LimitExperts.h"
 #include "passes/decompose/PadVocabulary.h"
+#include "planner/plan/Plan.h"
 #include "runtime/abi/Status.h"
 
 #include "mlir/IR/MLIRContext.h"
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,11 +26,12 @@ struct StepOptions {
   std::string modelPath;
   frontend::ImportOptions import;
   std::string loss =
-      "cross-entropy";              // cross-entropy, mse, or the name of an output that is the loss
-  std::string optimizer = "adamw";  // adamw, adam, sgd, sgd-momentum
-  std::string precision = "f32";    // f32, bf16, f16; empty: bf16, or f16 for a model in f16
-  std::vector<std::string> freeze;  // globs of parameter names
-  std::vector<std::string> noDecay; // globs of parameters without weight decay
+      "cross-entropy"; // cross-entropy, mse, or the name of an output that is the loss
+  planner::Optimizer optimizer = planner::Optimizer::AdamW;
+  /// Unset: bf16, or f16 for a model in f16.
+  std::optional<planner::Precision> precision = planner::Precision::F32;
+  std::vector<std::string> freeze;        // globs of parameter names
+  std::vector<std::string> noDecay;       // globs of parameters without weight decay
   std::map<std::string, double> settings; // by name; see StepSettings.h
 };
 

@@ -192,7 +192,15 @@ static Status runBoth(TrainingStep &step, const planner::Plan &plan,
 /// rounding noise then becomes a full step. No bound on the gradient's error bounds the parameter
 /// or the results of a second step, so these are compared in residues only.
 static bool scalesNoise(const TrainingStep &step) {
-  return step.options.optimizer == "adam" || step.options.optimizer == "adamw";
+  switch (step.options.optimizer) {
+  case planner::Optimizer::AdamW:
+  case planner::Optimizer::Adam:
+    return true;
+  case planner::Optimizer::SgdMomentum:
+  case planner::Optimizer::Sgd:
+    return false;
+  }
+  return false;
 }
 
 /// Drops parameters changed by such an optimizer, and their master copies.

@@ -59,7 +59,7 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
                      "cross-entropy, mse, or the name of an output that is the loss");
   command.add_option("--optimizer", options.optimizer, "Optimizer")
       ->capture_default_str()
-      ->transform(oneOf({"adamw", "adam", "sgd", "sgd-momentum"}));
+      ->transform(oneOf(planner::optimizerNames()));
   for (const driver::SettingInfo &info : driver::settingInfos()) {
     auto set = [&options, name = info.name](const double &value) {
       options.settings[name] = value;
@@ -80,7 +80,7 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
           "--precision", options.precision,
           "Precision of parameters and matmuls (default: bf16, or f16 for a model exported in "
           "f16)")
-      ->transform(oneOf({"f32", "bf16", "f16"}, precisionSpellings()));
+      ->transform(oneOf(planner::precisionNames(), precisionSpellings()));
   command.add_option("--loss-scale", options.lossScale,
                      "dynamic, none, or the number that gradients are scaled by (default: dynamic "
                      "for f16, else none)");
@@ -129,8 +129,8 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
   step.import.constants = options.constants;
   step.import.parameters = options.parameters;
   step.loss = options.loss;
-  step.optimizer = options.optimizer;
-  step.precision = options.precision;
+  step.optimizer = planner::parseOptimizer(options.optimizer).value();
+  step.precision = planner::parsePrecision(options.precision);
   step.freeze = options.freeze;
   step.noDecay = options.noDecay;
   step.settings = options.settings;

@@ -49,9 +49,9 @@ static std::string modelPathInPlan(const std::string &model, const std::string &
 /// step, so the planner cannot try it by itself.
 static Error withOtherPrecision(Error error, driver::StepOptions stepOptions, planner::Job job,
                                 const planner::Cluster &cluster, const planner::Pins &pins) {
-  if (error.code != ErrorCode::NoFeasiblePlan || job.precision != "f32")
+  if (error.code != ErrorCode::NoFeasiblePlan || job.precision != planner::Precision::F32)
     return error;
-  stepOptions.precision = job.precision = "bf16";
+  stepOptions.precision = job.precision = planner::Precision::BF16;
   auto context = driver::makeContext();
   auto step = driver::buildTrainingStep(*context, stepOptions);
   if (!step)

@@ -155,9 +155,9 @@ planner::Job toJob(const PlanOptions &options, const driver::StepOptions &asked,
   job.stepHash = step.hash;
   job.bindings = toBindings(asked);
   job.loss = options.model.loss;
-  job.optimizer = options.model.optimizer;
+  job.optimizer = step.options.optimizer;
   job.settings = step.options.settings;
-  job.precision = step.options.precision;
+  job.precision = *step.options.precision; // resolved
   job.sequence = step.model.seq;
   job.names = driver::nameModel(step);
   setDevices(job, options);

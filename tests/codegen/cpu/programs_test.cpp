@@ -287,8 +287,8 @@ TEST(CompiledPrograms, BatchNormOfSmallImagesOverRanks) {
     model.context = driver::makeContext();
     driver::StepOptions options;
     options.modelPath = folder.write("norm.onnx", normOfSmallImage(size));
-    options.optimizer = "sgd";
-    options.precision = "f32";
+    options.optimizer = planner::Optimizer::Sgd;
+    options.precision = planner::Precision::F32;
     auto step = driver::buildTrainingStep(*model.context, options);
     ASSERT_TRUE(step) << step.error().message;
     model.step = std::move(*step);

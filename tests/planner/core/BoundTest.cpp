@@ -388,7 +388,7 @@ TEST(KeepBound, IsBelowEveryRecomputationThatFits) {
     cluster.peakFlopsPerSecond = {{"bf16", 1e10}, {"f16", 1e10}, {"f32", 1e10}};
     Job job;
     job.globalBatch = 32;
-    job.precision = "f32";
+    job.precision = Precision::F32;
     std::vector<std::pair<int64_t, double>> all = everyPlan(graph, job, cluster);
     double unlimited = 0;
     for (int part = 8; part >= 0; --part) {
@@ -504,7 +504,7 @@ TEST(Bound, CountsLaunchesAndLatenciesButNoMoreThanTheBestPlanHas) {
     Job job;
     job.gpus = round % 2 ? 4 : 2;
     job.globalBatch = 16;
-    job.precision = "f32";
+    job.precision = Precision::F32;
     double best = shortestOnMeshes(graph, job, cluster);
     Pins pins;
     pins.recompute = "none";
@@ -524,7 +524,7 @@ TEST(KeepBound, WhatSavesTimeIsRunAgain) {
   Graph graph = makeMlp(1, {64, 256, 256, 32}, 4, /*hasBias=*/true);
   Job job;
   job.globalBatch = 1024;
-  job.precision = "f32";
+  job.precision = Precision::F32;
   Cluster cluster = *loadCluster("h100-sxm");
   Pins none;
   none.recompute = "none";
@@ -564,7 +564,7 @@ TEST(BatchSums, CountInScoreAndBound) {
   Job job;
   job.gpus = 16;
   job.globalBatch = 16;
-  job.precision = "f32";
+  job.precision = Precision::F32;
   Pins pins;
   pins.mesh = *parseMesh("dp=16");
   Result<SearchAnswer> answer = search(graph, job, cluster, pins);

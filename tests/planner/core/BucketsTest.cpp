@@ -36,7 +36,7 @@ Result<SearchAnswer> planOn(const char *mesh, Pins pins, const Cluster &cluster,
   Job job;
   job.gpus = 4;
   job.globalBatch = 16;
-  job.precision = "f32";
+  job.precision = Precision::F32;
   return search(makeChain({4, 1, 16, 4, 8, 64, 96}), job, cluster, pins);
 }
 

@@ -80,7 +80,7 @@ TEST(Layout, ASegmentedDimIsCutInEachSegment) {
 
 static Plan planWith(int zero, bool keepGathered) {
   Plan plan;
-  plan.job.precision = "f32";
+  plan.job.precision = Precision::F32;
   plan.job.gpus = 4;
   plan.job.globalBatch = 8;
   plan.cluster = *loadCluster("h100-sxm");

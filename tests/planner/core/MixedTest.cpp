@@ -417,7 +417,7 @@ TEST(Mixed, FasterStagesGetMoreBlocks) {
   Graph graph = makeChain({12, 1, 1024, 12, 64, 3072, 8192, false, 2});
   Cluster cluster = parsed(header() + nodes("h100-sxm", 1) + nodes("a100-80gb-sxm", 1));
   Job job = jobFor(16, 128);
-  job.precision = "bf16";
+  job.precision = Precision::BF16;
   Pins pins;
   pins.mesh = *parseMesh("pp=2,dp=8");
   pins.schedule = "1f1b";

@@ -30,7 +30,7 @@ Job jobFor(int64_t gpus, int64_t batch) {
   Job job;
   job.gpus = gpus;
   job.globalBatch = batch;
-  job.precision = "f32";
+  job.precision = Precision::F32;
   return job;
 }
 

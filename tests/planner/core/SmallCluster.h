@@ -12,7 +12,7 @@ inline Job jobFor(int64_t gpus, int64_t batch) {
   Job job;
   job.gpus = gpus;
   job.globalBatch = batch;
-  job.precision = "f32";
+  job.precision = Precision::F32;
   return job;
 }
 

@@ -37,7 +37,7 @@ static std::string answerOf(const Graph &graph, int64_t gpus, int64_t batch, Pin
   Job job;
   job.gpus = gpus;
   job.globalBatch = batch;
-  job.precision = "f32";
+  job.precision = Precision::F32;
   pins.threads = threads;
   Result<SearchAnswer> answer = search(graph, job, slowCluster(), pins);
   if (!answer)
@@ -67,7 +67,7 @@ TEST(Threads, OneCountsAlike) {
   Job job;
   job.gpus = 8;
   job.globalBatch = 32;
-  job.precision = "f32";
+  job.precision = Precision::F32;
   Pins pins;
   pins.threads = 1;
   auto countsWith = [&](const Pins &asked) {
