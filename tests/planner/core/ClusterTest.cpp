@@ -57,6 +57,23 @@ TEST(Cluster, EveryPresetLoads) {
 }
 
 // Catches slips of a factor of two or 1.024, from marketing and units.
+TEST(Cluster, KernelClassesHaveWordsAndBroaderTables) {
+  for (KernelClass kernelClass : reshard::kernelClasses())
+    EXPECT_EQ(reshard::parseKernelClass(name(kernelClass)), kernelClass);
+  KernelKey key;
+  for (const std::string &word : kernelWords()) {
+    EXPECT_TRUE(parseKernelKey(word, key)) << word;
+    EXPECT_EQ(kernelWord(key), word);
+  }
+  EXPECT_FALSE(parseKernelKey("none", key)) << "views have no kernel";
+  EXPECT_FALSE(parseKernelKey("gemm", key));
+  Cluster cluster = *loadCluster("h100-sxm");
+  cluster.kernels.erase(KernelClass::CausalAttention);
+  EXPECT_EQ(cluster.kernel(KernelClass::CausalAttention), cluster.kernel(KernelClass::Attention));
+  cluster.kernels.erase(KernelClass::Attention);
+  EXPECT_EQ(cluster.kernel(KernelClass::CausalAttention), cluster.kernel(std::nullopt));
+}
+
 TEST(Cluster, PresetsAreWithinPhysics) {
   for (const std::string &name : clusterPresets()) {
     Cluster cluster = *loadCluster(name);

@@ -98,6 +98,8 @@ TEST(Plan, ErrorsNameTheKey) {
               HasSubstr("cluster.launch_seconds\" is missing"));
   EXPECT_THAT(errorOf(replaced(good, "\"precision\": \"bf16\"", "\"precision\": \"f8\"")),
               HasSubstr("job.precision"));
+  EXPECT_THAT(errorOf(replaced(good, "\"causal_attention\": {", "\"casual_attention\": {")),
+              HasSubstr("is no kernel class; did you mean causal_attention?"));
   EXPECT_THAT(errorOf(replaced(good, "\"gpus\": 4", "\"gpus\": 5")), HasSubstr("job.gpus is 5"));
   EXPECT_THAT(errorOf(replaced(good, "\"batch\": 32", "\"batch\": 33")), HasSubstr("job.batch"));
   EXPECT_THAT(errorOf(replaced(good, "\"schedule\": \"1f1b\"", "\"schedule\": \"none\"")),
