@@ -38,4 +38,18 @@ std::string describe(const Plan &plan) {
   return text;
 }
 
+std::string describe(const Alternative &other) {
+  Plan plan; // with the fields that describe() reads
+  plan.mesh = other.mesh;
+  plan.parameterDefault = other.data;
+  plan.context = other.context;
+  plan.microBatch = other.microBatch;
+  plan.accumulation = other.accumulation;
+  plan.schedule = other.schedule;
+  plan.chunkStage = other.chunkStage;
+  plan.recompute = other.recompute;
+  plan.offload = other.offload;
+  return describe(plan);
+}
+
 } // namespace tbc::planner

@@ -319,17 +319,7 @@ private:
     for (const Alternative &other : plan.alternatives) {
       if (shown++ == 5)
         break;
-      Plan chosen; // with the fields read by describe()
-      chosen.mesh = other.mesh;
-      chosen.parameterDefault = other.data;
-      chosen.context = other.context;
-      chosen.microBatch = other.microBatch;
-      chosen.accumulation = other.accumulation;
-      chosen.schedule = other.schedule;
-      chosen.chunkStage = other.chunkStage;
-      chosen.recompute = other.recompute;
-      std::string offload = other.offload.isNone() ? "" : ", offload " + offloadText(other.offload);
-      line(format("  %s%s: %s, %s (%s)", describe(chosen).c_str(), offload.c_str(),
+      line(format("  %s: %s, %s (%s)", describe(other).c_str(),
                   formatSeconds(other.stepSeconds).c_str(),
                   formatBytes(double(other.peakBytes)).c_str(), other.note.c_str()));
     }

@@ -73,6 +73,10 @@ LAYERS = {
         "planner/cost planner/devices planner/layout planner/memory planner/pins planner/plan planner/predict "
         "planner/report planner/reshard planner/search planner/support"
     ),
+    "planner/view": _layer(
+        "planner/cost planner/devices planner/memory planner/plan planner/predict planner/report planner/reshard "
+        "planner/support runtime/schedule", "nlohmann"
+    ),
     # The compiler.
     "ir": _layer("planner/reshard runtime/kernels", llvm=True),
     "frontend/onnx": _layer("ir runtime/abi runtime/data runtime/kernels", "google onnx", llvm=True),

@@ -27,6 +27,7 @@ void addNewCommand(CLI::App &app, const SetAction &setAction);
 void addPlanCommand(CLI::App &app, const SetAction &setAction);
 void addDoctorCommand(CLI::App &app, const SetAction &setAction);
 void addExplainCommand(CLI::App &app, const SetAction &setAction);
+void addReportCommand(CLI::App &app, const SetAction &setAction);
 void addVerifyCommand(CLI::App &app, const SetAction &setAction);
 void addCompileCommand(CLI::App &app, const SetAction &setAction);
 void addProgramCommand(CLI::App &app, const SetAction &setAction);

@@ -72,6 +72,7 @@ int main(int argc, char **argv) {
   cli::addNewCommand(app, setAction);
   cli::addPlanCommand(app, setAction);
   cli::addExplainCommand(app, setAction);
+  cli::addReportCommand(app, setAction);
   cli::addVerifyCommand(app, setAction);
   cli::addCompileCommand(app, setAction);
   cli::addProgramCommand(app, setAction);

@@ -1,0 +1,195 @@
+"""usage: report_test.py TBC SOURCE_DIR
+
+The page of `tbc report` in a headless Chromium: it renders without a message or a request, search
+and keys work, no window is too narrow. Exit code 77 if there is no Chromium.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TBC, SOURCE = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+sys.path.insert(0, str(SOURCE / "tests/support"))
+from browser import Browser, find_browser  # noqa: E402
+
+MODELS = SOURCE / "models"
+PLANS = {
+    "dp": [MODELS / "gpt2.onnx", "--gpus", "16"],
+    "pipeline": [MODELS / "tiny-gpt2.onnx", "--gpus", "8", "--mesh", "pp=4,dp=2", "--schedule", "zero-bubble",
+                 "--batch", "64", "--seq", "8"],
+    "chunks": [MODELS / "gpt2.onnx", "--gpus", "2", "--mesh", "pp=2", "--batch", "32", "--schedule", "interleaved",
+               "--virtual-stages", "2"],
+    "experts": [MODELS / "moe-8l.onnx", "--gpus", "8", "--mesh", "ep=4,dp=2", "--batch", "64"],
+}
+HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 1'>"
+WIDTHS = (1280, 390)
+
+
+def tbc(*arguments):
+    return subprocess.run([TBC, *arguments], capture_output=True, text=True, timeout=120)
+
+
+class ReportTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.holder.name)
+        for name, arguments in PLANS.items():
+            run = tbc("plan", *arguments, "-o", cls.folder / f"{name}.json")
+            assert run.returncode == 0, run.stderr
+            cls.report(name)
+        cls.report("dp", "pipeline", to="both")
+        cls.browser = Browser(find_browser())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.__exit__()
+        cls.holder.cleanup()
+
+    @classmethod
+    def report(cls, *names, to=None):
+        page = cls.folder / f"{to or names[0]}.html"
+        run = tbc("report", *(cls.folder / f"{name}.json" for name in names), "-o", page)
+        assert run.returncode == 0, run.stderr
+        return page
+
+    def show(self, name, width=1280, dark=False):
+        page = self.folder / f"{name}.html"
+        self.browser.size(width, 800, dark)
+        self.browser.open(page)
+        return page
+
+    def test_it_renders_without_a_message_or_a_request(self):
+        for name in (*PLANS, "both"):
+            for width, dark in ((1280, False), (390, True)):
+                with self.subTest(name, width=width):
+                    page = self.show(name, width, dark)
+                    self.assertEqual(self.browser.messages(), [])
+                    requested = [url for url in self.browser.requests() if not url.startswith("data:")]
+                    self.assertEqual(requested, [page.as_uri()])
+                    self.assertGreater(self.browser.run("document.querySelectorAll('section').length"), 6)
+                    self.assertLess(page.stat().st_size, 1_500_000)
+
+    def test_no_text_is_a_missing_value(self):
+        for name in PLANS:
+            self.show(name)
+            text = self.browser.run("document.body.innerText")
+            for word in ("undefined", "NaN", "[object", "Infinity"):
+                self.assertNotIn(word, text, name)
+
+    def test_no_window_is_too_narrow(self):
+        for name in (*PLANS, "both"):
+            for width in WIDTHS:
+                self.show(name, width)
+                self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), width, name)
+
+    def test_the_first_screen_has_the_answers(self):
+        self.show("dp")
+        bottom = self.browser.run("document.querySelector('.pair').getBoundingClientRect().bottom")
+        self.assertLess(bottom, 800)
+        text = self.browser.run("document.body.innerText")
+        view = json.loads(tbc("report", self.folder / "dp.json", "--json").stdout)["plans"][0]
+        for word in ("Fits", "Mostly ", "Why not a simpler plan", view["others"][0]["name"], view["others"][0]["note"]):
+            self.assertIn(word, text)
+
+    def test_search_finds_layers_by_name(self):
+        self.show("dp")
+        rows = "document.querySelectorAll('#layer-rows tbody tr').length"
+        before = self.browser.run(rows)
+        self.browser.run("document.querySelector('#layers input').focus()")
+        for key in "wte":
+            self.browser.key(key)
+        self.assertEqual((before, self.browser.run("document.querySelector('#layers input').value")), (3, "wte"))
+        shown = "document.querySelector('#layer-rows').innerText"
+        self.assertIn("transformer.wte", self.browser.run(shown))
+        self.assertNotIn("transformer.h.", self.browser.run(shown))
+
+    def test_folded_layers_are_found_by_the_number_of_a_repeat(self):
+        self.show("dp")
+        found = "starMatches('transformer.h.*', {})"
+        for word, is_found in (("h.7.mlp", True), ("transformer.h.11", True), ("h.", True), ("wte", False), ("x.7", False)):
+            self.assertEqual(self.browser.run(found.format(json.dumps(word))), is_found, word)
+        self.assertEqual(self.browser.run("expand('h.{0..2}.{{a}}{3..9..3}', 100)"),
+                         [f"h.{i}.{{a}}{j}" for i in range(3) for j in (3, 6, 9)])
+
+    def test_keys_reach_tabs_axes_and_the_schedule(self):
+        self.show("both")
+        self.browser.run("document.querySelector('[role=tab]').focus()")
+        self.browser.key("ArrowRight", 39)
+        self.assertEqual(self.browser.run("document.querySelector('[aria-selected=true]').textContent"),
+                         str(self.folder / "pipeline.json"))
+        self.assertIn("stage 3", self.browser.run("document.querySelector('#schedule').textContent"))
+        self.browser.run("document.querySelector('#mesh tbody tr:last-child').focus()")
+        self.assertEqual(self.browser.run("document.querySelectorAll('#mesh tr.on').length"), 1)
+        self.assertEqual(self.browser.run("document.querySelector('#mesh tbody tr:last-child').className.trim()"), "on")
+        ticks = "[...document.querySelectorAll('#schedule .plot text.dim')].map((t) => t.textContent).join()"
+        self.browser.run("document.querySelector('.plot').focus()")
+        before = self.browser.run(ticks)
+        self.browser.key("+", 187)
+        self.assertNotEqual(self.browser.run(ticks), before)
+        self.browser.key("0", 48)
+        self.assertEqual(self.browser.run(ticks), before)
+        self.assertEqual(self.browser.messages(), [])
+
+    def test_everything_that_is_clickable_has_a_name(self):
+        self.show("both")
+        self.assertEqual(self.browser.run("""[...document.querySelectorAll('button, a, select, input, [tabindex="0"], [role=img]')]
+            .filter((node) => !(node.getAttribute('aria-label') || node.textContent.trim())).length"""), 0)
+
+    def test_text_can_be_read(self):
+        """WCAG 2.2, 1.4.3: a contrast of at least 4.5 between text and page."""
+        contrast = """(() => {
+            const light = (name) => { const h = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+              const part = (i) => { const c = parseInt(h.slice(i, i + 2), 16) / 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
+              return 0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5); };
+            const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+            return ['--ink', '--faint', '--link', '--good', '--warn', '--bad'].flatMap((t) => ['--page', '--panel'].map((p) => ratio(t, p)));
+        })()"""
+        for dark in (False, True):
+            self.show("dp", dark=dark)
+            self.assertGreaterEqual(min(self.browser.run(contrast)), 4.5)
+
+    def test_a_table_downloads_as_csv(self):
+        self.show("dp")
+        text = self.browser.run("""new Promise((done) => { window.download = (name, text) => done(text);
+            document.querySelector('#layer-rows .csv').click(); })""")
+        lines = text.splitlines()
+        self.assertTrue(lines[0].startswith("layers,count,ops,"), lines[0])
+        self.assertEqual(len(lines), 4)
+        self.assertEqual(self.browser.run("csvCell('=cmd')"), "'=cmd")
+        self.assertEqual(self.browser.run("""csvCell('a "b", c')"""), '"a ""b"", c"')
+
+    def test_hostile_names_stay_text(self):
+        text = (self.folder / "dp.json").read_text()
+        for word in ("transformer.wte", "h100-sxm", "cluster h100-sxm"):
+            text = text.replace(json.dumps(word), json.dumps(HOSTILE))
+        text = text.replace("gradients reduced together", HOSTILE.replace('"', '\\"'))
+        (self.folder / "hostile.json").write_text(text)
+        self.report("hostile")
+        self.show("hostile")
+        self.assertIsNone(self.browser.run("window.broken"))
+        self.assertEqual(self.browser.run("document.querySelectorAll('img').length"), 0)
+        self.assertIn(HOSTILE, self.browser.run("document.body.textContent"))
+        self.assertEqual(self.browser.messages(), [])
+
+    def test_numbers_look_as_in_the_text_of_tbc(self):
+        """The formats of the page are those of planner/support/Format.cpp."""
+        self.show("dp")
+        view = json.loads(tbc("report", self.folder / "dp.json", "--json").stdout)["plans"][0]
+        first = view["text"].splitlines()[0]
+        memory = view["memory"]
+        shown = self.browser.run(f"`fits: ${{bytes({memory['peak']})}} (${{bytes({memory['low']})}} to ${{bytes({memory['high']})}})"
+                                 f" of ${{bytes({memory['limit']})}} per device`")
+        self.assertEqual(shown, first)
+        step = self.browser.run(f"seconds({view['time']['step']})")
+        self.assertTrue(view["text"].splitlines()[1].startswith(f"step {step} ("), step)
+
+
+if __name__ == "__main__":
+    if not find_browser():
+        print("no Chromium is installed: the page of tbc report was not opened (apt-get install chromium)")
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

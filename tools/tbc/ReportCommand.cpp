@@ -1,0 +1,65 @@
+//===- ReportCommand.cpp - tbc report --------------------------------------------===//
+
+#include "planner/view/Page.h"
+#include "tools/tbc/Command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+namespace tbc::cli {
+
+namespace {
+
+struct Options {
+  std::vector<std::string> plans;
+  std::string output;
+  bool json = false;
+};
+
+} // namespace
+
+static Result<int> runReport(const Options &options) {
+  if (Status status = checkWritable(options.output); !status)
+    return status.error();
+  std::vector<planner::PlanView> views;
+  for (const std::string &path : options.plans) {
+    auto text = readFile(path, ErrorCode::Usage);
+    if (!text)
+      return text.error();
+    auto plan = planner::readPlan(*text, path);
+    if (!plan)
+      return plan.error();
+    views.push_back(planner::viewOf(*plan, path));
+  }
+  if (options.json) {
+    std::cout << planner::toJson(views);
+    if (options.output.empty())
+      return 0;
+  }
+  if (Status status = writeFile(options.output, planner::reportPage(views)); !status)
+    return status.error();
+  if (options.output != "-")
+    std::cerr << "tbc: wrote " << options.output << ", a page for any browser\n";
+  return 0;
+}
+
+void addReportCommand(CLI::App &app, const SetAction &setAction) {
+  CLI::App *command = app.add_subcommand("report", "Draw plans as one HTML page");
+  auto options = std::make_shared<Options>();
+  command->add_option("plans", options->plans, "plan.json; several are compared with the first")
+      ->required();
+  CLI::Option *output = command->add_option("-o,--output", options->output,
+                                            "HTML file to write; - for standard output");
+  CLI::Option *json = command->add_flag(
+      "--json", options->json, "Print the content of the page as JSON; -o may be left out");
+  command->callback([options, output, json, setAction] {
+    if (output->count() == 0 && json->count() == 0)
+      throw CLI::RequiredError("--output");
+    setAction([options] { return runReport(*options); });
+  });
+}
+
+} // namespace tbc::cli
