@@ -127,10 +127,10 @@ static std::vector<CollectiveSum> collectiveSums(const Prediction &prediction) {
   return longest;
 }
 
-static std::string joined(const std::vector<std::string> &words, const char *between) {
+static std::string joined(const AxisNames &axes) {
   std::string text;
-  for (const std::string &word : words)
-    text += (text.empty() ? "" : between) + word;
+  for (const std::string &axis : axes)
+    text += (text.empty() ? "" : "+") + axis;
   return text;
 }
 
@@ -140,15 +140,11 @@ static std::vector<NamedDecision> namedDecisions(const Plan &plan) {
     if (!names.empty())
       named.push_back({decision, compressIds(names), int64_t(names.size())});
   };
-  for (const OpDecision &op : plan.ops) {
-    std::vector<std::string> loops;
-    for (const auto &[loop, axes] : op.loopAxes)
-      loops.push_back("loop " + std::to_string(loop) + " over " + joined(axes, "+"));
-    add("split " + joined(loops, ", "), op.ops);
-  }
+  for (const OpDecision &op : plan.ops)
+    add("split " + toString(op.placement), op.ops);
   for (const ParameterOverride &item : plan.parameterOverrides)
     add("store as " + zeroName(item.decision.zero, item.decision.keepGathered) +
-            (item.decision.zeroAxes.empty() ? "" : " over " + joined(item.decision.zeroAxes, "+")),
+            (item.decision.zeroAxes.empty() ? "" : " over " + joined(item.decision.zeroAxes)),
         item.parameters);
   add("recompute", plan.recomputeOps);
   add("offload residuals", plan.offload.ops);
@@ -191,6 +187,7 @@ PlanView viewOf(const Plan &plan, const std::string &file) {
   view.cluster = clusterFacts(plan.cluster);
   view.mesh = meshView(plan);
   view.step = stepView(plan);
+  view.layout = layoutView(plan);
   view.chunks = chunksOf(plan);
   view.rooms = roomsOf(plan);
   view.time = timeParts(plan);

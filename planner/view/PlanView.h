@@ -9,6 +9,7 @@
 #define TBC_PLANNER_VIEW_PLANVIEW_H
 
 #include "planner/plan/Plan.h"
+#include "planner/view/LayoutView.h"
 #include "planner/view/MeshView.h"
 #include "planner/view/StepView.h"
 
@@ -54,7 +55,7 @@ struct OtherPlan {
 
 /// A decision about named ops or parameters.
 struct NamedDecision {
-  std::string decision;           // for example "tp on loop 1"
+  std::string decision;           // for example "recompute"
   std::vector<std::string> names; // in the format of IdList.h
   int64_t count = 0;
 };
@@ -83,6 +84,7 @@ struct PlanView {
   std::vector<FactGroup> job, cluster;
   MeshView mesh;
   StepView step;
+  LayoutView layout;
   std::vector<ChunkView> chunks;
   std::vector<StageRoom> rooms; // by stage
   std::vector<TimePart> time;

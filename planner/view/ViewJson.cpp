@@ -113,6 +113,39 @@ static Json toJson(const StepView &step) {
           {"stages", stages}};
 }
 
+static Json toJson(const LayoutView &layout) {
+  Json parameters = Json::array(), boundaries = Json::array(), causes = Json::array();
+  for (const ParameterRow &row : layout.parameters)
+    parameters.push_back({{"names", row.names},
+                          {"count", row.count},
+                          {"shape", row.shape},
+                          {"dtype", row.dtype},
+                          {"stored", row.stored},
+                          {"used", row.used},
+                          {"gradient", row.gradient},
+                          {"state", row.state},
+                          {"lifetime", row.lifetime}});
+  for (const BoundaryRow &row : layout.boundaries)
+    boundaries.push_back({{"block", row.block},
+                          {"first", row.first},
+                          {"last", row.last},
+                          {"inputs", row.inputs},
+                          {"outputs", row.outputs}});
+  for (const CauseRow &row : layout.causes)
+    causes.push_back({{"kind", row.kind},
+                      {"purpose", row.purpose},
+                      {"cause", row.cause},
+                      {"axes", row.axes},
+                      {"stages", row.stages},
+                      {"bytes", row.bytes},
+                      {"count", row.count},
+                      {"seconds", row.seconds}});
+  return {{"stale", layout.stale},
+          {"parameters", parameters},
+          {"boundaries", boundaries},
+          {"causes", causes}};
+}
+
 static Json layersOf(const Plan &plan) {
   Json rows = Json::array();
   for (const BlockRow &row : plan.blocks)
@@ -240,6 +273,7 @@ static Json toJson(const PlanView &view) {
           {"chunks", chunks},
           {"named", named},
           {"schedule_view", toJson(view.step)},
+          {"layout", toJson(view.layout)},
           {"collectives", collectivesOf(view)},
           {"others", othersOf(view)},
           {"reasons", reasonsOf(plan)},

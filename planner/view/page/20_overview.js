@@ -90,7 +90,8 @@ function stackBar(lines, scale, limit, low, high, height = 34) {
   return svg("svg", { height, style: `height:${height}px`, role: "img", "aria-label": `${text}; limit ${bytes(limit)}` },
     svg("rect", { x: 0, y: 4, width: x(Math.min(limit, scale)), height: height - 8, fill: color("track") }),
     parts,
-    high > low && tip(svg("rect", { class: "band", x: x(low), y: 1, width: x(high - low), height: height - 2 }), `interval: ${bytes(low)} to ${bytes(high)}`),
+    high > low && tip(svg("g", {}, svg("rect", { class: "band", x: x(low), y: 1, width: x(high - low), height: height - 2 }),
+      [low, high].map((end) => svg("line", { x1: x(end), x2: x(end), y1: 1, y2: height - 1, stroke: color("ink"), "stroke-width": 1.2 }))), `interval: ${bytes(low)} to ${bytes(high)}`),
     limit <= scale && tip(svg("line", { class: "limit", x1: x(limit), x2: x(limit), y1: 0, y2: height }), `limit: ${bytes(limit)}`));
 }
 

@@ -39,13 +39,14 @@ function layersSection(plan) {
     rows.filter((r) => !word || [r.name, r.first_op, r.split].some((text) => text.toLowerCase().includes(word)) ||
       (r.name.includes("*") && starMatches(r.name, word)));
     if (!word) { found.replaceChildren(); return; }
-    index = index || plan.named.flatMap((item) => item.names.flatMap((p) => expand(p, most).map((name) => [name, item.decision])));
+    const about = [...plan.layout.parameters.map((p) => [p.names, `parameter ${p.shape} ${p.dtype}: stored ${p.stored}, used ${p.used}`]), ...plan.named.map((n) => [n.names, n.decision])];
+    index = index || about.flatMap(([names, text]) => names.flatMap((p) => expand(p, most).map((name) => [name, text])));
     const hits = index.filter(([name]) => name.toLowerCase().includes(word));
     const shown = hits.slice(0, 50);
-    found.replaceChildren(el("p", { class: "small" }, `${plural(hits.length, "decision")} for single ops and parameters` +
+    found.replaceChildren(el("p", { class: "small" }, `${plural(hits.length, "parameter and op").replace(/parameter and ops?/, "parameters and ops")} found` +
       (hits.length > shown.length ? `, the first ${shown.length}` : "")),
-      shown.length ? table("decisions", "Decisions by name", [
-        { head: "name", get: (h) => h[0], show: (h) => el("span", { class: "mono" }, h[0]), wide: true }, { head: "decision", get: (h) => h[1] }], shown) : "");
+      shown.length ? table("decisions", "Parameters, and ops with decisions of their own", [
+        { head: "name", get: (h) => h[0], show: (h) => el("span", { class: "mono" }, h[0]), wide: true }, { head: "placement or decision", get: (h) => h[1], wide: true }], shown) : "");
   };
   search.addEventListener("input", run);
   const named = plan.named.length ? el("details", {}, el("summary", {}, `Decisions for single ops and parameters (${plural(sum(plan.named, (n) => n.count), "name")})`),
@@ -55,8 +56,27 @@ function layersSection(plan) {
     ], plan.named)) : null;
   return section("layers", "Layers",
     el("p", {}, "Seconds and bytes are of one micro-batch on one device, for one repeat. Kept bytes are residuals for backward."),
-    el("div", { class: "tools" }, search), found, rows, named);
+    el("div", { class: "tools" }, search), found, rows, parametersOf(plan), named);
 }
+
+/// Placements of parameters, and of the activations between layers.
+function parametersOf(plan) {
+  const layout = plan.layout, names = (p) => p.names.slice(0, 12).join("  ") + (p.names.length > 12 ? ` … ${p.names.length - 12} more` : "");
+  if (layout.stale) return el("p", { class: "notice" }, layout.stale);
+  return [
+    layout.parameters.length ? el("details", {}, el("summary", {}, `Placements of ${plural(sum(layout.parameters, (p) => p.count), "parameter")}`),
+      el("p", { class: "faint small" }, "In brackets the mesh axes of each dim, - for a whole one; partial: a sum over the axis is open; flat: the local part is cut into equal chunks over the axis. {0..11} stands for 0 to 11."),
+      table("parameters", "Parameters of equal shapes and placements", [
+        { head: "parameters", get: (p) => p.names.join(" "), show: (p) => el("span", { class: "mono" }, names(p)), wide: true },
+        { head: "count", n: true, get: (p) => p.count }, { head: "shape", get: (p) => p.shape }, { head: "type", get: (p) => p.dtype },
+        { head: "stored", get: (p) => p.stored }, { head: "used", get: (p) => p.used }, { head: "gathered for", get: (p) => p.lifetime },
+        { head: "gradient", get: (p) => p.gradient }, { head: "optimizer state", get: (p) => p.state }], layout.parameters)) : null,
+    layout.boundaries.length ? el("details", {}, el("summary", {}, "Activations between layers"),
+      table("boundaries", "Tensors of a micro-batch that enter and leave blocks, and their placement", [
+        { head: "block", get: (b) => b.block, wide: true }, { head: "repeats", get: (b) => (b.first === b.last ? `${b.first}` : `${b.first} to ${b.last}`) },
+        { head: "enter", get: (b) => b.inputs, show: (b) => lines(b.inputs), wide: true }, { head: "leave", get: (b) => b.outputs, show: (b) => lines(b.outputs), wide: true }], layout.boundaries)) : null];
+}
+const lines = (text) => text.split("\n").map((line) => el("div", { class: "mono" }, line));
 
 /// Whether `word` occurs in a name of `pattern`, where a star stands for a number, or in a module below
 /// a pattern that ends with a star. Example: "layers.3.mlp" for "model.layers.*".

@@ -29,6 +29,11 @@ function timeSection(plan) {
       { head: "seconds", unit: "s", n: true, get: (s) => s.seconds, show: (s) => shareCell(s.seconds / most, seconds(s.seconds)) },
       { head: "payload rate", unit: "bytes/s", n: true, get: (s) => s.bytes / s.seconds, show: (s) => count(s.bytes / s.seconds) + "B/s" },
     ], sums) : el("p", {}, "There are none."),
+    plan.layout.causes.length ? el("details", {}, el("summary", {}, `By cause (${plural(plan.layout.causes.length, "line")})`), table("causes", "The op or parameter behind each collective; repeats are one line", [
+      { head: "cause", get: (c) => c.cause, wide: true }, { head: "purpose", get: (c) => c.purpose }, { head: "kind", get: (c) => c.kind }, { head: "axes", get: (c) => c.axes },
+      { head: "stages", get: (c) => c.stages.join(" ") }, { head: "count", n: true, get: (c) => c.count, show: (c) => whole(c.count) },
+      { head: "bytes, each", unit: "bytes", n: true, get: (c) => c.bytes, show: (c) => bytes(c.bytes) },
+      { head: "seconds, all", unit: "s", n: true, get: (c) => c.seconds, show: (c) => (c.seconds > 0 ? seconds(c.seconds) : "–") }], plan.layout.causes)) : null,
     plan.collectives.lines.length ? el("details", {}, el("summary", {}, `By size (${plural(plan.collectives.lines.length, "line")})`), table("collective_sizes", "Every size by itself", [
       { head: "kind", get: (s) => s.kind }, { head: "axes", get: (s) => s.axes }, { head: "stage", n: true, get: (s) => s.stage },
       { head: "count", n: true, get: (s) => s.count, show: (s) => whole(s.count) },
@@ -61,7 +66,7 @@ function scatter(plan) {
   // Plans far away would press the others together: they stand at the edge.
   const nearest = Math.max(m.peak, ...others.filter((o) => o.memory !== "does not fit").map((o) => o.bytes));
   const lastX = Math.max(1.6 * nearest, Math.min(m.limit, 3 * nearest) * 1.25);
-  const lastY = 2.2 * t.step;
+  const lastY = 1.25 * Math.max(t.step, ...others.filter((o) => o.memory !== "does not fit").map((o) => o.seconds));
   const isFar = (o) => o.bytes > lastX || o.seconds > lastY;
   const limitShown = m.limit <= lastX;
   const xs = scaleOf([m.peak, ...(limitShown ? [m.limit] : []), ...others.map((o) => Math.min(o.bytes, lastX))], left, width - right, true);
