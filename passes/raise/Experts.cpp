@@ -11,6 +11,8 @@
 #include "ir/Movement.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace tbc::raise {
@@ -22,6 +24,15 @@ Value stripFloatCasts(Value value) {
     value = cast.getInput();
   }
   return value;
+}
+
+Spread stripSpread(Spread spread) {
+  for (Value before; before != spread.value;) {
+    before = spread.value;
+    spread.strip();
+    spread.value = stripFloatCasts(spread.value);
+  }
+  return spread;
 }
 
 //===- the first layer's activation ----------------------------------------===//
@@ -45,17 +56,18 @@ static bool areHalves(SliceOp front, SliceOp back) {
 }
 
 std::optional<Inner> matchInner(Value value) {
+  value = stripFloatCasts(value);
   if (auto activation = activationOf(value.getDefiningOp()))
     return Inner{*activation, value.getDefiningOp()->getOperand(0), {}, std::nullopt};
   auto product = definedBy<MulOp>(value);
   if (!product)
     return std::nullopt;
-  for (auto [activated, up] : {std::pair(product.getLhs(), product.getRhs()),
-                               std::pair(product.getRhs(), product.getLhs())}) {
+  Value left = stripFloatCasts(product.getLhs()), right = stripFloatCasts(product.getRhs());
+  for (auto [activated, up] : {std::pair(left, right), std::pair(right, left)}) {
     auto activation = activationOf(activated.getDefiningOp());
     if (!activation)
       continue;
-    Value gate = activated.getDefiningOp()->getOperand(0);
+    Value gate = stripFloatCasts(activated.getDefiningOp()->getOperand(0));
     auto front = definedBy<SliceOp>(gate), back = definedBy<SliceOp>(up);
     if (areHalves(front, back))
       return Inner{*activation, front.getInput(), {}, int64_t(front.getDim())};
@@ -67,23 +79,37 @@ std::optional<Inner> matchInner(Value value) {
 //===- labelled tensors ----------------------------------------------------===//
 
 Labelled Labelled::stripped() const {
-  Labelled result = *this;
+  Labelled result{stripFloatCasts(value), labels};
   while (auto broadcast = definedBy<BroadcastOp>(result.value)) {
     SmallVector<int64_t> kept;
     for (int64_t dim : broadcast.getDims())
       kept.push_back(result.labels[dim]);
-    result = {broadcast.getInput(), kept};
+    result = {stripFloatCasts(broadcast.getInput()), kept};
   }
   return result;
 }
 
+bool Labelled::isOf(ArrayRef<int64_t> expected) const {
+  return labels.size() == expected.size() &&
+         llvm::all_of(expected, [&](int64_t label) { return has(label); });
+}
+
+SmallVector<int64_t> tokenLabels(unsigned count, ArrayRef<int64_t> last) {
+  SmallVector<int64_t> labels{kToken};
+  for (unsigned i = 1; i < count; ++i)
+    labels.push_back(kNextToken + i - 1);
+  labels.append(last.begin(), last.end());
+  return labels;
+}
+
 std::optional<Layer> matchLayer(const Labelled &value, int64_t summed) {
   Layer layer;
-  Value product = value.value;
+  Value product = stripFloatCasts(value.value);
   if (auto add = definedBy<AddOp>(product)) {
-    bool first = bool(definedBy<EinsumOp>(add.getLhs()));
-    layer.bias = Labelled{first ? add.getRhs() : add.getLhs(), value.labels}.stripped();
-    product = first ? add.getLhs() : add.getRhs();
+    Value left = stripFloatCasts(add.getLhs()), right = stripFloatCasts(add.getRhs());
+    bool first = bool(definedBy<EinsumOp>(left));
+    layer.bias = Labelled{first ? right : left, value.labels}.stripped();
+    product = first ? left : right;
   }
   auto einsum = definedBy<EinsumOp>(product);
   if (!einsum)
@@ -124,8 +150,26 @@ bool isOneHotAlong(Value value, int64_t dim) {
   return false;
 }
 
+/// If dim `dim` of the result of `reshape` is a dim of its input, returns that dim.
+static std::optional<int64_t> inputDim(ReshapeOp reshape, int64_t dim) {
+  ArrayRef<int64_t> in = reshape.getIn(), out = reshape.getOut();
+  int64_t before = std::accumulate(out.begin(), out.begin() + dim, int64_t(0));
+  if (out[dim] != 1)
+    return std::nullopt;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (before == 0 && in[i] == 1)
+      return i;
+    before -= in[i];
+  }
+  return std::nullopt;
+}
+
 std::optional<int64_t> chosenPerRow(Value weights, int64_t dim) {
   weights = stripFloatCasts(weights);
+  if (auto reshape = definedBy<ReshapeOp>(weights)) {
+    auto from = inputDim(reshape, dim);
+    return from ? chosenPerRow(reshape.getInput(), *from) : std::nullopt;
+  }
   if (auto transpose = definedBy<TransposeOp>(weights))
     return chosenPerRow(transpose.getInput(), transpose.getPermutation()[dim]);
   if (auto scatter = definedBy<ScatterElementsAddOp>(weights)) {
@@ -165,17 +209,40 @@ static Value inOrder(OpBuilder &builder, Location loc, const Labelled &value,
   return builder.create<TransposeOp>(loc, value.value, permutation);
 }
 
+/// `value`, [tokens, width], with all dims of tokens as one.
+static Value flattened(OpBuilder &builder, Location loc, Value value) {
+  auto type = tensorType(value);
+  if (type.getRank() == 2)
+    return value;
+  SmallVector<int64_t> sizes(type.getShape()), in(sizes.size(), 1);
+  return builder.create<ReshapeOp>(loc, value, sizes, in,
+                                   SmallVector<int64_t>{type.getRank() - 1, 1});
+}
+
+/// The opposite: [all tokens, width] to [tokens, width] with the dims of `like`.
+static Value unflattened(OpBuilder &builder, Location loc, Value value, Value like) {
+  SmallVector<int64_t> sizes(tensorType(like).getShape());
+  if (sizes.size() == 2)
+    return value;
+  sizes.back() = tensorType(value).getShape().back();
+  SmallVector<int64_t> in{int64_t(sizes.size()) - 1, 1}, out(sizes.size(), 1);
+  return builder.create<ReshapeOp>(loc, value, sizes, in, out);
+}
+
 Value buildRoutedExperts(PatternRewriter &rewriter, Operation *root, const ExpertLayers &layers) {
   Location loc = root->getLoc();
   Formula f{rewriter, loc};
+  Type element = tensorType(layers.out.value).getElementType();
   auto ordered = [&](const Labelled &value, ArrayRef<int64_t> labels) {
-    return inOrder(rewriter, loc, value, labels);
+    return f.cast(inOrder(rewriter, loc, value, labels), element);
   };
   auto joined = [&](Value a, Value b, int64_t dim) {
     return f.make<ConcatOp>(ValueRange{a, b}, dim);
   };
-  Value tokens = ordered(layers.tokens, {kToken, kIn});
-  Value weights = ordered(layers.weights, {kToken, kExpert});
+  Value spread = ordered(layers.tokens, tokenLabels(layers.tokenDims, {kIn}));
+  Value tokens = flattened(rewriter, loc, spread);
+  Value weights =
+      flattened(rewriter, loc, ordered(layers.weights, tokenLabels(layers.tokenDims, {kExpert})));
   Value in = ordered(layers.gate, {kExpert, kInner, kIn});
   Value out = ordered(layers.out, {kExpert, kOut, kInner});
   if (layers.up)
@@ -190,7 +257,7 @@ Value buildRoutedExperts(PatternRewriter &rewriter, Operation *root, const Exper
       Labelled all = *bias;
       // A bias equal for all experts lacks their dim.
       if (!all.has(kExpert))
-        return broadcastTo(rewriter, loc, all.value, type.getShape(), {1});
+        return broadcastTo(rewriter, loc, f.cast(all.value, element), type.getShape(), {1});
       return ordered(all, {kExpert, kInner});
     };
     Value bias = biasOr0(layers.gateBias);
@@ -206,15 +273,18 @@ Value buildRoutedExperts(PatternRewriter &rewriter, Operation *root, const Exper
       loc, tokens, weights, in, out, rewriter.getStringAttr(layers.activation),
       rewriter.getBoolAttr(layers.isGated), rewriter.getI64IntegerAttr(layers.top));
   takeIdentity(routed, root);
-  if (!layers.outBias)
-    return routed;
-  Value bias =
-      layers.outBias->has(kExpert)
-          ? ordered(*layers.outBias, {kExpert, kOut})
-          : broadcastTo(rewriter, loc, layers.outBias->value,
-                        {tensorType(out).getDimSize(0), tensorType(out).getDimSize(1)}, {1});
-  Value biases = f.einsum(weights, bias, {kToken, kExpert}, {kExpert, kOut}, {kToken, kOut});
-  return f.add(routed, biases);
+  Value result = routed;
+  if (layers.outBias) {
+    Value bias =
+        layers.outBias->has(kExpert)
+            ? ordered(*layers.outBias, {kExpert, kOut})
+            : broadcastTo(rewriter, loc, f.cast(layers.outBias->value, element),
+                          {tensorType(out).getDimSize(0), tensorType(out).getDimSize(1)}, {1});
+    result =
+        f.add(result, f.einsum(weights, bias, {kToken, kExpert}, {kExpert, kOut}, {kToken, kOut}));
+  }
+  return unflattened(rewriter, loc, f.cast(result, tensorType(root->getResult(0)).getElementType()),
+                     spread);
 }
 
 } // namespace tbc::raise

@@ -42,8 +42,14 @@ std::optional<double> splatNumber(Value value) {
   return isUnsigned ? double(number.getZExtValue()) : double(number.getSExtValue());
 }
 
-bool isClose(double actual, double expected) {
-  return std::abs(actual - expected) <= 1e-6 * std::abs(expected);
+double constantTolerance(Value value) {
+  auto type = dyn_cast<FloatType>(tensorType(value).getElementType());
+  unsigned precision = type ? type.getFPMantissaWidth() : 24; // with the implicit bit
+  return precision >= 24 ? 1e-6 : 4 * std::ldexp(1.0, -int(precision) - 1);
+}
+
+bool isClose(double actual, double expected, double tolerance) {
+  return std::abs(actual - expected) <= tolerance * std::abs(expected);
 }
 
 //===- polynomials and products --------------------------------------------===//
@@ -110,14 +116,14 @@ std::optional<Polynomial> polynomialIn(Value value, Value x) {
   return polynomialIn(value, x, steps);
 }
 
-bool isClose(const Polynomial &actual, const Polynomial &expected) {
+bool isClose(const Polynomial &actual, const Polynomial &expected, double tolerance) {
   Polynomial all = plus(expected, actual, 0);
   return llvm::all_of(all, [&](auto entry) {
     auto in = [&](const Polynomial &p) {
       auto it = p.find(entry.first);
       return it == p.end() ? 0.0 : it->second;
     };
-    return isClose(in(actual), in(expected));
+    return isClose(in(actual), in(expected), tolerance);
   });
 }
 

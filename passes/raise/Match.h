@@ -18,9 +18,13 @@ namespace tbc::raise {
 /// cast between floats.
 std::optional<double> splatNumber(mlir::Value value);
 
-/// Returns true if two constants are the same formula constant: equal up to rounding to f32.
-/// Example: 0.70710677 and sqrt(0.5).
-bool isClose(double actual, double expected);
+/// Returns how far constants of a formula may be off in the element type of `value`, relative to
+/// their size: 1e-6 for f32 and f64; four roundings for narrower types, since a formula multiplies
+/// several constants. Example: 2^-7 for bf16, whose rounding is 2^-9.
+double constantTolerance(mlir::Value value);
+/// Returns true if two constants are the same formula constant: equal up to rounding. Example:
+/// 0.70710677 and sqrt(0.5).
+bool isClose(double actual, double expected, double tolerance = 1e-6);
 
 /// Returns the producer of `value` if it is of type Op, or null.
 template <typename Op> Op definedBy(mlir::Value value) { return value.getDefiningOp<Op>(); }
@@ -38,7 +42,7 @@ using Polynomial = std::map<int64_t, double>;
 std::optional<Polynomial> polynomialIn(mlir::Value value, mlir::Value x);
 
 /// Whether two polynomials have the same degrees and close coefficients.
-bool isClose(const Polynomial &actual, const Polynomial &expected);
+bool isClose(const Polynomial &actual, const Polynomial &expected, double tolerance = 1e-6);
 
 /// A number times factors that are no such products themselves. `stop` is not taken apart.
 struct Product {

@@ -53,7 +53,7 @@ std::optional<Gate> matchGate(Value value) {
   collectVariables(function->getOperand(0), variables);
   for (Value x : variables)
     if (auto argument = polynomialIn(function->getOperand(0), x);
-        argument && isClose(*argument, expected))
+        argument && isClose(*argument, expected, constantTolerance(x)))
       return Gate{x, isTanh ? "tanh" : "none"};
   return std::nullopt;
 }

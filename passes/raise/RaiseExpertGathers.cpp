@@ -42,7 +42,7 @@ struct Gathered {
   Value indices;
 };
 std::optional<Gathered> matchGathered(const Labelled &value) {
-  auto gather = definedBy<GatherOp>(value.value);
+  auto gather = definedBy<GatherOp>(stripFloatCasts(value.value));
   if (!gather || gather.getDim() != 0 || tensorType(gather.getIndices()).getRank() != 1 ||
       value.labels[0] != kToken)
     return std::nullopt;
@@ -66,7 +66,8 @@ std::optional<RowLayer> matchRowLayer(Value value, int64_t from, int64_t to) {
   auto weights = layer->right.labels.size() == 3 ? matchGathered(layer->right) : std::nullopt;
   if (!weights || layer->left.labels != SmallVector<int64_t>{kToken, from})
     return std::nullopt;
-  RowLayer result{layer->left.value, weights->indices, weights->stack, std::nullopt};
+  RowLayer result{stripFloatCasts(layer->left.value), weights->indices, weights->stack,
+                  std::nullopt};
   if (layer->bias) {
     auto bias = layer->bias->labels == SmallVector<int64_t>{kToken, to}
                     ? matchGathered(*layer->bias)
@@ -84,7 +85,7 @@ Value tokensOf(Value rows, int64_t choices) {
   if (!reshape || reshape.getIn() != ArrayRef<int64_t>{1, 1, 1} ||
       reshape.getOut() != ArrayRef<int64_t>{2, 1})
     return {};
-  Spread spread = Spread::of(reshape.getInput()).strip();
+  Spread spread = stripSpread(Spread::of(reshape.getInput()));
   bool repeats = tensorType(reshape.getInput()).getDimSize(1) == choices;
   return repeats && spread.dims == SmallVector<int64_t>{0, 2} ? spread.value : Value();
 }
@@ -94,19 +95,19 @@ struct RaiseExpertGathers : OpRewritePattern<ReduceSumOp> {
 
   LogicalResult matchAndRewrite(ReduceSumOp sum, PatternRewriter &rewriter) const override {
     auto type = tensorType(sum.getInput());
-    auto split = definedBy<ReshapeOp>(sum.getInput());
+    auto split = definedBy<ReshapeOp>(stripFloatCasts(sum.getInput()));
     if (!split || type.getRank() != 3 || sum.getDims() != ArrayRef<int64_t>{1} ||
         split.getIn() != ArrayRef<int64_t>{2, 1} || split.getOut() != ArrayRef<int64_t>{1, 1, 1})
       return failure();
     int64_t tokens = type.getDimSize(0), choices = type.getDimSize(1);
-    auto product = definedBy<MulOp>(split.getInput());
+    auto product = definedBy<MulOp>(stripFloatCasts(split.getInput()));
     if (!product)
       return failure();
     Value weights;
     std::optional<RowLayer> second;
     for (auto [row, weight] : {std::pair(product.getLhs(), product.getRhs()),
                                std::pair(product.getRhs(), product.getLhs())}) {
-      Spread spread = Spread::of(weight).strip();
+      Spread spread = stripSpread(Spread::of(weight));
       bool isPerRow = !spread.dims.empty() && spread.dims[0] == 0 &&
                       tensorType(spread.value).getNumElements() == tokens * choices;
       if (second = matchRowLayer(row, kInner, kOut); second && isPerRow) {
@@ -123,9 +124,7 @@ struct RaiseExpertGathers : OpRewritePattern<ReduceSumOp> {
         (up && (up->indices != gate->indices || up->rows != gate->rows)))
       return failure();
     Value x = tokensOf(gate->rows, choices);
-    Type element = tensorType(sum).getElementType();
-    if (!x || tensorType(weights).getElementType() != element ||
-        tensorType(x).getElementType() != element)
+    if (!x)
       return failure();
 
     Location loc = sum.getLoc();
@@ -133,7 +132,8 @@ struct RaiseExpertGathers : OpRewritePattern<ReduceSumOp> {
     experts.tokens = {x, {kToken, kIn}};
     Value indices = asChoices(rewriter, loc, second->indices, tokens, choices);
     Value chosen = asChoices(rewriter, loc, weights, tokens, choices);
-    auto scattered = RankedTensorType::get({tokens, second->weights.sizeOf(kExpert)}, element);
+    auto scattered = RankedTensorType::get({tokens, second->weights.sizeOf(kExpert)},
+                                           tensorType(chosen).getElementType());
     experts.weights = {rewriter.create<ScatterElementsAddOp>(loc, scattered, chosen, indices, 1),
                        {kToken, kExpert}};
     experts.gate = gate->weights;

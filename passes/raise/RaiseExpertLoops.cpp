@@ -11,6 +11,7 @@
 
 #include "ir/Contraction.h"
 #include "ir/Elementwise.h"
+#include "ir/Formula.h"
 #include "ir/Indexing.h"
 #include "ir/Movement.h"
 #include "llvm/ADT/SetVector.h"
@@ -77,22 +78,27 @@ std::optional<Choice> matchChoice(Value mask) {
   return std::nullopt;
 }
 
-/// Returns `value` before a reshape that a second reshape reverted.
+/// Returns `value` before a reshape that a second reshape reverted, and before casts between
+/// floats.
 Value stripReshapes(Value value) {
+  ArrayRef<int64_t> shape = tensorType(value).getShape();
+  value = stripFloatCasts(value);
   Value from = value;
   while (auto reshape = definedBy<ReshapeOp>(from)) {
-    from = reshape.getInput();
-    if (from.getType() == value.getType())
+    from = stripFloatCasts(reshape.getInput());
+    if (tensorType(from).getShape() == shape)
       value = from;
   }
   return value;
 }
 
-/// The weight of an expert per token, [tokens], and the proof that few experts matter to a token.
+/// The weight of an expert per token, and the proof that few experts matter to a token.
 /// It is one column of a matrix of weights, or the sum of the weights of the choices equal to the
 /// expert.
 struct Column {
   Value value;
+  /// For each dim of `value` its dim of the tokens, or -1 for one of size 1.
+  SmallVector<int64_t> dims;
   int64_t expert = 0;
   /// The matrix and its dim of experts.
   Value matrix;
@@ -108,24 +114,28 @@ struct Column {
            choice.index.value == other.choice.index.value &&
            choice.index.dims == other.choice.index.dims && weights.value == other.weights.value &&
            weights.dims == other.weights.dims && choicesDim == other.choicesDim &&
-           choices == other.choices &&
-           tensorType(value).getElementType() == tensorType(other.value).getElementType();
+           choices == other.choices && dims == other.dims &&
+           value.getType() == other.value.getType();
   }
 };
 
-std::optional<Column> matchColumn(Value value) {
+/// `per` has one number for each token.
+std::optional<Column> matchColumn(const Spread &per) {
   Column column;
-  column.value = value;
-  Value source = Spread::of(stripFloatCasts(value)).strip().value;
-  if (auto slice = definedBy<SliceOp>(source);
-      slice && slice.getSize() == 1 && tensorType(slice).getRank() == 2) {
+  column.value = per.value;
+  column.dims = per.dims;
+  Value source = stripSpread(Spread::of(per.value)).value;
+  int64_t tokens = tensorType(per.value).getNumElements();
+  if (auto slice = definedBy<SliceOp>(source); slice && slice.getSize() == 1 &&
+                                               tensorType(slice).getRank() >= 2 &&
+                                               tensorType(slice).getNumElements() == tokens) {
     column.matrix = slice.getInput();
     column.matrixDim = slice.getDim();
     column.expert = slice.getOffset();
     return column;
   }
   auto sum = definedBy<ReduceSumOp>(source);
-  if (!sum || sum.getDims().size() != 1 || tensorType(sum.getInput()).getRank() != 2)
+  if (!sum || sum.getDims().size() != 1 || tensorType(sum).getNumElements() != tokens)
     return std::nullopt;
   column.choicesDim = sum.getDims()[0];
   column.choices = tensorType(sum.getInput()).getDimSize(column.choicesDim);
@@ -136,7 +146,7 @@ std::optional<Column> matchColumn(Value value) {
       return false;
     column.choice = *choice;
     column.expert = choice->expert;
-    column.weights = Spread::of(stripReshapes(weights)).strip();
+    column.weights = stripSpread(Spread::of(stripReshapes(weights)));
     return true;
   };
   if (auto select = definedBy<SelectOp>(chosen))
@@ -148,16 +158,17 @@ std::optional<Column> matchColumn(Value value) {
   return std::nullopt;
 }
 
-/// One layer of one expert: rows [t, from] to [t, to].
+/// One layer of one expert: rows [tokens, from] to [tokens, to].
 std::optional<Layer> matchOwnLayer(Value value, int64_t from, int64_t to) {
-  auto layer = matchLayer({value, {kToken, to}}, from);
+  unsigned tokenDims = unsigned(tensorType(value).getRank()) - 1;
+  auto layer = matchLayer({value, tokenLabels(tokenDims, {to})}, from);
   if (!layer || (layer->bias && layer->bias->labels != SmallVector<int64_t>{to}))
     return std::nullopt;
   if (!layer->left.has(kToken))
     std::swap(layer->left, layer->right);
-  if (layer->left.labels != SmallVector<int64_t>{kToken, from} || layer->right.labels.size() != 2 ||
-      layer->right.has(kToken))
+  if (layer->left.labels != tokenLabels(tokenDims, {from}) || !layer->right.isOf({from, to}))
     return std::nullopt;
+  layer->left.value = stripFloatCasts(layer->left.value);
   return layer;
 }
 
@@ -181,9 +192,10 @@ struct Term {
 };
 
 std::optional<Term> matchExpert(Value each, Column column) {
-  auto out = tensorType(each).getRank() == 2 ? matchOwnLayer(each, kInner, kOut) : std::nullopt;
+  int64_t rank = tensorType(each).getRank();
+  auto out = rank >= 2 ? matchOwnLayer(each, kInner, kOut) : std::nullopt;
   auto inner = out ? matchInner(out->left.value) : std::nullopt;
-  if (!inner || (inner->halvesDim && *inner->halvesDim != 1))
+  if (!inner || (inner->halvesDim && *inner->halvesDim != rank - 1))
     return std::nullopt;
   auto gate = matchOwnLayer(inner->gate, kIn, kInner);
   auto up = inner->up ? matchOwnLayer(inner->up, kIn, kInner) : std::nullopt;
@@ -193,17 +205,22 @@ std::optional<Term> matchExpert(Value each, Column column) {
 }
 
 std::optional<Term> matchTerm(Value value) {
+  value = stripFloatCasts(value);
   auto product = definedBy<MulOp>(value);
-  if (!product || tensorType(value).getRank() != 2)
+  if (!product || tensorType(value).getRank() < 2)
     return std::nullopt;
+  ArrayRef<int64_t> tokens = tensorType(value).getShape().drop_back();
   for (auto [each, weight] : {std::pair(product.getLhs(), product.getRhs()),
                               std::pair(product.getRhs(), product.getLhs())}) {
-    Spread spread = Spread::of(weight).strip();
     // One number per token: a column keeps its dim of size 1.
-    Value per = spread.value;
-    bool isColumn = !spread.dims.empty() && llvm::is_contained(spread.dims, 0) &&
-                    tensorType(per).getNumElements() == tensorType(value).getDimSize(0);
-    if (!isColumn)
+    Spread per = Spread::of(weight).strip();
+    SmallVector<int64_t> dims;
+    llvm::copy_if(per.dims, std::back_inserter(dims), [](int64_t dim) { return dim >= 0; });
+    bool isColumn = !dims.empty() && llvm::is_sorted(dims) && dims.back() < int64_t(tokens.size());
+    int64_t elements = 1;
+    for (int64_t size : tokens)
+      elements *= size;
+    if (!isColumn || tensorType(per.value).getNumElements() != elements)
       continue;
     if (auto column = matchColumn(per))
       if (auto term = matchExpert(each, *column))
@@ -236,33 +253,40 @@ Labelled stack(PatternRewriter &rewriter, Location loc, ArrayRef<Term> terms,
   return result;
 }
 
-/// [tokens, experts]
-Labelled stackColumns(PatternRewriter &rewriter, Location loc, ArrayRef<Term> terms) {
+/// The columns of all experts, [tokens, experts]. `tokens` are the sizes of the tokens' dims.
+Labelled stackColumns(PatternRewriter &rewriter, Location loc, ArrayRef<Term> terms,
+                      ArrayRef<int64_t> tokens) {
   const Column &first = terms[0].column;
-  int64_t tokens = tensorType(first.value).getNumElements(), count = terms.size();
-  if (first.matrix && tensorType(first.matrix).getDimSize(first.matrixDim) == count &&
-      tensorType(first.matrix).getElementType() == tensorType(first.value).getElementType()) {
+  int64_t count = terms.size();
+  if (first.matrix && tensorType(first.matrix).getDimSize(first.matrixDim) == count) {
     bool inOrder = true;
     for (auto [i, term] : llvm::enumerate(terms))
       inOrder = inOrder && term.column.expert == int64_t(i);
-    if (inOrder)
-      return {first.matrix, first.matrixDim == 1 ? SmallVector<int64_t>{kToken, kExpert}
-                                                 : SmallVector<int64_t>{kExpert, kToken}};
+    SmallVector<int64_t> shape(tokens), labels = tokenLabels(tokens.size());
+    shape.insert(shape.begin() + std::min<int64_t>(first.matrixDim, tokens.size()), count);
+    labels.insert(labels.begin() + std::min<int64_t>(first.matrixDim, tokens.size()), kExpert);
+    if (inOrder && tensorType(first.matrix).getShape() == ArrayRef<int64_t>(shape))
+      return {first.matrix, labels};
   }
-  SmallVector<Value> columns;
-  for (const Term &term : terms) {
-    Value value = term.column.value;
-    if (tensorType(value).getRank() != 1) { // [tokens, 1] or [1, tokens]
-      SmallVector<int64_t> in;
-      for (int64_t size : tensorType(value).getShape())
-        in.push_back(size == tokens && (in.empty() || in[0] == 0) ? 1 : 0);
-      value = rewriter.create<ReshapeOp>(loc, value, SmallVector<int64_t>{tokens}, in,
-                                         SmallVector<int64_t>{1});
+  // A token's dim of size 1 may be absent.
+  SmallVector<int64_t> sizes, in, out(tokens.size() + 1, 0), shape(tokens);
+  for (int64_t dim : first.dims) {
+    in.push_back(dim >= 0 ? 1 : 0);
+    if (dim >= 0) {
+      sizes.push_back(tokens[dim]);
+      out[dim] = 1;
     }
-    columns.push_back(broadcastTo(rewriter, loc, value, {tokens, 1}, {0}));
   }
-  return {columns.size() == 1 ? columns[0] : Value(rewriter.create<ConcatOp>(loc, columns, 1)),
-          {kToken, kExpert}};
+  shape.push_back(1);
+  SmallVector<Value> columns;
+  for (const Term &term : terms)
+    columns.push_back(term.column.value.getType() == first.value.getType() &&
+                              tensorType(first.value).getShape() == ArrayRef<int64_t>(shape)
+                          ? term.column.value
+                          : rewriter.create<ReshapeOp>(loc, term.column.value, sizes, in, out));
+  return {columns.size() == 1 ? columns[0]
+                              : Value(rewriter.create<ConcatOp>(loc, columns, tokens.size())),
+          tokenLabels(tokens.size(), {kExpert})};
 }
 
 /// The sum of the terms, instead of `root`; null if they are no experts of one kind.
@@ -273,15 +297,12 @@ Value buildLoop(PatternRewriter &rewriter, Operation *root, ArrayRef<Term> found
   if (!top)
     return {};
   const Term &first = terms[0];
-  Type element = tensorType(root->getResult(0)).getElementType();
-  for (Value value :
-       {first.gate.left.value, first.column.value, first.gate.right.value, first.out.right.value})
-    if (tensorType(value).getElementType() != element)
-      return {};
   Location loc = root->getLoc();
   ExpertLayers experts;
-  experts.tokens = {first.gate.left.value, {kToken, kIn}};
-  experts.weights = stackColumns(rewriter, loc, terms);
+  experts.tokens = first.gate.left;
+  ArrayRef<int64_t> tokens = tensorType(experts.tokens.value).getShape().drop_back();
+  experts.tokenDims = tokens.size();
+  experts.weights = stackColumns(rewriter, loc, terms, tokens);
   auto all = [&](llvm::function_ref<const Layer &(const Term &)> layer, Labelled &weights,
                  std::optional<Labelled> &bias) {
     weights = stack(rewriter, loc, terms, [&](const Term &term) { return layer(term).right; });
@@ -307,7 +328,7 @@ void collect(Value value, std::vector<Term> &terms, SmallVectorImpl<Value> &othe
     terms.push_back(*term);
     return;
   }
-  auto add = definedBy<AddOp>(value);
+  auto add = definedBy<AddOp>(stripFloatCasts(value));
   if (!add || !add->hasOneUse()) {
     others.push_back(value);
     return;
@@ -316,18 +337,29 @@ void collect(Value value, std::vector<Term> &terms, SmallVectorImpl<Value> &othe
   collect(add.getRhs(), terms, others);
 }
 
+/// The only user of `value`, behind casts between floats; null without one.
+Operation *onlyUser(Value value, Value &used) {
+  for (used = value; used.hasOneUse(); used = used.getUsers().begin()->getResult(0)) {
+    Operation *user = *used.user_begin();
+    auto cast = dyn_cast<CastOp>(user);
+    if (!cast || !cast.isAdditive())
+      return user;
+  }
+  return nullptr;
+}
+
 /// expert_0(x) * w[0] + expert_1(x) * w[1] + ...
 struct RaiseExpertLoop : OpRewritePattern<AddOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(AddOp add, PatternRewriter &rewriter) const override {
-    if (tensorType(add).getRank() != 2 || (!matchTerm(add.getLhs()) && !matchTerm(add.getRhs())))
+    if (tensorType(add).getRank() < 2 || (!matchTerm(add.getLhs()) && !matchTerm(add.getRhs())))
       return failure();
     // From the last sum on.
-    if (add->hasOneUse())
-      if (auto next = dyn_cast<AddOp>(*add->user_begin());
-          next && matchTerm(otherOperand(next, add.getResult())))
-        return failure();
+    Value used;
+    if (auto next = dyn_cast_or_null<AddOp>(onlyUser(add, used));
+        next && matchTerm(otherOperand(next, used)))
+      return failure();
     std::vector<Term> terms;
     SmallVector<Value> others;
     collect(add.getLhs(), terms, others);
@@ -335,8 +367,9 @@ struct RaiseExpertLoop : OpRewritePattern<AddOp> {
     Value result = buildLoop(rewriter, add, terms);
     if (!result)
       return failure();
+    Formula f{rewriter, add.getLoc()};
     for (Value other : others)
-      result = rewriter.create<AddOp>(add.getLoc(), other, result);
+      result = f.add(f.cast(other, tensorType(add).getElementType()), result);
     rewriter.replaceOp(add, result);
     return success();
   }
@@ -347,24 +380,35 @@ struct RaiseStackedLoop : OpRewritePattern<ReduceSumOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(ReduceSumOp sum, PatternRewriter &rewriter) const override {
-    auto product = definedBy<MulOp>(sum.getInput());
-    if (!product || sum.getDims().size() != 1 || tensorType(product).getRank() != 3)
+    auto product = definedBy<MulOp>(stripFloatCasts(sum.getInput()));
+    int64_t rank = tensorType(sum.getInput()).getRank();
+    if (!product || sum.getDims().size() != 1 || rank < 3 || sum.getDims()[0] == rank - 1)
       return failure();
-    int64_t expert = sum.getDims()[0], token = expert == 0 ? 1 : 0;
+    int64_t expert = sum.getDims()[0];
+    // [tokens, expert] in the order of the product, which has the width behind.
+    SmallVector<int64_t> expected;
+    for (int64_t dim = 0; dim < rank - 1; ++dim)
+      expected.push_back(dim);
     for (auto [each, weights] : {std::pair(product.getLhs(), product.getRhs()),
                                  std::pair(product.getRhs(), product.getLhs())}) {
-      auto concat = definedBy<ConcatOp>(each);
-      Spread spread = Spread::of(weights).strip();
-      if (!concat || int64_t(concat.getDim()) != expert || spread.dims.size() != 2 ||
-          !llvm::is_contained(spread.dims, expert) || !llvm::is_contained(spread.dims, token) ||
+      auto concat = definedBy<ConcatOp>(stripFloatCasts(each));
+      Spread spread = stripSpread(Spread::of(weights));
+      SmallVector<int64_t> dims = spread.dims;
+      llvm::sort(dims);
+      if (!concat || int64_t(concat.getDim()) != expert || dims != expected ||
           int64_t(concat.getInputs().size()) != tensorType(each).getDimSize(expert))
         continue;
       Column column;
       column.matrix = column.value = spread.value;
-      column.matrixDim = spread.dims[0] == expert ? 0 : 1;
+      column.matrixDim = llvm::find(spread.dims, expert) - spread.dims.begin();
+      // Other orders of the tokens' dims are left alone.
+      dims = spread.dims;
+      dims.erase(dims.begin() + column.matrixDim);
+      if (!llvm::is_sorted(dims))
+        continue;
       std::vector<Term> terms;
       for (Value input : concat.getInputs()) {
-        auto term = matchExpert(Spread::of(input).strip().value, column);
+        auto term = matchExpert(stripSpread(Spread::of(input)).value, column);
         if (!term)
           break;
         terms.push_back(*term);

@@ -13,6 +13,7 @@
 #include "ir/Contraction.h"
 #include "ir/Elementwise.h"
 #include "ir/Movement.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 
@@ -20,13 +21,8 @@ namespace tbc::raise {
 
 namespace {
 
-/// Whether the labels are exactly `expected`, in any order.
-bool isOf(const Labelled &value, ArrayRef<int64_t> expected) {
-  return value.labels.size() == expected.size() &&
-         llvm::all_of(expected, [&](int64_t label) { return value.has(label); });
-}
 bool isBiasOf(const std::optional<Labelled> &bias, int64_t width) {
-  return !bias || isOf(*bias, {kExpert, width}) || isOf(*bias, {width});
+  return !bias || bias->isOf({kExpert, width}) || bias->isOf({width});
 }
 
 /// Reads `value`, the experts' output on tokens, as a layer; the tokens may be repeated per expert.
@@ -36,14 +32,15 @@ std::optional<Layer> matchExpertLayer(const Labelled &value, int64_t from, int64
     return std::nullopt;
   if (!layer->left.has(kToken))
     std::swap(layer->left, layer->right);
-  return isOf(layer->right, {kExpert, to, from}) ? layer : std::nullopt;
+  return layer->right.isOf({kExpert, to, from}) ? layer : std::nullopt;
 }
 
-/// Matches the layers of experts with the output `each`, [token, expert, out].
-std::optional<ExpertLayers> matchStacked(const Labelled &each) {
+/// Matches the layers of experts with the output `each`, [tokens, expert, out].
+std::optional<ExpertLayers> matchStacked(const Labelled &each, unsigned tokenDims) {
   ExpertLayers experts;
+  experts.tokenDims = tokenDims;
   auto second = matchExpertLayer(each, kInner, kOut);
-  if (!second || !isOf(second->left, {kExpert, kToken, kInner}))
+  if (!second || !second->left.isOf(tokenLabels(tokenDims, {kExpert, kInner})))
     return std::nullopt;
   experts.out = second->right;
   experts.outBias = second->bias;
@@ -67,16 +64,20 @@ std::optional<ExpertLayers> matchStacked(const Labelled &each) {
     experts.up = up->right;
     experts.upBias = up->bias;
   }
-  if (!isOf(experts.tokens, {kToken, kIn}))
+  if (!experts.tokens.isOf(tokenLabels(tokenDims, {kIn})))
     return std::nullopt;
   return experts;
 }
 
-std::optional<ExpertLayers> matchCombination(const Labelled &each, const Labelled &weights) {
-  if (!isOf(each, {kToken, kExpert, kOut}) || !isOf(weights, {kToken, kExpert}))
+/// Matches the sum over experts of `each` times `weights`. Labels of tokens are those of
+/// tokenLabels(`tokenDims`).
+std::optional<ExpertLayers> matchCombination(const Labelled &each, const Labelled &weights,
+                                             unsigned tokenDims) {
+  if (!each.isOf(tokenLabels(tokenDims, {kExpert, kOut})) ||
+      !weights.isOf(tokenLabels(tokenDims, {kExpert})))
     return std::nullopt;
   auto top = chosenPerRow(weights.value, weights.dimOf(kExpert));
-  auto experts = top ? matchStacked(each) : std::nullopt;
+  auto experts = top ? matchStacked(each, tokenDims) : std::nullopt;
   if (!experts)
     return std::nullopt;
   experts->weights = weights;
@@ -84,44 +85,63 @@ std::optional<ExpertLayers> matchCombination(const Labelled &each, const Labelle
   return experts;
 }
 
+/// Replaces `root`, whose dims have the labels `order`.
 LogicalResult replace(PatternRewriter &rewriter, Operation *root,
                       const std::optional<ExpertLayers> &experts, ArrayRef<int64_t> order) {
   if (!experts)
     return failure();
-  Type element = tensorType(root->getResult(0)).getElementType();
-  for (const Labelled *value : {&experts->tokens, &experts->weights, &experts->gate, &experts->out})
-    if (tensorType(value->value).getElementType() != element)
-      return failure();
-  Value result = buildRoutedExperts(rewriter, root, *experts);
-  if (order[0] == kOut)
-    result = rewriter.create<TransposeOp>(root->getLoc(), result, SmallVector<int64_t>{1, 0});
-  rewriter.replaceOp(root, result);
+  Labelled result{buildRoutedExperts(rewriter, root, *experts),
+                  tokenLabels(experts->tokenDims, {kOut})};
+  SmallVector<int64_t> permutation;
+  for (int64_t label : order)
+    permutation.push_back(result.dimOf(label));
+  if (!llvm::is_sorted(permutation))
+    result.value = rewriter.create<TransposeOp>(root->getLoc(), result.value, permutation);
+  rewriter.replaceOp(root, result.value);
   return success();
 }
 
-/// The combination as einsum.
+/// Gives `key` the next label of a token if it has none yet.
+struct TokenNames {
+  llvm::SmallMapVector<int64_t, int64_t, 4> labels;
+
+  void add(int64_t key) { labels.insert({key, tokenLabels(unsigned(labels.size()) + 1).back()}); }
+};
+
+/// The combination as einsum. A label is of a token if both operands and the result have it, of an
+/// expert if the result lacks it, and of the width if the weights lack it.
 struct RaiseExpertEinsum : OpRewritePattern<EinsumOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(EinsumOp combine, PatternRewriter &rewriter) const override {
-    auto out = combine.getOutLabels();
     Labelled each{combine.getLhs(), SmallVector<int64_t>(combine.getLhsLabels())};
     Labelled weights{combine.getRhs(), SmallVector<int64_t>(combine.getRhsLabels())};
-    if (each.labels.size() == 2)
+    if (each.labels.size() < weights.labels.size())
       std::swap(each, weights);
-    if (each.labels.size() != 3 || weights.labels.size() != 2 || out.size() != 2)
+    SmallVector<int64_t> out(combine.getOutLabels());
+    if (weights.labels.size() < 2 || each.labels.size() != weights.labels.size() + 1 ||
+        out.size() != weights.labels.size())
       return failure();
-    bool tokenFirst = weights.has(out[0]);
-    auto name = [&](int64_t label) -> int64_t {
-      if (label == out[0])
-        return tokenFirst ? kToken : kOut;
-      return label == out[1] ? (tokenFirst ? kOut : kToken) : int64_t(kExpert);
+    TokenNames tokens;
+    for (int64_t label : out)
+      if (weights.has(label))
+        tokens.add(label);
+    auto rename = [&](SmallVector<int64_t> &labels) {
+      for (int64_t &label : labels) {
+        auto token = tokens.labels.find(label);
+        label = token != tokens.labels.end()     ? token->second
+                : llvm::is_contained(out, label) ? int64_t(kOut)
+                                                 : int64_t(kExpert);
+      }
     };
-    for (Labelled *side : {&each, &weights})
-      for (int64_t &label : side->labels)
-        label = name(label);
-    return replace(rewriter, combine, matchCombination(each, weights),
-                   {tokenFirst ? kToken : kOut});
+    if (tokens.labels.empty())
+      return failure();
+    rename(each.labels);
+    rename(weights.labels);
+    SmallVector<int64_t> order = out;
+    rename(order);
+    return replace(rewriter, combine,
+                   matchCombination(each, weights, unsigned(tokens.labels.size())), order);
   }
 };
 
@@ -130,24 +150,36 @@ struct RaiseExpertSum : OpRewritePattern<ReduceSumOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(ReduceSumOp sum, PatternRewriter &rewriter) const override {
-    auto product = definedBy<MulOp>(sum.getInput());
-    if (!product || sum.getDims().size() != 1 || tensorType(product).getRank() != 3)
+    auto product = definedBy<MulOp>(stripFloatCasts(sum.getInput()));
+    int64_t rank = tensorType(sum.getInput()).getRank();
+    if (!product || sum.getDims().size() != 1 || rank < 3)
       return failure();
     int64_t expert = sum.getDims()[0];
     for (auto [each, weights] : {std::pair(product.getLhs(), product.getRhs()),
                                  std::pair(product.getRhs(), product.getLhs())}) {
-      Spread spread = Spread::of(weights).strip();
-      if (spread.dims.size() != 2 || !llvm::is_contained(spread.dims, expert))
+      Spread spread = stripSpread(Spread::of(weights));
+      if (int64_t(spread.dims.size()) != rank - 1 || !llvm::is_contained(spread.dims, expert) ||
+          llvm::is_contained(spread.dims, -1))
         continue;
-      int64_t token = spread.dims[spread.dims[0] == expert ? 1 : 0];
+      TokenNames tokens;
+      for (int64_t dim = 0; dim < rank; ++dim)
+        if (dim != expert && llvm::is_contained(spread.dims, dim))
+          tokens.add(dim);
       auto name = [&](int64_t dim) -> int64_t {
-        return dim == expert ? kExpert : dim == token ? kToken : kOut;
+        auto token = tokens.labels.find(dim);
+        return token != tokens.labels.end() ? token->second : dim == expert ? kExpert : kOut;
       };
-      Labelled left{each, {name(0), name(1), name(2)}};
-      Labelled right{spread.value, {name(spread.dims[0]), name(spread.dims[1])}};
-      auto experts = token < 0 ? std::nullopt : matchCombination(left, right);
-      if (experts)
-        return replace(rewriter, sum, experts, {name(expert == 0 ? 1 : 0)});
+      Labelled left{each, {}}, right{spread.value, {}};
+      SmallVector<int64_t> order;
+      for (int64_t dim = 0; dim < rank; ++dim) {
+        left.labels.push_back(name(dim));
+        if (dim != expert)
+          order.push_back(name(dim));
+      }
+      for (int64_t dim : spread.dims)
+        right.labels.push_back(name(dim));
+      if (auto experts = matchCombination(left, right, unsigned(tokens.labels.size())))
+        return replace(rewriter, sum, experts, order);
     }
     return failure();
   }

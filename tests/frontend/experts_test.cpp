@@ -73,9 +73,12 @@ TEST_P(ExpertForms, AreRaisedAndComputeWhatPyTorchDoes) {
   const std::vector<double> &expected = GetParam().expected;
   ASSERT_EQ(before.size(), expected.size());
   ASSERT_EQ(after.size(), expected.size());
+  // PyTorch's are in f32; a model in bf16 also rounds the numbers of gelu, which raising undoes.
+  bool isBF16 = GetParam().file.rfind("bf16", 0) == 0;
+  double tolerance = isBF16 ? 1e-3 : 1e-5;
   for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_NEAR(before[i], expected[i], 1e-5) << i; // PyTorch's are in f32
-    ASSERT_NEAR(after[i], before[i], 1e-7) << i;    // f32 rounds gelu
+    ASSERT_NEAR(before[i], expected[i], tolerance) << i;
+    ASSERT_NEAR(after[i], before[i], isBF16 ? tolerance : 1e-7) << i; // f32 rounds gelu
   }
   auto routed = llvm::to_vector(function.getOps<RoutedExpertsOp>());
   ASSERT_EQ(routed.size(), 1u);
