@@ -79,32 +79,6 @@ Symbols findSymbols(const Model &model) {
   return symbols;
 }
 
-/// Returns the rows of the smallest table that is read by positions, i.e. by indices derived from
-/// shapes and constants alone.
-std::optional<int64_t> positionTableLength(const Model &model) {
-  std::set<std::string> fromData;
-  for (const onnx::ValueInfoProto *input : model.inputs)
-    fromData.insert(input->name());
-  std::optional<int64_t> length;
-  for (const GraphNode &node : model.nodes) {
-    const onnx::NodeProto &proto = *node.proto;
-    if (proto.op_type() == "Gather" && proto.input_size() == 2 && !fromData.count(proto.input(1))) {
-      auto it = model.initializers.find(proto.input(0));
-      if (it != model.initializers.end() && it->second->dims_size() == 2 &&
-          it->second->data_type() != onnx::TensorProto::INT64 && it->second->dims(0) > 1 &&
-          !model.initializers.count(proto.input(1)))
-        length = std::min(length.value_or(it->second->dims(0)), it->second->dims(0));
-    }
-    bool readsRuntime = false;
-    for (const std::string &input : proto.input())
-      readsRuntime |= fromData.count(input) != 0;
-    if (readsRuntime && proto.op_type() != "Shape" && proto.op_type() != "Size")
-      for (const std::string &output : proto.output())
-        fromData.insert(output);
-  }
-  return length;
-}
-
 bool contains(const std::string &text, const std::string &part) {
   return text.find(part) != std::string::npos;
 }
@@ -172,6 +146,104 @@ bool isPositionIds(const onnx::ValueInfoProto &input, const ImportOptions &optio
          tensorTypeOf(input).shape().dim_size() > 0;
 }
 
+/// How far the positions of a node chain are off from 0, 1, 2 ...
+class PositionOffsets {
+public:
+  explicit PositionOffsets(const Model &model) : model(model) {
+    for (const GraphNode &node : model.nodes)
+      for (const std::string &output : node.proto->output())
+        producers[output] = node.proto;
+  }
+
+  /// Returns the first position in `name`. Example: 2 for cumsum(mask) - 1 + 2, as in OPT.
+  int64_t of(const std::string &name, int depth = 0) const {
+    auto it = producers.find(name);
+    if (it == producers.end() || depth == maxDepth)
+      return 0;
+    const onnx::NodeProto &node = *it->second;
+    const std::string &type = node.op_type();
+    auto operand = [&](int i) { return of(node.input(i), depth + 1); };
+    if (type == "CumSum") // counts from 1
+      return 1;
+    if (node.input_size() == 2 && (type == "Add" || type == "Sub")) {
+      std::optional<int64_t> left = number(node.input(0)), right = number(node.input(1));
+      if (right)
+        return operand(0) + (type == "Add" ? *right : -*right);
+      return left && type == "Add" ? operand(1) + *left : 0;
+    }
+    if (node.input_size() == 2 && type == "Mul") // by a mask of ones
+      return std::max(operand(0), operand(1));
+    static const std::set<std::string> moves = {"Cast",  "Expand",  "Identity", "Reshape",
+                                                "Slice", "Squeeze", "Tile",     "Unsqueeze"};
+    return moves.count(type) ? operand(0) : 0;
+  }
+
+private:
+  static constexpr int maxDepth = 16;
+
+  /// The only element of an integer constant.
+  std::optional<int64_t> number(const std::string &name) const {
+    const onnx::TensorProto *tensor = nullptr;
+    if (auto it = model.initializers.find(name); it != model.initializers.end())
+      tensor = it->second;
+    else if (auto made = producers.find(name); made != producers.end())
+      for (const onnx::AttributeProto &attribute : made->second->attribute())
+        if (made->second->op_type() == "Constant" && attribute.name() == "value")
+          tensor = &attribute.t();
+    if (!tensor || tensor->data_type() != onnx::TensorProto::INT64)
+      return std::nullopt;
+    for (int64_t size : tensor->dims())
+      if (size != 1)
+        return std::nullopt;
+    return fullInts(Value::ofKnown(DType::I64, readTensor(model, *tensor)))[0];
+  }
+
+  const Model &model;
+  std::map<std::string, const onnx::NodeProto *> producers;
+};
+
+/// Returns the largest number of positions for the smallest table that is read by positions, i.e.
+/// by indices derived from shapes and constants alone, `held` inputs among them. Example: a table
+/// of 2050 rows that is read from row 2 on, as in OPT, has 2048 positions.
+std::optional<int64_t> positionTableLength(const Model &model, const std::set<std::string> &held) {
+  std::set<std::string> fromData;
+  for (const onnx::ValueInfoProto *input : model.inputs)
+    if (!held.count(input->name()))
+      fromData.insert(input->name());
+  PositionOffsets offsets(model);
+  std::optional<int64_t> length;
+  for (const GraphNode &node : model.nodes) {
+    const onnx::NodeProto &proto = *node.proto;
+    if (proto.op_type() == "Gather" && proto.input_size() == 2 && !fromData.count(proto.input(1))) {
+      auto it = model.initializers.find(proto.input(0));
+      if (it != model.initializers.end() && it->second->dims_size() == 2 &&
+          it->second->data_type() != onnx::TensorProto::INT64 && it->second->dims(0) > 1 &&
+          !model.initializers.count(proto.input(1))) {
+        int64_t positions = it->second->dims(0) - offsets.of(proto.input(1));
+        if (positions > 0)
+          length = std::min(length.value_or(positions), positions);
+      }
+    }
+    bool readsRuntime = false;
+    for (const std::string &input : proto.input())
+      readsRuntime |= fromData.count(input) != 0;
+    if (readsRuntime && proto.op_type() != "Shape" && proto.op_type() != "Size")
+      for (const std::string &output : proto.output())
+        fromData.insert(output);
+  }
+  return length;
+}
+
+/// The inputs whose positions are known: masks that are held at ones, and lists of positions.
+std::set<std::string> positionInputs(const Model &model, const ImportOptions &options) {
+  std::set<std::string> names;
+  std::vector<std::string> unused;
+  for (const onnx::ValueInfoProto *input : model.inputs)
+    if (constantFor(*input, options, unused) == 1.0 || isPositionIds(*input, options))
+      names.insert(input->name());
+  return names;
+}
+
 /// The constant elements of `input`; ImportError unless they have its type.
 Known elementsFor(const BoundInput &input, const kernels::Tensor &tensor) {
   kernels::TensorType type{input.dtype, input.shape};
@@ -233,7 +305,7 @@ Bindings bindInputs(const Model &model, const ImportOptions &options) {
     if (options.seq >= 0)
       seq = options.seq;
     if (!seq) {
-      std::optional<int64_t> table = positionTableLength(model);
+      std::optional<int64_t> table = positionTableLength(model, positionInputs(model, options));
       seq = table.value_or(4096);
       bindings.warnings.push_back("sequence length " + std::to_string(*seq) +
                                   (table ? ", the length of the position table" : ", the default") +

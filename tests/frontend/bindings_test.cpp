@@ -108,4 +108,31 @@ TEST(Inputs, PositionIdsCountUnlessKept) {
   EXPECT_THAT(kept.run(b), ElementsAre(0, 2, 4, 6, 8, 10));
 }
 
+/// OPT counts the tokens of its mask and adds 2, so its table has two more rows than positions.
+TEST(Bindings, TheDefaultSequenceLeavesRoomForAnOffsetOfPositions) {
+  for (int64_t added : {0, 2}) {
+    test::ModelBuilder b;
+    b.input("input_ids", {"batch", "seq"}, false);
+    b.input("attention_mask", {"batch", "seq"}, false);
+    b.output("y");
+    b.floats("tokens", {8, 2}, std::vector<float>(16, 1));
+    b.floats("positions", {10, 2}, std::vector<float>(20, 1));
+    b.ints("axis", {}, {1});
+    b.ints("one", {}, {1});
+    b.ints("offset", {}, {added});
+    b.node("CumSum", {"attention_mask", "axis"}, {"count"});
+    b.node("Mul", {"count", "attention_mask"}, {"masked"});
+    b.node("Sub", {"masked", "one"}, {"place"});
+    b.node("Add", {"place", "offset"}, {"row"});
+    b.node("Gather", {"positions", "row"}, {"p"});
+    b.node("Gather", {"tokens", "input_ids"}, {"t"});
+    b.node("Add", {"t", "p"}, {"y"});
+    test::TemporaryFolder folder;
+    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+    auto model = frontend::importOnnx(context, folder.write("model.onnx", b.bytes()), {});
+    ASSERT_TRUE(bool(model)) << model.error().message;
+    EXPECT_EQ(model->seq, 10 - added);
+  }
+}
+
 } // namespace
