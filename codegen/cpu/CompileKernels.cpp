@@ -15,6 +15,8 @@
 #include <thread>
 
 namespace tbc::cpu {
+
+using namespace region;
 namespace {
 
 /// A temporary folder, removed at the end of its scope.

@@ -3,8 +3,8 @@
 #ifndef TBC_CODEGEN_CPU_COMPILEKERNELS_H
 #define TBC_CODEGEN_CPU_COMPILEKERNELS_H
 
-#include "codegen/cpu/FormRegions.h"
 #include "codegen/cpu/KernelCache.h"
+#include "codegen/region/FormRegions.h"
 
 namespace tbc::cpu {
 
@@ -14,9 +14,9 @@ namespace tbc::cpu {
 ///
 /// Errors: there is no linker (ld.lld); the file cannot be written; a kernel cannot be compiled,
 /// which is a bug of the compiler.
-Result<size_t> compileKernels(const std::vector<KernelSource> &sources, const CpuTarget &target,
-                              const std::string &programHash, const std::string &path,
-                              const KernelCache *cache = nullptr);
+Result<size_t> compileKernels(const std::vector<region::KernelSource> &sources,
+                              const CpuTarget &target, const std::string &programHash,
+                              const std::string &path, const KernelCache *cache = nullptr);
 
 } // namespace tbc::cpu
 

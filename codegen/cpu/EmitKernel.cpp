@@ -2,9 +2,9 @@
 
 #include "codegen/cpu/EmitKernel.h"
 
-#include "codegen/cpu/KernelOp.h"
-#include "codegen/cpu/MemoryAccess.h"
-#include "codegen/cpu/ops/Elements.h"
+#include "codegen/region/KernelOp.h"
+#include "codegen/region/MemoryAccess.h"
+#include "codegen/region/ops/Elements.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -15,6 +15,8 @@
 using namespace mlir;
 
 namespace tbc::cpu {
+
+using namespace region;
 namespace {
 
 /// Elements per iteration of an elementwise kernel. Large enough that threads rarely fetch the next
@@ -475,6 +477,14 @@ private:
 
 Kernel emitKernel(func::FuncOp function, const Domain &domain, int lanes) {
   return KernelEmitter(function, domain, lanes).run();
+}
+
+std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
+                                      const CpuTarget &target) {
+  return region::formRegions(program, origins,
+                             [&](func::FuncOp function, const Domain &domain) -> FailureOr<Kernel> {
+                               return emitKernel(function, domain, target.lanes);
+                             });
 }
 
 } // namespace tbc::cpu

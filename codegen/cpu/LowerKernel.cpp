@@ -2,7 +2,7 @@
 
 #include "codegen/cpu/LowerKernel.h"
 
-#include "codegen/cpu/KernelPasses.h"
+#include "codegen/region/KernelPasses.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -20,6 +20,8 @@
 using namespace mlir;
 
 namespace tbc::cpu {
+
+using namespace region;
 namespace {
 
 constexpr const char *triple = "x86_64-unknown-linux-gnu";

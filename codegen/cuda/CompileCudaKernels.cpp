@@ -71,7 +71,7 @@ public:
 
   Status addPtx(const CudaSources &sources, int architecture) {
     std::vector<std::string> texts;
-    for (const cpu::KernelSource &source : sources.sources)
+    for (const region::KernelSource &source : sources.sources)
       texts.push_back(source.text);
     Result<std::string> ptx = lowerToPtx(texts, architecture);
     if (!ptx)

@@ -2,11 +2,11 @@
 
 #include "codegen/cuda/EmitCudaKernel.h"
 
-#include "codegen/cpu/KernelOp.h"
-#include "codegen/cpu/MemoryAccess.h"
-#include "codegen/cpu/ops/Elements.h"
 #include "codegen/cuda/ExpandMath.h"
 #include "codegen/cuda/KernelFrame.h"
+#include "codegen/region/KernelOp.h"
+#include "codegen/region/MemoryAccess.h"
+#include "codegen/region/ops/Elements.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -19,11 +19,11 @@ using namespace mlir;
 
 namespace tbc::cuda {
 
-using cpu::Combiner;
-using cpu::Domain;
-using cpu::Elements;
-using cpu::KernelOpInterface;
-using cpu::MemoryAccess;
+using region::Combiner;
+using region::Domain;
+using region::Elements;
+using region::KernelOpInterface;
+using region::MemoryAccess;
 
 namespace {
 
@@ -66,11 +66,11 @@ public:
     numThreads = domain.product(domain.rows) * perRow;
   }
 
-  FailureOr<cpu::Kernel> run() {
+  FailureOr<region::Kernel> run() {
     int64_t blocks = int64_t(llvm::divideCeil(uint64_t(numThreads), uint64_t(threadsPerBlock)));
     if (blocks > maxBlocks)
       return failure();
-    cpu::Kernel kernel;
+    region::Kernel kernel;
     kernel.module = ModuleOp::create(loc);
     kernel.extent = form == Form::Device ? blocks : numThreads;
     builder.setInsertionPointToEnd(kernel.module->getBody());
@@ -348,11 +348,11 @@ private:
 } // namespace
 
 void prepareContext(MLIRContext &context) {
-  cpu::prepareContext(context);
+  region::prepareContext(context);
   context.loadDialect<NVVM::NVVMDialect>();
 }
 
-FailureOr<cpu::Kernel> emitCudaKernel(func::FuncOp function, const Domain &domain, Form form) {
+FailureOr<region::Kernel> emitCudaKernel(func::FuncOp function, const Domain &domain, Form form) {
   return CudaEmitter(function, domain, form).run();
 }
 

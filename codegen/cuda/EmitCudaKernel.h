@@ -3,8 +3,8 @@
 #ifndef TBC_CODEGEN_CUDA_EMITCUDAKERNEL_H
 #define TBC_CODEGEN_CUDA_EMITCUDAKERNEL_H
 
-#include "codegen/cpu/EmitKernel.h"
 #include "codegen/cuda/CudaTarget.h"
+#include "codegen/region/Kernel.h"
 #include "runtime/abi/CudaKernels.h"
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace tbc::cuda {
 
 inline constexpr int threadsPerBlock = 256;
 
-/// Loads the dialects of GPU kernels; see `cpu::prepareContext`.
+/// Loads the dialects of GPU kernels; see `region::prepareContext`.
 void prepareContext(mlir::MLIRContext &context);
 
 /// Returns the kernel that computes the results of `function`.
@@ -29,8 +29,8 @@ void prepareContext(mlir::MLIRContext &context);
 /// Arithmetic as in `cpu::emitKernel`; functions without GPU instructions as in `expandMath`. The
 /// order of a sum depends on shapes alone. Fails without a diagnostic if it needs more blocks than
 /// a launch allows.
-mlir::FailureOr<cpu::Kernel> emitCudaKernel(mlir::func::FuncOp function, const cpu::Domain &domain,
-                                            Form form = Form::Device);
+mlir::FailureOr<region::Kernel>
+emitCudaKernel(mlir::func::FuncOp function, const region::Domain &domain, Form form = Form::Device);
 
 /// Returns the text of a module with the function `symbol`, which adds to a slot
 /// (`CudaAccumulator`). Null unless the value has the slot's type or a narrower float type.

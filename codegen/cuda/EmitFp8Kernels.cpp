@@ -2,8 +2,8 @@
 
 #include "codegen/cuda/EmitFp8Kernels.h"
 
-#include "codegen/cpu/RegionFunction.h"
 #include "codegen/cuda/ThreadKernel.h"
+#include "codegen/region/RegionFunction.h"
 
 using namespace mlir;
 
@@ -64,7 +64,7 @@ Value floatOf(const ThreadKernel &k, Value bits) {
   return k.e.make<arith::BitcastOp>(k.e.builder.getF32Type(), narrowed(k, bits));
 }
 
-FailureOr<cpu::Kernel> emitAmax(MLIRContext &context, DType type, Form form) {
+FailureOr<region::Kernel> emitAmax(MLIRContext &context, DType type, Form form) {
   OpCall call = callOf({type, DType::I64}, DType::I32);
   ThreadKernel k(context, call, numThreadsOf(form), form);
   Value most = k.loop(
@@ -81,7 +81,7 @@ FailureOr<cpu::Kernel> emitAmax(MLIRContext &context, DType type, Form form) {
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> emitScale(MLIRContext &context, Format format, Form form) {
+FailureOr<region::Kernel> emitScale(MLIRContext &context, Format format, Form form) {
   OpCall call = callOf({DType::I32}, DType::F32);
   ThreadKernel k(context, call, threadsOfWarps(1, form), form);
   Value bits = k.loop(
@@ -140,7 +140,7 @@ Value codeOf(const ThreadKernel &k, Value x, Format format) {
   return k.e.add(code, k.e.select(isNegative, k.integer(0x80), k.integer(0)));
 }
 
-FailureOr<cpu::Kernel> emitQuantise(MLIRContext &context, Format format, DType type, Form form) {
+FailureOr<region::Kernel> emitQuantise(MLIRContext &context, Format format, DType type, Form form) {
   OpCall call = callOf({type, DType::I64, DType::F32}, DType::I32); // words of codes
   int64_t numThreads = form == Form::Device ? fp8::numQuantiseThreads : fp8ThreadsOnHost;
   ThreadKernel k(context, call, numThreads, form);
@@ -185,11 +185,11 @@ FailureOr<cpu::Kernel> emitQuantise(MLIRContext &context, Format format, DType t
 
 } // namespace
 
-std::vector<std::pair<std::string, cpu::Kernel>>
+std::vector<std::pair<std::string, region::Kernel>>
 emitFp8Kernels(MLIRContext &context, const std::set<DType> &types, Form form) {
-  std::vector<std::pair<std::string, cpu::Kernel>> list;
-  auto add = [&](const std::string &symbol, FailureOr<cpu::Kernel> kernel) {
-    cpu::functionOf(*kernel->module).setName(symbol); // few threads, so it always exists
+  std::vector<std::pair<std::string, region::Kernel>> list;
+  auto add = [&](const std::string &symbol, FailureOr<region::Kernel> kernel) {
+    region::functionOf(*kernel->module).setName(symbol); // few threads, so it always exists
     list.emplace_back(symbol, std::move(*kernel));
   };
   if (types.empty())

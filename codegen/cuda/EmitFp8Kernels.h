@@ -16,7 +16,7 @@ namespace tbc::cuda {
 inline constexpr int64_t fp8ThreadsOnHost = 48;
 
 /// Returns the kernels of runtime/abi/Fp8Kernels.h for matrices of these types, by symbol.
-std::vector<std::pair<std::string, cpu::Kernel>>
+std::vector<std::pair<std::string, region::Kernel>>
 emitFp8Kernels(mlir::MLIRContext &context, const std::set<kernels::DType> &types, Form form);
 
 } // namespace tbc::cuda

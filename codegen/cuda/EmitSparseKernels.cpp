@@ -2,8 +2,8 @@
 
 #include "codegen/cuda/EmitSparseKernels.h"
 
-#include "codegen/cpu/RegionFunction.h"
 #include "codegen/cuda/ThreadKernel.h"
+#include "codegen/region/RegionFunction.h"
 #include "runtime/abi/SparseKernels.h"
 
 using namespace mlir;
@@ -48,7 +48,7 @@ Value asNumber(const ThreadKernel &k, Value condition) {
 }
 Value smaller(const ThreadKernel &k, Value x, Value y) { return k.e.make<arith::MinSIOp>(x, y); }
 
-FailureOr<cpu::Kernel> emitAdd(MLIRContext &context, Form form) {
+FailureOr<region::Kernel> emitAdd(MLIRContext &context, Form form) {
   OpCall call = callOf({DType::F32, DType::I64, DType::F32}, {}, {2});
   ThreadKernel k(context, call, numThreadsOf(form), form);
   k.loop(
@@ -61,7 +61,7 @@ FailureOr<cpu::Kernel> emitAdd(MLIRContext &context, Form form) {
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> emitCount(MLIRContext &context, Form form) {
+FailureOr<region::Kernel> emitCount(MLIRContext &context, Form form) {
   OpCall call = callOf({DType::F32, DType::I64, DType::I64}, {DType::I32});
   ThreadKernel k(context, call, numThreadsOf(form), form);
   Value prefix = k.load(1, k.integer(0)), shift = k.load(1, k.integer(2));
@@ -93,7 +93,7 @@ FailureOr<cpu::Kernel> emitCount(MLIRContext &context, Form form) {
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> emitChoose(MLIRContext &context, Form form) {
+FailureOr<region::Kernel> emitChoose(MLIRContext &context, Form form) {
   OpCall call = callOf({DType::I32, DType::I64}, {}, {1});
   ThreadKernel k(context, call, threadsOfWarps(1, form), form);
   Type i32 = k.builder.getI32Type();
@@ -140,7 +140,7 @@ std::pair<Value, Value> stretchOf(const ThreadKernel &k, Value count, Form form)
   return {begin, smaller(k, k.e.add(begin, length), count)};
 }
 
-FailureOr<cpu::Kernel> emitTally(MLIRContext &context, Form form) {
+FailureOr<region::Kernel> emitTally(MLIRContext &context, Form form) {
   OpCall call = callOf({DType::F32, DType::I64, DType::I64}, {DType::I32, DType::I32});
   ThreadKernel k(context, call, numThreadsOf(form), form);
   Value threshold = k.load(1, k.integer(0));
@@ -166,7 +166,7 @@ FailureOr<cpu::Kernel> emitTally(MLIRContext &context, Form form) {
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> emitTake(MLIRContext &context, Form form) {
+FailureOr<region::Kernel> emitTake(MLIRContext &context, Form form) {
   OpCall call = callOf({DType::I32, DType::I32, DType::I64, DType::I64, DType::F32},
                        {DType::I32, DType::F32}, {4});
   ThreadKernel k(context, call, numThreadsOf(form), form);
@@ -200,7 +200,7 @@ FailureOr<cpu::Kernel> emitTake(MLIRContext &context, Form form) {
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> emitSum(MLIRContext &context, Form form) {
+FailureOr<region::Kernel> emitSum(MLIRContext &context, Form form) {
   OpCall call = callOf({DType::I32, DType::F32, DType::I64}, {DType::F32});
   ThreadKernel k(context, call, numThreadsOf(form), form);
   Value numRanks = k.load(2, k.integer(0)), numEntries = k.load(2, k.integer(1));
@@ -260,18 +260,18 @@ FailureOr<cpu::Kernel> emitSum(MLIRContext &context, Form form) {
 
 } // namespace
 
-std::vector<std::pair<const char *, cpu::Kernel>> emitSparseKernels(MLIRContext &context,
-                                                                    Form form) {
-  using EmitFn = FailureOr<cpu::Kernel> (*)(MLIRContext &, Form);
-  std::vector<std::pair<const char *, cpu::Kernel>> list;
+std::vector<std::pair<const char *, region::Kernel>> emitSparseKernels(MLIRContext &context,
+                                                                       Form form) {
+  using EmitFn = FailureOr<region::Kernel> (*)(MLIRContext &, Form);
+  std::vector<std::pair<const char *, region::Kernel>> list;
   for (auto [symbol, emit] : {std::pair<const char *, EmitFn>(sparse::add, emitAdd),
                               {sparse::count, emitCount},
                               {sparse::choose, emitChoose},
                               {sparse::tally, emitTally},
                               {sparse::take, emitTake},
                               {sparse::sum, emitSum}}) {
-    FailureOr<cpu::Kernel> kernel = emit(context, form);
-    cpu::functionOf(*kernel->module).setName(symbol); // few threads, so it always exists
+    FailureOr<region::Kernel> kernel = emit(context, form);
+    region::functionOf(*kernel->module).setName(symbol); // few threads, so it always exists
     list.emplace_back(symbol, std::move(*kernel));
   }
   return list;

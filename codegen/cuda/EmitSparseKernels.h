@@ -14,8 +14,8 @@ namespace tbc::cuda {
 inline constexpr int64_t sparseThreadsOnHost = 48;
 
 /// Returns the kernels of runtime/abi/SparseKernels.h, by symbol.
-std::vector<std::pair<const char *, cpu::Kernel>> emitSparseKernels(mlir::MLIRContext &context,
-                                                                    Form form);
+std::vector<std::pair<const char *, region::Kernel>> emitSparseKernels(mlir::MLIRContext &context,
+                                                                       Form form);
 
 } // namespace tbc::cuda
 

@@ -2,7 +2,7 @@
 
 #include "codegen/cuda/ExpandMath.h"
 
-#include "codegen/cpu/ops/Elements.h"
+#include "codegen/region/ops/Elements.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -12,7 +12,7 @@ using namespace mlir;
 
 namespace tbc::cuda {
 
-using cpu::Elements;
+using region::Elements;
 
 namespace {
 

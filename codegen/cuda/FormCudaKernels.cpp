@@ -2,10 +2,10 @@
 
 #include "codegen/cuda/FormCudaKernels.h"
 
-#include "codegen/cpu/RegionFunction.h"
 #include "codegen/cuda/EmitFp8Kernels.h"
 #include "codegen/cuda/EmitSparseKernels.h"
 #include "codegen/cuda/ThreadKernel.h"
+#include "codegen/region/RegionFunction.h"
 #include "runtime/abi/Region.h"
 #include "runtime/abi/Sha256.h"
 
@@ -62,10 +62,10 @@ public:
       : program(program), context(context), target(target) {}
 
   Result<CudaSources> run(const EmittedOps &origins) {
-    result.sources =
-        cpu::formRegions(program, origins, [&](func::FuncOp function, const cpu::Domain &domain) {
-          return emitCudaKernel(function, domain, target.form);
-        });
+    result.sources = region::formRegions(program, origins,
+                                         [&](func::FuncOp function, const region::Domain &domain) {
+                                           return emitCudaKernel(function, domain, target.form);
+                                         });
     for (int s = 0; s < program.numStages(); ++s)
       for (program::BlockId id : program.stages[size_t(s)].blocks())
         addBlock(s, id, origins[size_t(s)].at(id));
@@ -114,7 +114,7 @@ private:
   }
 
   /// Adds a kernel used by options of a run, not by an instruction.
-  void addRunKernel(const std::string &symbol, cpu::Kernel &kernel) {
+  void addRunKernel(const std::string &symbol, region::Kernel &kernel) {
     result.sources.push_back({symbol, textOf(*kernel.module)});
     result.list.kernels.push_back({symbol, kernel.extent, threadsPerBlock, 0});
   }
@@ -145,7 +145,7 @@ private:
     if (values.results.empty())
       return false;
     const program::Instruction &instruction = block.instructions[size_t(index)];
-    FailureOr<cpu::Kernel> kernel =
+    FailureOr<region::Kernel> kernel =
         emitOpKernel(context, callOf(stage, instruction, values), target.form);
     if (failed(kernel) && op)
       kernel = nestKernel(instruction, values, op);
@@ -167,7 +167,7 @@ private:
   }
 
   static bool fits(const std::vector<program::SharedPlace> &places,
-                   const program::RegionValues &values, const cpu::Kernel &kernel) {
+                   const program::RegionValues &values, const region::Kernel &kernel) {
     return llvm::all_of(places, [&](const program::SharedPlace &shared) {
       return shared.isSame && kernel.mayOverwrite[size_t(numberOf(values.results, shared.result))]
                                                  [size_t(numberOf(values.operands, shared.other))];
@@ -192,22 +192,22 @@ private:
   }
 
   /// Emits a single op as a nest of loops, if the region search left it out.
-  FailureOr<cpu::Kernel> nestKernel(const program::Instruction &instruction,
-                                    const program::RegionValues &values, Operation *op) {
-    if (!cpu::mayBeCompiled(op))
+  FailureOr<region::Kernel> nestKernel(const program::Instruction &instruction,
+                                       const program::RegionValues &values, Operation *op) {
+    if (!region::mayBeCompiled(op))
       return failure();
     SmallVector<Value> operands, results;
     for (program::ValueId value : values.operands)
       operands.push_back(op->getOperand(unsigned(numberOf(instruction.operands, value))));
     for (program::ValueId value : values.results)
       results.push_back(op->getResult(unsigned(numberOf(instruction.results, value))));
-    OwningOpRef<ModuleOp> module = cpu::makeRegionFunction({op}, operands, results);
+    OwningOpRef<ModuleOp> module = region::makeRegionFunction({op}, operands, results);
     if (!module)
       return failure();
-    FailureOr<cpu::Domain> domain = cpu::findDomain(cpu::functionOf(*module));
+    FailureOr<region::Domain> domain = region::findDomain(region::functionOf(*module));
     if (failed(domain))
       return failure();
-    return emitCudaKernel(cpu::functionOf(*module), *domain, target.form);
+    return emitCudaKernel(region::functionOf(*module), *domain, target.form);
   }
 
   static std::string textOf(ModuleOp module) {
@@ -220,7 +220,7 @@ private:
   static std::string symbolOf(ModuleOp module) {
     constexpr size_t hashDigits = 24;
     std::string symbol = "tbc_" + sha256Hex(textOf(module)).substr(0, hashDigits);
-    cpu::functionOf(module).setName(symbol);
+    region::functionOf(module).setName(symbol);
     return symbol;
   }
 

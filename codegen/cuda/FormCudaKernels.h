@@ -3,8 +3,8 @@
 #ifndef TBC_CODEGEN_CUDA_FORMCUDAKERNELS_H
 #define TBC_CODEGEN_CUDA_FORMCUDAKERNELS_H
 
-#include "codegen/cpu/FormRegions.h"
 #include "codegen/cuda/CudaTarget.h"
+#include "codegen/region/FormRegions.h"
 #include "runtime/abi/CudaKernels.h"
 
 namespace tbc::cuda {
@@ -12,13 +12,13 @@ namespace tbc::cuda {
 /// The kernels of a Program before lowering.
 struct CudaSources {
   /// Sources of regions and, in the form for devices, of accumulators, each once.
-  std::vector<cpu::KernelSource> sources;
+  std::vector<region::KernelSource> sources;
   /// Launch parameters; images and the Program's hash are missing.
   program::CudaKernels list;
 };
 
-/// Gives every block of `program` its regions: those of `cpu::formRegions`, and one for each other
-/// op with a kernel (`emitOpKernel`). The context of `origins` must be prepared
+/// Gives every block of `program` its regions: those of `region::formRegions`, and one for each
+/// other op with a kernel (`emitOpKernel`). The context of `origins` must be prepared
 /// (`cuda::prepareContext`).
 ///
 /// Errors: Usage, unless the target allows host ops. Lists ops outside of all regions, and slots

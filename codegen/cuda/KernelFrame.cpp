@@ -2,7 +2,7 @@
 
 #include "codegen/cuda/KernelFrame.h"
 
-#include "codegen/cpu/ops/Elements.h"
+#include "codegen/region/ops/Elements.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -31,7 +31,7 @@ static KernelFrame openDeviceKernel(OpBuilder &builder, Location loc, int numBuf
   KernelFrame frame;
   SmallVector<Type> pointers(size_t(numBuffers), LLVM::LLVMPointerType::get(builder.getContext()));
   auto kernel =
-      builder.create<func::FuncOp>(loc, cpu::kKernelName, builder.getFunctionType(pointers, {}));
+      builder.create<func::FuncOp>(loc, region::kKernelName, builder.getFunctionType(pointers, {}));
   Block *entry = kernel.addEntryBlock();
   frame.buffers.assign(entry->getArguments().begin(), entry->getArguments().end());
   builder.setInsertionPointToEnd(entry);
@@ -49,7 +49,7 @@ static KernelFrame openHostKernel(OpBuilder &builder, Location loc, int numBuffe
   KernelFrame frame;
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64 = builder.getI64Type();
-  auto kernel = builder.create<func::FuncOp>(loc, cpu::kKernelName,
+  auto kernel = builder.create<func::FuncOp>(loc, region::kKernelName,
                                              builder.getFunctionType({pointer, i64, i64}, {}));
   Block *entry = kernel.addEntryBlock();
   builder.setInsertionPointToEnd(entry);
@@ -78,7 +78,7 @@ KernelFrame openKernel(OpBuilder &builder, Location loc, int numBuffers, int64_t
 Value combineOverWarp(OpBuilder &builder, Location loc, Value x, bool isSum, Form form) {
   if (form == Form::Host)
     return x;
-  cpu::Elements e{builder, loc};
+  region::Elements e{builder, loc};
   auto number = [&](int32_t value) {
     return Value(builder.create<arith::ConstantIntOp>(loc, value, 32));
   };

@@ -2,8 +2,8 @@
 
 #include "codegen/cuda/LowerPtx.h"
 
-#include "codegen/cpu/KernelPasses.h"
 #include "codegen/cuda/EmitCudaKernel.h"
+#include "codegen/region/KernelPasses.h"
 
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -62,7 +62,7 @@ struct Lowering {
     initializeTargets();
   }
   static DialectRegistry dialects() {
-    DialectRegistry registry = cpu::kernelDialects();
+    DialectRegistry registry = region::kernelDialects();
     registry.insert<NVVM::NVVMDialect>();
     registerNVVMDialectTranslation(registry);
     return registry;
@@ -117,7 +117,7 @@ struct Lowering {
     module.setTargetTriple(triple);
     module.setDataLayout(machine->createDataLayout());
     markKernels(module);
-    cpu::optimizeKernels(module, *machine);
+    region::optimizeKernels(module, *machine);
     for (const llvm::Function &function : module)
       if (function.isDeclaration() && !function.use_empty() && !isInstruction(function.getName()))
         return failed("it calls " + function.getName().str() + ", which no GPU has");
@@ -146,9 +146,9 @@ Result<std::string> lowerToPtx(const std::vector<std::string> &texts, int archit
   auto module = lowering.join(texts);
   if (!module)
     return module.error();
-  cpu::allowContraction(**module);
+  region::allowContraction(**module);
   PassManager passes(&lowering.context);
-  cpu::addKernelPasses(passes);
+  region::addKernelPasses(passes);
   if (mlir::failed(passes.run(**module)))
     return lowering.failed("a pass failed");
   llvm::LLVMContext llvmContext;

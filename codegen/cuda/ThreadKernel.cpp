@@ -2,8 +2,8 @@
 
 #include "codegen/cuda/ThreadKernel.h"
 
-#include "codegen/cpu/MemoryAccess.h"
 #include "codegen/cuda/ExpandMath.h"
+#include "codegen/region/MemoryAccess.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -63,7 +63,7 @@ ThreadKernel::ThreadKernel(MLIRContext &context, const OpCall &call, int64_t num
   buffers = frame.buffers;
 }
 
-FailureOr<cpu::Kernel> ThreadKernel::finish() {
+FailureOr<region::Kernel> ThreadKernel::finish() {
   int64_t blocks = int64_t(llvm::divideCeil(uint64_t(numThreads), uint64_t(threadsPerBlock)));
   if (blocks > std::numeric_limits<int32_t>::max())
     return failure();
@@ -124,8 +124,8 @@ Value ThreadKernel::negate(Value condition) const {
 // Memory
 //===----------------------------------------------------------------------===//
 
-static cpu::MemoryAccess accessTo(const cpu::Elements &e, DType dtype) {
-  return cpu::MemoryAccess(e.builder, e.loc, typeOf(*e.builder.getContext(), dtype));
+static region::MemoryAccess accessTo(const region::Elements &e, DType dtype) {
+  return region::MemoryAccess(e.builder, e.loc, typeOf(*e.builder.getContext(), dtype));
 }
 
 Value ThreadKernel::load(int operand, Value offset) const {
@@ -148,8 +148,8 @@ void ThreadKernel::storeTogether(int result, Value offset, ArrayRef<Value> value
   for (int64_t i = 0; i < count; ++i)
     together = e.make<vector::InsertOp>(values[size_t(i)], together, i);
   DType dtype = call.results[size_t(result)].dtype;
-  cpu::MemoryAccess(e.builder, e.loc, typeOf(*e.builder.getContext(), dtype),
-                    unsigned(count * kernels::byteWidth(dtype)))
+  region::MemoryAccess(e.builder, e.loc, typeOf(*e.builder.getContext(), dtype),
+                       unsigned(count * kernels::byteWidth(dtype)))
       .store(together, buffers[size_t(call.resultBuffers[size_t(result)])], offset, int(count));
 }
 
@@ -200,7 +200,7 @@ SmallVector<Value> ThreadKernel::choose(Value condition, llvm::function_ref<Valu
 // All of them
 //===----------------------------------------------------------------------===//
 
-FailureOr<cpu::Kernel> emitOpKernel(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> emitOpKernel(MLIRContext &context, const OpCall &call, Form form) {
   if (!hasKernelTypes(call))
     return failure();
   for (const kernels::TensorType &type : call.results)

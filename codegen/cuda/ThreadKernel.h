@@ -9,8 +9,8 @@
 #ifndef TBC_CODEGEN_CUDA_THREADKERNEL_H
 #define TBC_CODEGEN_CUDA_THREADKERNEL_H
 
-#include "codegen/cpu/ops/Elements.h"
 #include "codegen/cuda/KernelFrame.h"
+#include "codegen/region/ops/Elements.h"
 #include "runtime/abi/Program.h"
 
 #include <map>
@@ -35,12 +35,12 @@ public:
   /// Begins a kernel; code built next is the body of one thread, `thread`.
   ThreadKernel(mlir::MLIRContext &context, const OpCall &call, int64_t numThreads, Form form);
   /// Ends the kernel. Fails if it needs more blocks than a launch allows.
-  mlir::FailureOr<cpu::Kernel> finish();
+  mlir::FailureOr<region::Kernel> finish();
 
   const OpCall &call;
   mlir::OpBuilder builder;
   mlir::Location loc;
-  cpu::Elements e;
+  region::Elements e;
   Value thread; // i64
 
   Value integer(int64_t value) const;
@@ -86,7 +86,7 @@ public:
 private:
   int64_t numThreads;
   Form form;
-  cpu::Kernel kernel;
+  region::Kernel kernel;
   llvm::SmallVector<Value> buffers;
 };
 
@@ -96,12 +96,12 @@ inline int64_t threadsOfWarps(int64_t warps, Form form) {
 }
 
 /// Makes the kernel of an instruction; fails without a diagnostic if it cannot.
-using OpKernelFn = mlir::FailureOr<cpu::Kernel> (*)(mlir::MLIRContext &, const OpCall &, Form);
+using OpKernelFn = mlir::FailureOr<region::Kernel> (*)(mlir::MLIRContext &, const OpCall &, Form);
 
 /// Returns the kernel of an instruction that is not a nest of loops; fails without a diagnostic if
 /// there is no such kernel. A result must not lie over an operand.
-mlir::FailureOr<cpu::Kernel> emitOpKernel(mlir::MLIRContext &context, const OpCall &call,
-                                          Form form = Form::Device);
+mlir::FailureOr<region::Kernel> emitOpKernel(mlir::MLIRContext &context, const OpCall &call,
+                                             Form form = Form::Device);
 
 /// By mnemonic; one table per family of ops, in codegen/cuda/ops.
 using OpKernelTable = std::map<std::string, OpKernelFn>;

@@ -82,6 +82,9 @@ LAYERS = {
     "frontend/onnx": _layer("ir runtime/abi runtime/data runtime/kernels", "google onnx", llvm=True),
     "passes": _layer("ir planner/reshard runtime/schedule", llvm=True),
     "codegen": _layer("ir runtime/abi runtime/memory runtime/schedule", llvm=True),
+    "codegen/region": _layer("codegen ir runtime/abi", llvm=True),
+    "codegen/cpu": _layer("codegen codegen/region ir runtime/abi", llvm=True),
+    "codegen/cuda": _layer("codegen codegen/region ir runtime/abi", llvm=True),
 }
 
 # The form of an error is common to all layers and has no dependencies.

@@ -119,7 +119,7 @@ protected:
     program::Program onDevice = program;
     program::CudaKernels list = test::addProgramKernels(driver, onDevice, 3);
     cuda::prepareContext(*model.context);
-    std::vector<cpu::KernelSource> sources;
+    std::vector<region::KernelSource> sources;
     for (auto &[symbol, kernel] : cuda::emitSparseKernels(*model.context, cuda::Form::Host)) {
       std::string text;
       llvm::raw_string_ostream stream(text);

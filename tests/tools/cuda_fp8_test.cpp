@@ -49,7 +49,7 @@ protected:
   /// Opens a device with the kernels of `list` and those of fp8.
   void open(program::CudaKernels list, mlir::MLIRContext &context) {
     cuda::prepareContext(context);
-    std::vector<cpu::KernelSource> sources;
+    std::vector<region::KernelSource> sources;
     for (auto &[symbol, kernel] :
          cuda::emitFp8Kernels(context, {DType::F32, DType::BF16}, cuda::Form::Host)) {
       std::string text;

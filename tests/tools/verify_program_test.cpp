@@ -34,7 +34,7 @@ protected:
     auto compiled = driver::compilePlan(*loaded->step, loaded->plan, &*target);
     ASSERT_TRUE(compiled) << compiled.error().message;
     bool isPlanted = false;
-    for (cpu::KernelSource &source : compiled->kernels)
+    for (region::KernelSource &source : compiled->kernels)
       if (size_t at = source.text.find(from); !isPlanted && at != std::string::npos) {
         source.text.replace(at, from.size(), to);
         isPlanted = true;

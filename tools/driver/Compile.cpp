@@ -5,8 +5,9 @@
 #include "codegen/AssignStreams.h"
 #include "codegen/EmitProgram.h"
 #include "codegen/PlanMemory.h"
-#include "codegen/cpu/KernelOp.h"
+#include "codegen/cpu/EmitKernel.h"
 #include "codegen/cuda/EmitCudaKernel.h"
+#include "codegen/region/KernelOp.h"
 #include "passes/Pipelines.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/predict/Time.h"
@@ -152,7 +153,7 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
                  "the compiled Program fails its own check: " + status.error().message};
   planMemory(result.program);
   if (target) {
-    cpu::prepareContext(*step.train.getContext());
+    region::prepareContext(*step.train.getContext());
     result.kernels = cpu::formRegions(result.program, origins, *target);
   } else if (cudaTarget) {
     MLIRContext &context = *step.train.getContext();

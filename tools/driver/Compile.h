@@ -3,8 +3,8 @@
 #ifndef TBC_TOOLS_DRIVER_COMPILE_H
 #define TBC_TOOLS_DRIVER_COMPILE_H
 
-#include "codegen/cpu/FormRegions.h"
 #include "codegen/cuda/FormCudaKernels.h"
+#include "codegen/region/FormRegions.h"
 #include "planner/memory/Memory.h"
 #include "planner/plan/Plan.h"
 #include "runtime/abi/Program.h"
@@ -25,7 +25,7 @@ struct CompiledPlan {
   std::vector<planner::StageMemory> predictedMemory;
   /// The functions of the program's regions, each once. A program for GPUs has `cudaKernels`
   /// instead.
-  std::vector<cpu::KernelSource> kernels;
+  std::vector<region::KernelSource> kernels;
   cuda::CudaSources cudaKernels;
 };
 

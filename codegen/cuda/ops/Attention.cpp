@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "codegen/cpu/ops/Philox.h"
 #include "codegen/cuda/ThreadKernel.h"
+#include "codegen/region/ops/Philox.h"
 
 #include <limits>
 
@@ -138,9 +138,9 @@ public:
     double ratio = a.call.attrs.getDouble("dropout");
     // Step 0 is evaluation, without dropout.
     Value isEvaluation = k.equal(k.load(a.dropout, k.integer(0)), k.integer(0));
-    Value keeps = cpu::keepsElement(k.e, number, k.load(a.dropout, k.integer(0)),
-                                    a.call.attrs.getInt("dropout_key"),
-                                    a.call.attrs.getInt("dropout_seed"), ratio);
+    Value keeps = region::keepsElement(k.e, number, k.load(a.dropout, k.integer(0)),
+                                       a.call.attrs.getInt("dropout_key"),
+                                       a.call.attrs.getInt("dropout_seed"), ratio);
     Value factor = k.e.select(keeps, k.number(double(1.0F / float(1 - ratio))), k.number(0));
     return k.e.select(isEvaluation, k.number(1), factor);
   }
@@ -180,7 +180,7 @@ private:
   }
 };
 
-FailureOr<cpu::Kernel> attention(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> attention(MLIRContext &context, const OpCall &call, Form form) {
   Attention a(call, 0, 3);
   if (!a.isSupported())
     return failure();
@@ -335,7 +335,7 @@ void buildKeyGradient(const Rows &rows, Value row) {
   rows.storeColumns(2, k.e.mul(row, k.integer(a.valueWidth)), a.valueWidth, all.drop_front(numK));
 }
 
-FailureOr<cpu::Kernel> attentionGrad(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> attentionGrad(MLIRContext &context, const OpCall &call, Form form) {
   Attention a(call, PairGradient::query, 7);
   if (!a.isSupported())
     return failure();
@@ -350,7 +350,7 @@ FailureOr<cpu::Kernel> attentionGrad(MLIRContext &context, const OpCall &call, F
 }
 
 /// A thread does an element of o; the first thread of a row also does m and l.
-FailureOr<cpu::Kernel> attentionMerge(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> attentionMerge(MLIRContext &context, const OpCall &call, Form form) {
   int64_t width = call.operands[0].shape.back();
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
   Value row = k.divide(k.thread, width), column = k.remainder(k.thread, width);

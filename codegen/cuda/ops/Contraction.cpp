@@ -14,7 +14,7 @@ using Labels = std::vector<int64_t>;
 using LabelSizes = std::map<int64_t, int64_t>;
 
 /// A thread computes one element in f32, in the order of the contracted labels.
-FailureOr<cpu::Kernel> einsum(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> einsum(MLIRContext &context, const OpCall &call, Form form) {
   for (const auto *list : {&call.operands, &call.results})
     for (const kernels::TensorType &type : *list)
       if (!kernels::isFloat(type.dtype))

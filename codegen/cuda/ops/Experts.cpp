@@ -135,7 +135,7 @@ private:
   }
 
   const ThreadKernel &k;
-  const cpu::Elements &e;
+  const region::Elements &e;
   std::string name;
 };
 
@@ -229,7 +229,7 @@ private:
 };
 
 /// A warp does some columns of a token.
-FailureOr<cpu::Kernel> routedExperts(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> routedExperts(MLIRContext &context, const OpCall &call, Form form) {
   Layer layer(call, 0);
   int64_t tiles = tilesOf(layer.o, form);
   ThreadKernel k(context, call, threadsOfWarps(layer.t * tiles, form), form);
@@ -335,7 +335,7 @@ void buildSecondGradient(const ExpertWarp &x, Value number, int64_t tiles) {
   tile.store(3, sums, [&](Value column) { return x.outOffset(at[0], column, at[1]); });
 }
 
-FailureOr<cpu::Kernel> routedExpertsGrad(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> routedExpertsGrad(MLIRContext &context, const OpCall &call, Form form) {
   Layer layer(call, 1);
   int64_t tilesH = tilesOf(layer.h, form), tilesO = tilesOf(layer.o, form);
   int64_t counts[] = {layer.t * tilesH, layer.t * layer.e, layer.e * layer.f * tilesH,
@@ -437,7 +437,7 @@ private:
 };
 
 /// A warp does a slot.
-FailureOr<cpu::Kernel> dispatch(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> dispatch(MLIRContext &context, const OpCall &call, Form form) {
   const kernels::Shape &slots = call.results[0].shape; // [g, e, c, h]
   int64_t width = slots[3];
   ThreadKernel k(context, call, threadsOfWarps(slots[0] * slots[1] * slots[2], form), form);
@@ -467,7 +467,7 @@ FailureOr<cpu::Kernel> dispatch(MLIRContext &context, const OpCall &call, Form f
 }
 
 /// A warp does some columns of a token.
-FailureOr<cpu::Kernel> combine(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> combine(MLIRContext &context, const OpCall &call, Form form) {
   const kernels::Shape &tokens = call.results[0].shape;         // [g, t, h]
   int64_t slots = call.operands[0].shape[2], width = tokens[2]; // [g, e, c, h]
   int64_t tiles = tilesOf(width, form);
@@ -503,7 +503,7 @@ FailureOr<cpu::Kernel> combine(MLIRContext &context, const OpCall &call, Form fo
 }
 
 /// A warp computes the gradient of one token's weight for one expert.
-FailureOr<cpu::Kernel> combineWeightsGrad(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> combineWeightsGrad(MLIRContext &context, const OpCall &call, Form form) {
   const kernels::Shape &weights = call.results[0].shape; // [g, t, e]
   int64_t slots = call.operands[1].shape[2], width = call.operands[1].shape[3];
   ThreadKernel k(context, call, threadsOfWarps(kernels::numElements(weights), form), form);

@@ -40,7 +40,7 @@ Value noNumber(const ThreadKernel &k, kernels::DType dtype) {
   return k.integer(std::numeric_limits<int32_t>::min());
 }
 
-FailureOr<cpu::Kernel> gatherElements(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> gatherElements(MLIRContext &context, const OpCall &call, Form form) {
   kernels::DType dtype = call.results[0].dtype;
   if (!kernels::isFloat(dtype) && dtype != kernels::DType::I64 && dtype != kernels::DType::I32)
     return failure();
@@ -58,7 +58,7 @@ FailureOr<cpu::Kernel> gatherElements(MLIRContext &context, const OpCall &call, 
 }
 
 /// Adds in the order of the indices, so sums are the same on every run.
-FailureOr<cpu::Kernel> scatterElementsAdd(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> scatterElementsAdd(MLIRContext &context, const OpCall &call, Form form) {
   if (!kernels::isFloat(call.results[0].dtype))
     return failure();
   std::vector<int64_t> table = splitAt(call, call.results[0].shape);
@@ -79,7 +79,7 @@ FailureOr<cpu::Kernel> scatterElementsAdd(MLIRContext &context, const OpCall &ca
 
 /// Each element counts its predecessors in the order: the count is its position, stored if below k.
 /// The order is total, with NaN above all numbers, so each position is taken once.
-FailureOr<cpu::Kernel> topk(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> topk(MLIRContext &context, const OpCall &call, Form form) {
   kernels::DType dtype = call.operands[0].dtype;
   if (dtype == kernels::DType::Bool)
     return failure();

@@ -24,7 +24,7 @@ struct Label {
 Value noNumber(const ThreadKernel &k) { return k.number(std::numeric_limits<double>::quiet_NaN()); }
 
 /// A warp does a row of logits, in two passes.
-FailureOr<cpu::Kernel> crossEntropy(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> crossEntropy(MLIRContext &context, const OpCall &call, Form form) {
   int64_t classes = call.operands[0].shape.back();
   int64_t rows = kernels::numElements(call.operands[0].shape) / classes;
   ThreadKernel k(context, call, threadsOfWarps(rows, form), form);
@@ -65,7 +65,7 @@ FailureOr<cpu::Kernel> crossEntropy(MLIRContext &context, const OpCall &call, Fo
 }
 
 /// A thread does a logit.
-FailureOr<cpu::Kernel> crossEntropyGrad(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> crossEntropyGrad(MLIRContext &context, const OpCall &call, Form form) {
   int64_t classes = call.operands[0].shape.back();
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
   Value row = k.divide(k.thread, classes), j = k.remainder(k.thread, classes);

@@ -34,13 +34,13 @@ Value zeroLike(const ThreadKernel &k, const kernels::TensorType &type) {
   return k.e.make<arith::ConstantIntOp>(0, isBool ? 1 : 64);
 }
 
-FailureOr<cpu::Kernel> copy(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> copy(MLIRContext &context, const OpCall &call, Form form) {
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
   k.store(0, k.thread, k.load(0, k.thread));
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> slice(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> slice(MLIRContext &context, const OpCall &call, Form form) {
   Split from(call.operands[0].shape, dimOf(call)), to(call.results[0].shape, dimOf(call));
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
   SmallVector<Value> at = k.split(k.thread, to.sizes());
@@ -49,7 +49,7 @@ FailureOr<cpu::Kernel> slice(MLIRContext &context, const OpCall &call, Form form
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> pad(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> pad(MLIRContext &context, const OpCall &call, Form form) {
   Split from(call.operands[0].shape, dimOf(call)), to(call.results[0].shape, dimOf(call));
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
   SmallVector<Value> at = k.split(k.thread, to.sizes());
@@ -63,7 +63,7 @@ FailureOr<cpu::Kernel> pad(MLIRContext &context, const OpCall &call, Form form) 
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> concat(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> concat(MLIRContext &context, const OpCall &call, Form form) {
   Split to(call.results[0].shape, dimOf(call));
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
   SmallVector<Value> at = k.split(k.thread, to.sizes());
@@ -80,14 +80,14 @@ FailureOr<cpu::Kernel> concat(MLIRContext &context, const OpCall &call, Form for
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> iota(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> iota(MLIRContext &context, const OpCall &call, Form form) {
   Split to(call.results[0].shape, dimOf(call));
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
   k.store(0, k.thread, k.split(k.thread, to.sizes())[1]);
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> transpose(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> transpose(MLIRContext &context, const OpCall &call, Form form) {
   const std::vector<int64_t> &permutation = call.attrs.getInts("permutation");
   const kernels::Shape &from = call.operands[0].shape;
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
@@ -99,7 +99,7 @@ FailureOr<cpu::Kernel> transpose(MLIRContext &context, const OpCall &call, Form 
 }
 
 /// Small constants become part of the code.
-FailureOr<cpu::Kernel> constant(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> constant(MLIRContext &context, const OpCall &call, Form form) {
   constexpr int64_t mostNumbers = 1024;
   int64_t count = kernels::numElements(call.results[0].shape);
   const kernels::AttrValue *value = call.attrs.find("value");
@@ -129,7 +129,7 @@ FailureOr<cpu::Kernel> constant(MLIRContext &context, const OpCall &call, Form f
 }
 
 /// A thread does a pair of elements.
-FailureOr<cpu::Kernel> rotary(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> rotary(MLIRContext &context, const OpCall &call, Form form) {
   const kernels::Shape &shape = call.operands[0].shape;
   int64_t length = shape[shape.size() - 2], half = shape.back() / 2;
   bool isPerSample = call.operands[1].shape.size() == 3 && shape.size() >= 3;
@@ -158,7 +158,7 @@ std::pair<Value, Value> placeOf(const ThreadKernel &k, Value index, int64_t size
 }
 
 /// GPUs cannot report errors: an index out of range gives NaN.
-FailureOr<cpu::Kernel> gather(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> gather(MLIRContext &context, const OpCall &call, Form form) {
   if (!kernels::isFloat(call.results[0].dtype))
     return failure();
   Split table(call.operands[0].shape, dimOf(call));
@@ -175,7 +175,7 @@ FailureOr<cpu::Kernel> gather(MLIRContext &context, const OpCall &call, Form for
 }
 
 /// Adds in the order of the indices.
-FailureOr<cpu::Kernel> scatterAdd(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> scatterAdd(MLIRContext &context, const OpCall &call, Form form) {
   if (!kernels::isFloat(call.results[0].dtype))
     return failure();
   Split table(call.results[0].shape, dimOf(call));

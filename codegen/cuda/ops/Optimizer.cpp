@@ -11,8 +11,8 @@ namespace {
 
 /// One warp adds up `term` of all elements of all operands. A lane keeps several loads in flight;
 /// the order of its sum depends on shapes alone.
-FailureOr<cpu::Kernel> sumOfAll(MLIRContext &context, const OpCall &call, Form form,
-                                Value (*term)(const ThreadKernel &, Value)) {
+FailureOr<region::Kernel> sumOfAll(MLIRContext &context, const OpCall &call, Form form,
+                                   Value (*term)(const ThreadKernel &, Value)) {
   constexpr int64_t atOnce = 16;
   ThreadKernel k(context, call, threadsOfWarps(1, form), form);
   int64_t lanes = k.lanes();
@@ -47,12 +47,12 @@ FailureOr<cpu::Kernel> sumOfAll(MLIRContext &context, const OpCall &call, Form f
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> squareSum(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> squareSum(MLIRContext &context, const OpCall &call, Form form) {
   return sumOfAll(context, call, form,
                   [](const ThreadKernel &k, Value x) { return k.e.mul(x, x); });
 }
 
-FailureOr<cpu::Kernel> countNotFinite(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> countNotFinite(MLIRContext &context, const OpCall &call, Form form) {
   return sumOfAll(context, call, form, [](const ThreadKernel &k, Value x) {
     Value size = k.e.make<math::AbsFOp>(x);
     Value isFinite = k.e.less(size, k.number(std::numeric_limits<double>::infinity()));
@@ -60,7 +60,7 @@ FailureOr<cpu::Kernel> countNotFinite(MLIRContext &context, const OpCall &call, 
   });
 }
 
-FailureOr<cpu::Kernel> stepTotal(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> stepTotal(MLIRContext &context, const OpCall &call, Form form) {
   ThreadKernel k(context, call, 1, form);
   for (size_t i = 0; i < call.operands.size(); ++i)
     k.store(int(i), k.integer(0), k.load(int(i), k.integer(0)));

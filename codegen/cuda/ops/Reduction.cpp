@@ -11,7 +11,7 @@ using namespace mlir;
 namespace tbc::cuda {
 namespace {
 
-FailureOr<cpu::Kernel> reduce(MLIRContext &context, const OpCall &call, Form form, bool isSum) {
+FailureOr<region::Kernel> reduce(MLIRContext &context, const OpCall &call, Form form, bool isSum) {
   const kernels::TensorType &from = call.operands[0];
   if (kernels::numElements(from.shape) == 0 || from.dtype == kernels::DType::Bool)
     return failure();
@@ -44,10 +44,10 @@ FailureOr<cpu::Kernel> reduce(MLIRContext &context, const OpCall &call, Form for
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> reduceSum(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> reduceSum(MLIRContext &context, const OpCall &call, Form form) {
   return reduce(context, call, form, /*isSum=*/true);
 }
-FailureOr<cpu::Kernel> reduceMax(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> reduceMax(MLIRContext &context, const OpCall &call, Form form) {
   return reduce(context, call, form, /*isSum=*/false);
 }
 

@@ -62,7 +62,7 @@ int64_t rowElements(const kernels::Shape &table) {
 }
 
 /// A thread does an element of the result.
-FailureOr<cpu::Kernel> embedding(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> embedding(MLIRContext &context, const OpCall &call, Form form) {
   int64_t width = rowElements(call.operands[0].shape);
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
   Value column = k.remainder(k.thread, width);
@@ -80,7 +80,7 @@ FailureOr<cpu::Kernel> embedding(MLIRContext &context, const OpCall &call, Form 
 
 /// A thread does some neighbouring elements of a row. It scans all indices in order, so sums are
 /// the same on every run.
-FailureOr<cpu::Kernel> embeddingGrad(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> embeddingGrad(MLIRContext &context, const OpCall &call, Form form) {
   int64_t width = rowElements(call.results[0].shape);
   int64_t each = 8;
   while (width % each != 0)
@@ -148,7 +148,7 @@ int64_t numRows(const OpCall &call) {
   return kernels::numElements(call.operands[0].shape) / call.operands[0].shape.back();
 }
 
-FailureOr<cpu::Kernel> classMax(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> classMax(MLIRContext &context, const OpCall &call, Form form) {
   ThreadKernel k(context, call, threadsOfWarps(numRows(call), form), form);
   ClassRow row(k, call.operands[0].shape, 1);
   Value lowest = k.number(double(std::numeric_limits<float>::lowest()));
@@ -174,7 +174,7 @@ struct LabelClass {
   Value place, isHere, isWrong;
 };
 
-FailureOr<cpu::Kernel> classSums(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> classSums(MLIRContext &context, const OpCall &call, Form form) {
   ThreadKernel k(context, call, threadsOfWarps(numRows(call), form), form);
   ClassRow row(k, call.operands[0].shape, 3);
   Value m = k.load(1, row.row);
@@ -195,7 +195,7 @@ FailureOr<cpu::Kernel> classSums(MLIRContext &context, const OpCall &call, Form 
 }
 
 /// A thread does a logit.
-FailureOr<cpu::Kernel> classSumsGrad(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> classSumsGrad(MLIRContext &context, const OpCall &call, Form form) {
   int64_t size = call.operands[0].shape.back();
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
   Value row = k.divide(k.thread, size), j = k.remainder(k.thread, size);

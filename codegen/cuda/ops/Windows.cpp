@@ -121,7 +121,7 @@ Value sumOverTaps(const ThreadKernel &k, const Windows &windows, int64_t count, 
   })[0];
 }
 
-FailureOr<cpu::Kernel> conv(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> conv(MLIRContext &context, const OpCall &call, Form form) {
   Convolution c(call, call.operands[0].shape, call.operands[1].shape, call.results[0].shape);
   ThreadKernel k(context, call, kernels::numElements(c.y), form);
   Windows windows(k, spatial(c.w), spatial(c.x), spatial(c.y));
@@ -140,7 +140,7 @@ FailureOr<cpu::Kernel> conv(MLIRContext &context, const OpCall &call, Form form)
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> convGradInput(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> convGradInput(MLIRContext &context, const OpCall &call, Form form) {
   Convolution c(call, call.results[0].shape, call.operands[1].shape, call.operands[0].shape);
   ThreadKernel k(context, call, kernels::numElements(c.x), form);
   Windows windows(k, spatial(c.w), spatial(c.x), spatial(c.y));
@@ -159,7 +159,7 @@ FailureOr<cpu::Kernel> convGradInput(MLIRContext &context, const OpCall &call, F
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> convGradWeight(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> convGradWeight(MLIRContext &context, const OpCall &call, Form form) {
   Convolution c(call, call.operands[0].shape, call.results[0].shape, call.operands[1].shape);
   ThreadKernel k(context, call, kernels::numElements(c.w), form);
   Windows windows(k, spatial(c.w), spatial(c.x), spatial(c.y));
@@ -209,7 +209,7 @@ std::pair<Value, Value> largestOf(const ThreadKernel &k, const Windows &windows,
   return {best[0], best[1]};
 }
 
-FailureOr<cpu::Kernel> maxPool(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> maxPool(MLIRContext &context, const OpCall &call, Form form) {
   const Sizes &x = call.operands[0].shape, &y = call.results[0].shape;
   ThreadKernel k(context, call, kernels::numElements(y), form);
   Windows windows(k, call.attrs.getInts("kernel"), spatial(x), spatial(y));
@@ -220,7 +220,7 @@ FailureOr<cpu::Kernel> maxPool(MLIRContext &context, const OpCall &call, Form fo
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> maxPoolGrad(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> maxPoolGrad(MLIRContext &context, const OpCall &call, Form form) {
   const Sizes &x = call.results[0].shape, &y = call.operands[1].shape;
   ThreadKernel k(context, call, kernels::numElements(x), form);
   Windows windows(k, call.attrs.getInts("kernel"), spatial(x), spatial(y));
@@ -253,7 +253,7 @@ Value divisorOf(const ThreadKernel &k, const Windows &windows, ArrayRef<Value> p
   })[0];
 }
 
-FailureOr<cpu::Kernel> avgPool(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> avgPool(MLIRContext &context, const OpCall &call, Form form) {
   const Sizes &x = call.operands[0].shape, &y = call.results[0].shape;
   ThreadKernel k(context, call, kernels::numElements(y), form);
   Windows windows(k, call.attrs.getInts("kernel"), spatial(x), spatial(y));
@@ -269,7 +269,7 @@ FailureOr<cpu::Kernel> avgPool(MLIRContext &context, const OpCall &call, Form fo
   return k.finish();
 }
 
-FailureOr<cpu::Kernel> avgPoolGrad(MLIRContext &context, const OpCall &call, Form form) {
+FailureOr<region::Kernel> avgPoolGrad(MLIRContext &context, const OpCall &call, Form form) {
   const Sizes &x = call.results[0].shape, &y = call.operands[0].shape;
   ThreadKernel k(context, call, kernels::numElements(x), form);
   Windows windows(k, call.attrs.getInts("kernel"), spatial(x), spatial(y));

@@ -2,8 +2,8 @@
 
 #include "tests/codegen/cpu/KernelCheck.h"
 
-#include "codegen/cpu/RegionFunction.h"
 #include "codegen/cuda/EmitCudaKernel.h"
+#include "codegen/region/RegionFunction.h"
 #include "ir/Evaluate.h"
 #include "ir/Interpreter.h"
 
@@ -18,7 +18,7 @@ using kernels::Arith;
 using kernels::Tensor;
 
 static std::optional<Compiled> compile(const OpCase &opCase, const std::string &text,
-                                       const cpu::EmitFn &emit, int number) {
+                                       const region::EmitFn &emit, int number) {
   Compiled result;
   result.opCase = opCase;
   result.module = std::make_unique<ParsedModule>(text);
@@ -29,15 +29,15 @@ static std::optional<Compiled> compile(const OpCase &opCase, const std::string &
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front().without_terminator())
     ops.push_back(&op);
-  result.region = cpu::makeRegionFunction(
+  result.region = region::makeRegionFunction(
       ops, function.getArguments(), function.getBody().front().getTerminator()->getOperands());
   if (!result.region)
     return std::nullopt;
-  auto domain = cpu::findDomain(cpu::functionOf(*result.region));
+  auto domain = region::findDomain(region::functionOf(*result.region));
   if (failed(domain))
     return std::nullopt;
   result.domain = *domain;
-  auto kernel = emit(cpu::functionOf(*result.region), *domain);
+  auto kernel = emit(region::functionOf(*result.region), *domain);
   if (failed(kernel))
     return std::nullopt;
   result.kernel = std::move(*kernel);
@@ -45,18 +45,18 @@ static std::optional<Compiled> compile(const OpCase &opCase, const std::string &
   return result;
 }
 
-std::optional<Compiled> compileCase(const OpCase &opCase, const cpu::EmitFn &emit, int number) {
+std::optional<Compiled> compileCase(const OpCase &opCase, const region::EmitFn &emit, int number) {
   return compile(opCase, opCase.module(), emit, number);
 }
 
 std::optional<Compiled> compileFunction(const std::string &name, const std::string &text,
-                                        const cpu::EmitFn &emit, int number) {
+                                        const region::EmitFn &emit, int number) {
   EXPECT_TRUE(ParsedModule(text)) << name; // otherwise it would count as a case without a kernel
   return compile({name, "", ""}, text, emit, number);
 }
 
-cpu::KernelSource sourceOf(Compiled &compiled) {
-  cpu::functionOf(*compiled.kernel.module).setName(compiled.symbol);
+region::KernelSource sourceOf(Compiled &compiled) {
+  region::functionOf(*compiled.kernel.module).setName(compiled.symbol);
   std::string text;
   llvm::raw_string_ostream stream(text);
   compiled.kernel.module->print(stream);
@@ -88,7 +88,7 @@ static ErrorBound boundOf(Compiled &compiled, const std::vector<Tensor> &operand
   };
   reshard::Mesh mesh;
   EXPECT_TRUE(succeeded(
-      evaluateOnRanks(cpu::functionOf(*compiled.region), inputs, mesh, Arith::F64, observe)));
+      evaluateOnRanks(region::functionOf(*compiled.region), inputs, mesh, Arith::F64, observe)));
   for (const Tensor &operand : operands)
     bound.stepMagnitude = std::max(bound.stepMagnitude, largestMagnitude(operand));
   return bound;
@@ -163,7 +163,7 @@ void check(Compiled &compiled, const RunFn &runKernel, int lanes, bool inPieces)
 }
 
 std::set<std::string> checkAll(const std::vector<OpCase> &cases, const cpu::CpuTarget &target,
-                               const cpu::EmitFn &emit, int lanes) {
+                               const region::EmitFn &emit, int lanes) {
   std::vector<Compiled> compiled;
   std::set<std::string> ops;
   for (const OpCase &opCase : cases)
@@ -176,7 +176,7 @@ std::set<std::string> checkAll(const std::vector<OpCase> &cases, const cpu::CpuT
 }
 
 void checkCompiled(std::vector<Compiled> &compiled, const cpu::CpuTarget &target, int lanes) {
-  std::vector<cpu::KernelSource> sources;
+  std::vector<region::KernelSource> sources;
   for (Compiled &one : compiled)
     sources.push_back(sourceOf(one));
   KernelLibrary library(sources, target);

@@ -3,7 +3,7 @@
 #ifndef TBC_TESTS_CODEGEN_CPU_KERNELCHECK_H
 #define TBC_TESTS_CODEGEN_CPU_KERNELCHECK_H
 
-#include "codegen/cpu/FormRegions.h"
+#include "codegen/region/FormRegions.h"
 #include "tests/codegen/cpu/KernelLibrary.h"
 #include "tests/ir/OpCases.h"
 
@@ -17,18 +17,18 @@ struct Compiled {
   OpCase opCase;
   std::unique_ptr<ParsedModule> module;
   mlir::OwningOpRef<mlir::ModuleOp> region;
-  cpu::Domain domain;
-  cpu::Kernel kernel;
+  region::Domain domain;
+  region::Kernel kernel;
   std::string symbol;
 };
 
 /// Compiles a case. Returns no value if the case has no kernel.
-std::optional<Compiled> compileCase(const OpCase &opCase, const cpu::EmitFn &emit, int number);
+std::optional<Compiled> compileCase(const OpCase &opCase, const region::EmitFn &emit, int number);
 /// Compiles a function @f of several ops; `name` is used in messages.
 std::optional<Compiled> compileFunction(const std::string &name, const std::string &text,
-                                        const cpu::EmitFn &emit, int number);
+                                        const region::EmitFn &emit, int number);
 /// Returns the source, with the case's own symbol.
-cpu::KernelSource sourceOf(Compiled &compiled);
+region::KernelSource sourceOf(Compiled &compiled);
 
 /// Returns the kernel's results for `operands`; see runKernel.
 using RunFn = std::function<std::vector<kernels::Tensor>(
@@ -44,7 +44,7 @@ void check(Compiled &compiled, const RunFn &runKernel, int lanes, bool inPieces)
 /// and with results in place. Returns the checked ops. `lanes`: the number of partial sums of a
 /// kernel for a sum over its innermost loop.
 std::set<std::string> checkAll(const std::vector<OpCase> &cases, const cpu::CpuTarget &target,
-                               const cpu::EmitFn &emit, int lanes);
+                               const region::EmitFn &emit, int lanes);
 
 /// Checks compiled kernels; see checkAll.
 void checkCompiled(std::vector<Compiled> &compiled, const cpu::CpuTarget &target, int lanes);

@@ -14,7 +14,7 @@
 
 namespace tbc {
 
-KernelLibrary::KernelLibrary(const std::vector<cpu::KernelSource> &sources,
+KernelLibrary::KernelLibrary(const std::vector<region::KernelSource> &sources,
                              const cpu::CpuTarget &target) {
   char name[] = "/tmp/tbc-kernels-XXXXXX";
   int file = mkstemp(name);

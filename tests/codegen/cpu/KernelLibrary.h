@@ -17,7 +17,7 @@ namespace tbc {
 class KernelLibrary {
 public:
   /// If compilation fails, the test fails and `isOpen` is false.
-  KernelLibrary(const std::vector<cpu::KernelSource> &sources, const cpu::CpuTarget &target);
+  KernelLibrary(const std::vector<region::KernelSource> &sources, const cpu::CpuTarget &target);
   ~KernelLibrary();
   KernelLibrary(const KernelLibrary &) = delete;
 

@@ -1,8 +1,8 @@
 //===- domain_test.cpp - The loops of kernels -------------------------------===//
 
-#include "codegen/cpu/Domain.h"
-#include "codegen/cpu/KernelOp.h"
-#include "codegen/cpu/RegionFunction.h"
+#include "codegen/region/Domain.h"
+#include "codegen/region/KernelOp.h"
+#include "codegen/region/RegionFunction.h"
 #include "tests/ir/ParsedModule.h"
 
 #include <gtest/gtest.h>
@@ -19,16 +19,16 @@ std::string nestOf(const std::string &text) {
   EXPECT_TRUE(module) << module.messages;
   if (!module)
     return "";
-  cpu::prepareContext(module.context);
+  region::prepareContext(module.context);
   func::FuncOp function = module.function("f");
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front().without_terminator())
     ops.push_back(&op);
-  auto region = cpu::makeRegionFunction(ops, function.getArguments(),
-                                        function.getBody().front().getTerminator()->getOperands());
+  auto region = region::makeRegionFunction(
+      ops, function.getArguments(), function.getBody().front().getTerminator()->getOperands());
   if (!region)
     return "not compiled";
-  auto domain = cpu::findDomain(cpu::functionOf(*region));
+  auto domain = region::findDomain(region::functionOf(*region));
   if (failed(domain))
     return "";
   auto product = [&](ArrayRef<int> loops) { return std::to_string(domain->product(loops)); };

@@ -92,10 +92,11 @@ TEST_F(KernelCacheTest, AFolderThatCannotBeIsNoError) {
 TEST_F(KernelCacheTest, ObjectsFromItLinkToTheSameBytes) {
   auto target = cpu::findCpuTarget("native"), older = cpu::findCpuTarget("x86-64-v2");
   ASSERT_TRUE(target && older);
-  cpu::EmitFn emit = [lanes = target->lanes](func::FuncOp function, const cpu::Domain &domain) {
+  region::EmitFn emit = [lanes = target->lanes](func::FuncOp function,
+                                                const region::Domain &domain) {
     return cpu::emitKernel(function, domain, lanes);
   };
-  std::vector<cpu::KernelSource> sources;
+  std::vector<region::KernelSource> sources;
   for (const OpCase &opCase : shapeCases())
     if (auto compiled = compileCase(opCase, emit, int(sources.size())))
       sources.push_back(sourceOf(*compiled));

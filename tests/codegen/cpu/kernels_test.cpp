@@ -15,9 +15,9 @@ using kernels::Tensor;
 
 namespace {
 
-cpu::EmitFn emitterFor(const cpu::CpuTarget &target) {
+region::EmitFn emitterFor(const cpu::CpuTarget &target) {
   return [lanes = target.lanes](func::FuncOp function,
-                                const cpu::Domain &domain) -> FailureOr<cpu::Kernel> {
+                                const region::Domain &domain) -> FailureOr<region::Kernel> {
     return cpu::emitKernel(function, domain, lanes);
   };
 }

@@ -16,14 +16,14 @@ using namespace tbc;
 
 namespace {
 
-cpu::EmitFn cpuEmitter(const cpu::CpuTarget &target) {
+region::EmitFn cpuEmitter(const cpu::CpuTarget &target) {
   return [lanes = target.lanes](func::FuncOp function,
-                                const cpu::Domain &domain) -> FailureOr<cpu::Kernel> {
+                                const region::Domain &domain) -> FailureOr<region::Kernel> {
     return cpu::emitKernel(function, domain, lanes);
   };
 }
 
-FailureOr<cpu::Kernel> emitThreads(func::FuncOp function, const cpu::Domain &domain) {
+FailureOr<region::Kernel> emitThreads(func::FuncOp function, const region::Domain &domain) {
   return cuda::emitCudaKernel(function, domain, cuda::Form::Host);
 }
 
@@ -55,7 +55,7 @@ TEST(Regions, ResultsOverOperandsThatOthersNeed) {
   ASSERT_TRUE(target);
   int number = 0;
   for (auto [emit, lanes] :
-       {std::pair(cpuEmitter(*target), target->lanes), std::pair(cpu::EmitFn(emitThreads), 1)}) {
+       {std::pair(cpuEmitter(*target), target->lanes), std::pair(region::EmitFn(emitThreads), 1)}) {
     std::vector<Compiled> compiled;
     for (const char *text : {countOverSum, withinAPass}) {
       auto one = compileFunction("region", text, emit, number++);
@@ -73,7 +73,7 @@ TEST(Regions, AtRandom) {
   ASSERT_TRUE(target);
   constexpr int numRegions = 240;
   for (auto [emit, lanes] :
-       {std::pair(cpuEmitter(*target), target->lanes), std::pair(cpu::EmitFn(emitThreads), 1)}) {
+       {std::pair(cpuEmitter(*target), target->lanes), std::pair(region::EmitFn(emitThreads), 1)}) {
     std::mt19937 random(16);
     std::vector<Compiled> compiled;
     int numInPlace = 0;

@@ -36,8 +36,8 @@ OpKernelCase::OpKernelCase(const OpCase &opCase)
   isRead = true;
 }
 
-std::optional<cpu::KernelSource> OpKernelCase::source(cuda::Form form, int number,
-                                                      int64_t &extent) {
+std::optional<region::KernelSource> OpKernelCase::source(cuda::Form form, int number,
+                                                         int64_t &extent) {
   if (!isRead)
     return std::nullopt;
   auto kernel = cuda::emitOpKernel(module->context, call, form);
@@ -49,7 +49,7 @@ std::optional<cpu::KernelSource> OpKernelCase::source(cuda::Form form, int numbe
   std::string text;
   llvm::raw_string_ostream stream(text);
   kernel->module->print(stream);
-  return cpu::KernelSource{symbol, text};
+  return region::KernelSource{symbol, text};
 }
 
 std::vector<Tensor> OpKernelCase::evaluate(Arith arith) {

@@ -13,7 +13,7 @@ struct OpKernelCase {
   explicit OpKernelCase(const OpCase &opCase);
 
   /// Returns the source of its kernel, with `number` as its name, or no value if it has no kernel.
-  std::optional<cpu::KernelSource> source(cuda::Form form, int number, int64_t &extent);
+  std::optional<region::KernelSource> source(cuda::Form form, int number, int64_t &extent);
   std::vector<kernels::Tensor> evaluate(kernels::Arith arith);
 
   OpCase opCase;

@@ -22,8 +22,8 @@ using ::testing::Not;
 
 namespace {
 
-cpu::EmitFn emitterFor(cuda::Form form) {
-  return [form](func::FuncOp function, const cpu::Domain &domain) {
+region::EmitFn emitterFor(cuda::Form form) {
+  return [form](func::FuncOp function, const region::Domain &domain) {
     return cuda::emitCudaKernel(function, domain, form);
   };
 }

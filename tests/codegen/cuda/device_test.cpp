@@ -102,8 +102,8 @@ protected:
   cuda::ModuleHandle module = nullptr;
 };
 
-cpu::EmitFn emitter() {
-  return [](func::FuncOp function, const cpu::Domain &domain) {
+region::EmitFn emitter() {
+  return [](func::FuncOp function, const region::Domain &domain) {
     return cuda::emitCudaKernel(function, domain);
   };
 }

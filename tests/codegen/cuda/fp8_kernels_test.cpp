@@ -27,10 +27,10 @@ using Codes = std::vector<uint8_t>;
 
 namespace {
 
-std::vector<cpu::KernelSource> sourcesOf(cuda::Form form) {
+std::vector<region::KernelSource> sourcesOf(cuda::Form form) {
   ParsedModule any("func.func @f() { return }"); // a context with tbc's ops
   cuda::prepareContext(any.context);
-  std::vector<cpu::KernelSource> sources;
+  std::vector<region::KernelSource> sources;
   for (auto &[symbol, kernel] :
        cuda::emitFp8Kernels(any.context, {DType::F32, DType::BF16, DType::F16}, form)) {
     std::string text;
@@ -200,7 +200,7 @@ TEST_F(Fp8Kernels, ReadNarrowTypes) {
 
 TEST(Fp8KernelsOnDevices, Assemble) {
   std::vector<std::string> texts;
-  for (const cpu::KernelSource &source : sourcesOf(cuda::Form::Device))
+  for (const region::KernelSource &source : sourcesOf(cuda::Form::Device))
     texts.push_back(source.text);
   for (int architecture : {80, 90}) {
     auto ptx = cuda::lowerToPtx(texts, architecture);

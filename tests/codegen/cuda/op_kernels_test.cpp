@@ -22,7 +22,7 @@ namespace {
 /// Checks the cases with a kernel. Returns the number of cases per op.
 std::map<std::string, int> checkAll(const std::vector<OpCase> &cases) {
   std::vector<OpKernelCase> calls;
-  std::vector<cpu::KernelSource> sources;
+  std::vector<region::KernelSource> sources;
   std::vector<int64_t> extents;
   std::map<std::string, int> ops;
   for (const OpCase &opCase : cases) {

@@ -25,10 +25,10 @@ using Floats = std::vector<float>;
 
 namespace {
 
-std::vector<cpu::KernelSource> sourcesOf(cuda::Form form) {
+std::vector<region::KernelSource> sourcesOf(cuda::Form form) {
   ParsedModule any("func.func @f() { return }"); // a context with tbc's ops
   cuda::prepareContext(any.context);
-  std::vector<cpu::KernelSource> sources;
+  std::vector<region::KernelSource> sources;
   for (auto &[symbol, kernel] : cuda::emitSparseKernels(any.context, form)) {
     std::string text;
     llvm::raw_string_ostream stream(text);
@@ -149,7 +149,7 @@ TEST_F(SparseKernels, AddUpInTheOrderOfTheRanks) {
 
 TEST(SparseKernelsOnDevices, Assemble) {
   std::vector<std::string> texts;
-  for (const cpu::KernelSource &source : sourcesOf(cuda::Form::Device))
+  for (const region::KernelSource &source : sourcesOf(cuda::Form::Device))
     texts.push_back(source.text);
   for (int architecture : {80, 90}) {
     auto ptx = cuda::lowerToPtx(texts, architecture);

@@ -1,12 +1,12 @@
 //===- KernelOpInterface.td - Interface of ops for code generation ---------===//
 
-#ifndef TBC_CODEGEN_CPU_KERNELOPINTERFACE
-#define TBC_CODEGEN_CPU_KERNELOPINTERFACE
+#ifndef TBC_CODEGEN_REGION_KERNELOPINTERFACE
+#define TBC_CODEGEN_REGION_KERNELOPINTERFACE
 
 include "mlir/IR/OpBase.td"
 
 def KernelOpInterface : OpInterface<"KernelOpInterface"> {
-  let cppNamespace = "::tbc::cpu";
+  let cppNamespace = "::tbc::region";
   let description = [{
     An op supported by compiled kernels. Its factor rule maps result elements to operand elements; this
     interface computes them. codegen/cpu/ops attaches it per family of ops, so the IR does not depend on
@@ -27,7 +27,7 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
         (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$elements), "", "return {};">,
     InterfaceMethod<[{
       How several operand elements are combined into one result element.
-    }], "::tbc::cpu::Combiner", "getCombiner", (ins), "", "return ::tbc::cpu::Combiner::None;">,
+    }], "::tbc::region::Combiner", "getCombiner", (ins), "", "return ::tbc::region::Combiner::None;">,
     InterfaceMethod<[{
       Builds the results from ops supported by kernels; fails if the op is supported itself.
     }], "::mlir::LogicalResult", "expand",
@@ -36,4 +36,4 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
   ];
 }
 
-#endif // TBC_CODEGEN_CPU_KERNELOPINTERFACE
+#endif // TBC_CODEGEN_REGION_KERNELOPINTERFACE

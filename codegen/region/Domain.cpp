@@ -1,15 +1,15 @@
 //===- Domain.cpp - Common loops of the values of a kernel ------------------===//
 
-#include "codegen/cpu/Domain.h"
+#include "codegen/region/Domain.h"
 
-#include "codegen/cpu/KernelOp.h"
+#include "codegen/region/KernelOp.h"
 #include "ir/Tbc.h"
 
 #include <set>
 
 using namespace mlir;
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 using Loops = Domain::Loops;
 
@@ -294,4 +294,4 @@ private:
 
 FailureOr<Domain> findDomain(func::FuncOp function) { return DomainFinder(function).run(); }
 
-} // namespace tbc::cpu
+} // namespace tbc::region

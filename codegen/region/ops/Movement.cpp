@@ -5,11 +5,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "ir/Movement.h"
-#include "codegen/cpu/ops/Elements.h"
+#include "codegen/region/ops/Elements.h"
 
 using namespace mlir;
 
-namespace tbc::cpu {
+namespace tbc::region {
 namespace {
 
 template <typename Op> Value sameElement(Op, const Elements &, ValueRange x) { return x[0]; }
@@ -48,4 +48,4 @@ void attachMovementKernels(MLIRContext &context) {
   FactorSizeOp::attachInterface<ElementModel<FactorSizeOp, buildFactorSize, Types::All>>(context);
 }
 
-} // namespace tbc::cpu
+} // namespace tbc::region

@@ -1,9 +1,8 @@
 //===- FormRegions.cpp - Choose the kernels of a Program to compile together -===//
 
-#include "codegen/cpu/FormRegions.h"
+#include "codegen/region/FormRegions.h"
 
-#include "codegen/cpu/EmitKernel.h"
-#include "codegen/cpu/RegionFunction.h"
+#include "codegen/region/RegionFunction.h"
 #include "runtime/abi/ObservedOps.h"
 #include "runtime/abi/Region.h"
 #include "runtime/abi/Sha256.h"
@@ -12,7 +11,7 @@
 
 using namespace mlir;
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 using program::Region;
 using program::ValueId;
@@ -155,14 +154,6 @@ private:
 } // namespace
 
 std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
-                                      const CpuTarget &target) {
-  return formRegions(program, origins,
-                     [&](func::FuncOp function, const Domain &domain) -> FailureOr<Kernel> {
-                       return emitKernel(function, domain, target.lanes);
-                     });
-}
-
-std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
                                       const EmitFn &emit) {
   std::vector<KernelSource> sources;
   std::set<std::string> symbols;
@@ -174,4 +165,4 @@ std::vector<KernelSource> formRegions(program::Program &program, const EmittedOp
   return sources;
 }
 
-} // namespace tbc::cpu
+} // namespace tbc::region

@@ -1,11 +1,11 @@
 //===- Reduction.cpp - Reductions in compiled kernels -----------------------===//
 
-#include "codegen/cpu/ops/Elements.h"
+#include "codegen/region/ops/Elements.h"
 #include "ir/Contraction.h"
 
 using namespace mlir;
 
-namespace tbc::cpu {
+namespace tbc::region {
 namespace {
 
 template <typename Op, Combiner combiner>
@@ -27,4 +27,4 @@ void attachReductionKernels(MLIRContext &context) {
   StabilizerMaxOp::attachInterface<ReductionModel<StabilizerMaxOp, Combiner::Max>>(context);
 }
 
-} // namespace tbc::cpu
+} // namespace tbc::region

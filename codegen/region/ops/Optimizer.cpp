@@ -5,11 +5,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "ir/Optimizer.h"
-#include "codegen/cpu/ops/Elements.h"
+#include "codegen/region/ops/Elements.h"
 
 using namespace mlir;
 
-namespace tbc::cpu {
+namespace tbc::region {
 namespace {
 
 double number(const APFloat &value) { return value.convertToDouble(); }
@@ -94,4 +94,4 @@ void attachOptimizerKernels(MLIRContext &context) {
   AdamwOp::attachInterface<AdaptiveModel<AdamwOp, true>>(context);
 }
 
-} // namespace tbc::cpu
+} // namespace tbc::region

@@ -1,7 +1,7 @@
 //===- KernelPasses.h - Common parts of kernel lowering ---------------------===//
 
-#ifndef TBC_CODEGEN_CPU_KERNELPASSES_H
-#define TBC_CODEGEN_CPU_KERNELPASSES_H
+#ifndef TBC_CODEGEN_REGION_KERNELPASSES_H
+#define TBC_CODEGEN_REGION_KERNELPASSES_H
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectRegistry.h"
@@ -12,7 +12,7 @@ class Module;
 class TargetMachine;
 } // namespace llvm
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 /// Returns the dialects of emitted kernels, with their translation to LLVM.
 mlir::DialectRegistry kernelDialects();
@@ -28,6 +28,6 @@ void addKernelPasses(mlir::PassManager &passes);
 /// Runs LLVM's own optimisations, at their highest level.
 void optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine);
 
-} // namespace tbc::cpu
+} // namespace tbc::region
 
-#endif // TBC_CODEGEN_CPU_KERNELPASSES_H
+#endif // TBC_CODEGEN_REGION_KERNELPASSES_H

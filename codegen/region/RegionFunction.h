@@ -1,13 +1,13 @@
 //===- RegionFunction.h - Outline ops into a function -----------------------===//
 
-#ifndef TBC_CODEGEN_CPU_REGIONFUNCTION_H
-#define TBC_CODEGEN_CPU_REGIONFUNCTION_H
+#ifndef TBC_CODEGEN_REGION_REGIONFUNCTION_H
+#define TBC_CODEGEN_REGION_REGIONFUNCTION_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 /// Whether a kernel might do `op`: it has KernelOpInterface or decomposes, and kernels support the
 /// types of all its operands and results.
@@ -23,6 +23,6 @@ mlir::OwningOpRef<mlir::ModuleOp> makeRegionFunction(llvm::ArrayRef<mlir::Operat
 /// Returns the function of a module of `makeRegionFunction`.
 mlir::func::FuncOp functionOf(mlir::ModuleOp module);
 
-} // namespace tbc::cpu
+} // namespace tbc::region
 
-#endif // TBC_CODEGEN_CPU_REGIONFUNCTION_H
+#endif // TBC_CODEGEN_REGION_REGIONFUNCTION_H

@@ -1,12 +1,12 @@
 //===- Domain.h - Common loops of the values of a kernel --------------------===//
 
-#ifndef TBC_CODEGEN_CPU_DOMAIN_H
-#define TBC_CODEGEN_CPU_DOMAIN_H
+#ifndef TBC_CODEGEN_REGION_DOMAIN_H
+#define TBC_CODEGEN_REGION_DOMAIN_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 /// A kernel's function as one nest of loops. Every value is an array over some of the loops, in
 /// some order. A reduction runs over the loops of its operand that its result lacks. Loops of size
@@ -61,6 +61,6 @@ struct Domain {
 /// write the same element.
 mlir::FailureOr<Domain> findDomain(mlir::func::FuncOp function);
 
-} // namespace tbc::cpu
+} // namespace tbc::region
 
-#endif // TBC_CODEGEN_CPU_DOMAIN_H
+#endif // TBC_CODEGEN_REGION_DOMAIN_H

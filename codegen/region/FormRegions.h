@@ -1,21 +1,12 @@
 //===- FormRegions.h - Choose the kernels of a Program to compile together --===//
 
-#ifndef TBC_CODEGEN_CPU_FORMREGIONS_H
-#define TBC_CODEGEN_CPU_FORMREGIONS_H
+#ifndef TBC_CODEGEN_REGION_FORMREGIONS_H
+#define TBC_CODEGEN_REGION_FORMREGIONS_H
 
 #include "codegen/EmitProgram.h"
-#include "codegen/cpu/CpuTarget.h"
-#include "codegen/cpu/EmitKernel.h"
+#include "codegen/region/Kernel.h"
 
-#include <functional>
-
-namespace tbc::cpu {
-
-/// The source text of a kernel: the module of `emitKernel` with the function renamed.
-struct KernelSource {
-  std::string symbol;
-  std::string text;
-};
+namespace tbc::region {
 
 /// Gives every block of `program` its regions. Returns the distinct functions of these regions, in
 /// the order of their first use. `origins`: from `emitProgram`; its context must be prepared
@@ -26,15 +17,8 @@ struct KernelSource {
 /// conflicts with the memory plan is cut short. Example: matmul, add, gelu, matmul gives one
 /// region, {add, gelu}.
 std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
-                                      const CpuTarget &target);
-
-/// Makes the kernel of a function, given its loops; fails without a diagnostic if it cannot.
-using EmitFn = std::function<mlir::FailureOr<Kernel>(mlir::func::FuncOp, const Domain &)>;
-
-/// The same with another kernel emitter.
-std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
                                       const EmitFn &emit);
 
-} // namespace tbc::cpu
+} // namespace tbc::region
 
-#endif // TBC_CODEGEN_CPU_FORMREGIONS_H
+#endif // TBC_CODEGEN_REGION_FORMREGIONS_H

@@ -1,11 +1,11 @@
 //===- Random.cpp - Dropout in compiled kernels -----------------------------===//
 
 #include "ir/Random.h"
-#include "codegen/cpu/ops/Philox.h"
+#include "codegen/region/ops/Philox.h"
 
 using namespace mlir;
 
-namespace tbc::cpu {
+namespace tbc::region {
 namespace {
 
 /// 32-bit arithmetic of Philox on elements.
@@ -81,4 +81,4 @@ void attachRandomKernels(MLIRContext &context) {
   DropoutTrainOp::attachInterface<ElementModel<DropoutTrainOp, buildDropout, Types::All>>(context);
 }
 
-} // namespace tbc::cpu
+} // namespace tbc::region

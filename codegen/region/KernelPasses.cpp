@@ -1,6 +1,6 @@
 //===- KernelPasses.cpp - Common parts of kernel lowering -------------------===//
 
-#include "codegen/cpu/KernelPasses.h"
+#include "codegen/region/KernelPasses.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -28,7 +28,7 @@
 
 using namespace mlir;
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 void allowContraction(ModuleOp module) {
   module.walk([](arith::ArithFastMathInterface op) {
@@ -84,4 +84,4 @@ void optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
 }
 
-} // namespace tbc::cpu
+} // namespace tbc::region

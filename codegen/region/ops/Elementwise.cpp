@@ -1,14 +1,14 @@
 //===- Elementwise.cpp - Elementwise ops in compiled kernels ----------------===//
 
 #include "ir/Elementwise.h"
-#include "codegen/cpu/ops/Elements.h"
+#include "codegen/region/ops/Elements.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 
-namespace tbc::cpu {
+namespace tbc::region {
 namespace {
 
 /// Builds an element of OP's result as EXPRESSION of x[0], x[1] ..., e and op.
@@ -169,4 +169,4 @@ void attachElementwiseKernels(MLIRContext &context) {
 #undef TBC_ALL
 }
 
-} // namespace tbc::cpu
+} // namespace tbc::region

@@ -1,14 +1,14 @@
 //===- MemoryAccess.cpp - Load and store elements in kernels ----------------===//
 
-#include "codegen/cpu/MemoryAccess.h"
+#include "codegen/region/MemoryAccess.h"
 
-#include "codegen/cpu/ops/Elements.h"
+#include "codegen/region/ops/Elements.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 static Type storageOf(Type element) {
   if (element.isBF16())
@@ -108,4 +108,4 @@ Value MemoryAccess::narrow(Value x) const {
   return x.getType() == type ? x : e.make<arith::TruncIOp>(type, x);
 }
 
-} // namespace tbc::cpu
+} // namespace tbc::region

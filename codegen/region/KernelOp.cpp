@@ -1,6 +1,6 @@
 //===- KernelOp.cpp - Interface of ops for code generation ------------------===//
 
-#include "codegen/cpu/KernelOp.h"
+#include "codegen/region/KernelOp.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -9,9 +9,9 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
-#include "codegen/cpu/KernelOpInterface.cpp.inc"
+#include "codegen/region/KernelOpInterface.cpp.inc"
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 void prepareContext(mlir::MLIRContext &context) {
   if (mlir::OperationName("tbc.add", &context).hasInterface<KernelOpInterface>())
@@ -26,4 +26,4 @@ void prepareContext(mlir::MLIRContext &context) {
   attachReductionKernels(context);
 }
 
-} // namespace tbc::cpu
+} // namespace tbc::region

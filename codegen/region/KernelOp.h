@@ -1,22 +1,22 @@
 //===- KernelOp.h - Interface of ops for code generation --------------------===//
 
-#ifndef TBC_CODEGEN_CPU_KERNELOP_H
-#define TBC_CODEGEN_CPU_KERNELOP_H
+#ifndef TBC_CODEGEN_REGION_KERNELOP_H
+#define TBC_CODEGEN_REGION_KERNELOP_H
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/IR/OpDefinition.h"
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 /// How a reduction combines several elements into one.
 enum class Combiner { None, Sum, Max };
 
-} // namespace tbc::cpu
+} // namespace tbc::region
 
-#include "codegen/cpu/KernelOpInterface.h.inc"
+#include "codegen/region/KernelOpInterface.h.inc"
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 /// Loads the dialects of kernels and attaches KernelOpInterface to the ops of tbc, once. The tbc
 /// dialect must be loaded.
@@ -29,6 +29,6 @@ void attachOptimizerKernels(mlir::MLIRContext &context);
 void attachRandomKernels(mlir::MLIRContext &context);
 void attachReductionKernels(mlir::MLIRContext &context);
 
-} // namespace tbc::cpu
+} // namespace tbc::region
 
-#endif // TBC_CODEGEN_CPU_KERNELOP_H
+#endif // TBC_CODEGEN_REGION_KERNELOP_H

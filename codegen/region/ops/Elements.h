@@ -4,17 +4,17 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TBC_CODEGEN_CPU_OPS_ELEMENTS_H
-#define TBC_CODEGEN_CPU_OPS_ELEMENTS_H
+#ifndef TBC_CODEGEN_REGION_OPS_ELEMENTS_H
+#define TBC_CODEGEN_REGION_OPS_ELEMENTS_H
 
-#include "codegen/cpu/KernelOp.h"
+#include "codegen/region/KernelOp.h"
 #include "ir/Tbc.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 /// Builds arithmetic that reads like the formula of an op. The operands decide between float and
 /// integer forms of an operation.
@@ -108,6 +108,6 @@ struct ElementModel : KernelOpInterface::ExternalModel<ElementModel<Op, build, t
   }
 };
 
-} // namespace tbc::cpu
+} // namespace tbc::region
 
-#endif // TBC_CODEGEN_CPU_OPS_ELEMENTS_H
+#endif // TBC_CODEGEN_REGION_OPS_ELEMENTS_H

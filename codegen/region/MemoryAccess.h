@@ -1,11 +1,11 @@
 //===- MemoryAccess.h - Load and store elements in kernels ------------------===//
 
-#ifndef TBC_CODEGEN_CPU_MEMORYACCESS_H
-#define TBC_CODEGEN_CPU_MEMORYACCESS_H
+#ifndef TBC_CODEGEN_REGION_MEMORYACCESS_H
+#define TBC_CODEGEN_REGION_MEMORYACCESS_H
 
 #include "mlir/IR/Builders.h"
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 /// Loads and stores elements of one type. Converts between the form in memory (bf16 as 2 bytes,
 /// booleans as 1) and the form in kernels (f32, i64, i1).
@@ -40,6 +40,6 @@ private:
 /// Lanes 0 .. valid - 1 of `width`.
 mlir::Value makeMask(mlir::OpBuilder &builder, mlir::Location loc, int width, int valid);
 
-} // namespace tbc::cpu
+} // namespace tbc::region
 
-#endif // TBC_CODEGEN_CPU_MEMORYACCESS_H
+#endif // TBC_CODEGEN_REGION_MEMORYACCESS_H

@@ -1,16 +1,16 @@
 //===- RegionFunction.cpp - Outline ops into a function ---------------------===//
 
-#include "codegen/cpu/RegionFunction.h"
+#include "codegen/region/RegionFunction.h"
 
-#include "codegen/cpu/KernelOp.h"
-#include "codegen/cpu/MemoryAccess.h"
+#include "codegen/region/KernelOp.h"
+#include "codegen/region/MemoryAccess.h"
 #include "ir/Tbc.h"
 
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 
-namespace tbc::cpu {
+namespace tbc::region {
 
 static bool hasTypes(Operation *op) {
   auto isKnown = [](Type type) {
@@ -87,4 +87,4 @@ OwningOpRef<ModuleOp> makeRegionFunction(ArrayRef<Operation *> ops, ValueRange o
 
 func::FuncOp functionOf(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
 
-} // namespace tbc::cpu
+} // namespace tbc::region
