@@ -19,8 +19,6 @@
 
 namespace tbc::cpu {
 
-using namespace region;
-
 namespace fs = std::filesystem;
 
 static constexpr size_t hashLength = 64;

@@ -31,9 +31,9 @@ std::vector<FactGroup> jobFacts(const Plan &plan) {
   if (job.sequence > 0)
     add("sequence", std::to_string(job.sequence) + " tokens");
   add("loss", job.loss);
-  add("optimizer", job.optimizer,
+  add("optimizer", name(job.optimizer),
       std::to_string(job.stateBytesPerElement()) + " bytes of state per element");
-  add("precision", job.precision);
+  add("precision", name(job.precision));
   if (plan.memoryLimitBytes > 0)
     add("memory limit", formatBytes(double(plan.memoryLimitBytes)), "--memory-limit");
   FactGroup given{"Bindings and settings", {}};
@@ -68,7 +68,7 @@ static FactGroup networkFacts(const std::string &title, const NetworkLevel &leve
 
 static FactGroup kernelFacts(const std::string &title, const Cluster &cluster) {
   FactGroup group{title, {}};
-  for (const auto &[name, kernel] : cluster.kernels) {
+  for (const auto &[kernelClass, kernel] : cluster.kernels) {
     std::string note = "memory bandwidth " + percent(kernel.memoryFraction);
     if (kernel.rampSeconds > 0)
       note += ", ramp " + formatSeconds(kernel.rampSeconds);
@@ -78,7 +78,8 @@ static FactGroup kernelFacts(const std::string &title, const Cluster &cluster) {
       note += ", executes " + percent(kernel.executedFraction) + " of the FLOPs";
     if (kernel.bytesPerFlop > 0)
       note += format(", %g bytes per FLOP", kernel.bytesPerFlop);
-    group.facts.push_back({name, percent(kernel.flopsFraction) + " of peak FLOP/s", note});
+    group.facts.push_back(
+        {reshard::name(kernelClass), percent(kernel.flopsFraction) + " of peak FLOP/s", note});
   }
   return group;
 }

@@ -3,6 +3,7 @@
 #ifndef TBC_TOOLS_DRIVER_COMPILE_H
 #define TBC_TOOLS_DRIVER_COMPILE_H
 
+#include "codegen/cpu/CpuTarget.h"
 #include "codegen/cuda/FormCudaKernels.h"
 #include "codegen/region/FormRegions.h"
 #include "planner/memory/Memory.h"

@@ -68,7 +68,7 @@ OpCosts::OpCosts() : context(makeContext()) {}
 Result<roofline::OpCost> OpCosts::of(const program::Stage &stage,
                                      const program::Instruction &instruction) const {
   if (instruction.op == "constant")
-    return roofline::OpCost{0, "none"}; // its value is dense
+    return roofline::OpCost{0, reshard::KernelClass::None}; // its value is dense
   auto refuse = [&](const std::string &why) {
     return Error{ErrorCode::Usage, instruction.op + " " + why};
   };

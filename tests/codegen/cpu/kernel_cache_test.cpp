@@ -1,6 +1,7 @@
 //===- kernel_cache_test.cpp - Reuse of compiled objects --------------------===//
 
 #include "codegen/cpu/CompileKernels.h"
+#include "codegen/cpu/EmitKernel.h"
 #include "tests/codegen/cpu/KernelCheck.h"
 
 #include <gmock/gmock.h>

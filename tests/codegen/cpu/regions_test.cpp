@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "codegen/cpu/EmitKernel.h"
 #include "codegen/cuda/EmitCudaKernel.h"
 #include "tests/codegen/cpu/KernelCheck.h"
 #include "tests/codegen/cpu/RandomRegion.h"
