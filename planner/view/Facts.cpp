@@ -79,7 +79,7 @@ static FactGroup kernelFacts(const std::string &title, const Cluster &cluster) {
     if (kernel.bytesPerFlop > 0)
       note += format(", %g bytes per FLOP", kernel.bytesPerFlop);
     group.facts.push_back(
-        {reshard::name(kernelClass), percent(kernel.flopsFraction) + " of peak FLOP/s", note});
+        {kernelWord(kernelClass), percent(kernel.flopsFraction) + " of peak FLOP/s", note});
   }
   return group;
 }
