@@ -15,7 +15,7 @@ function timeSection(plan) {
   const stageColumn = plan.memory.stages.length > 1 ? [{ head: "stage", n: true, get: (s) => s.stage }] : [];
   return section("time", "Where the time goes",
     el("p", {}, `Of the slowest ${plan.memory.stages.length > 1 ? `stage, stage ${t.slowest_stage}` : "device"}. ` +
-      (plan.binding_constraint ? `Bound by ${plan.binding_constraint}. ` : "") + `Communication of ${seconds(t.hidden)} hides behind kernels and is no part of the sum.`),
+      (plan.binding_constraint ? `Bound by ${plan.binding_constraint}. ` : "") + (t.hidden > 0 ? `Communication of ${seconds(t.hidden)} hides behind kernels and is no part of the sum.` : "")),
     el("figure", {}, bar, legend(parts.map((p) => [p.hue, `${p.name} ${seconds(p.seconds)} (${percent(p.seconds / t.step)})`]))),
     el("details", {}, el("summary", {}, "As a table"), table("time", "Seconds of a step", [
       { head: "part", get: (p) => p.name }, { head: "meaning", get: (p) => p.meaning, wide: true },
