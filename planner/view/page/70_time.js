@@ -72,16 +72,29 @@ function scatter(plan) {
   const xs = scaleOf([m.peak, ...(limitShown ? [m.limit] : []), ...others.map((o) => Math.min(o.bytes, lastX))], left, width - right, true);
   const ys = scaleOf([t.step, ...(t.bound > 0 ? [t.bound] : []), ...others.map((o) => Math.min(o.seconds, lastY))], height - bottom, top, false);
   const hues = { "fits": "green", "tight": "yellow", "does not fit": "red" };
-  const point = (o) => {
-    const ox = o.bytes > lastX ? width - right - 12 : xs.at(o.bytes), oy = o.seconds > lastY ? top + 12 : ys.at(o.seconds);
-    const node = svg("g", { tabindex: 0, role: "img", "aria-label": `${o.number}: ${o.name}, ${seconds(o.seconds)}, ${bytes(o.bytes)}, ${o.note}` },
-      svg("circle", { cx: ox, cy: oy, r: 9, fill: color(hues[o.memory]) }),
-      isFar(o) && svg("text", { class: "dim", x: ox - 14, y: oy + 4, "text-anchor": "end" }, `${bytes(o.bytes)}, ${seconds(o.seconds)}: beyond the picture`),
-      svg("text", { x: ox, y: oy + 4, "text-anchor": "middle", style: `font-size:11px;fill:${o.memory === "tight" ? "#1f2328" : "#fff"}` }, o.number));
-    return tip(node, `${o.number}: ${o.name}\n${seconds(o.seconds)}, ${bytes(o.bytes)}\n${o.note}`);
-  };
   const cx = xs.at(m.peak), cy = ys.at(t.step);
   const flip = cx > width - 140;
+  // Equal plans stand at one place: each number takes the nearest free one around its point.
+  const taken = [[cx, cy]];
+  const free = (x, y) => taken.every(([a, b]) => Math.hypot(a - x, b - y) > 17);
+  const besidePoint = (x, y) => {
+    for (const radius of [17, 33, 49])
+      for (const angle of [0.5, 2.6, 0, 3.14, -0.5, 3.7, 1.57]) {
+        const at = [x + radius * Math.cos(angle), y + radius * Math.sin(angle)];
+        if (free(...at)) { taken.push(at); return at; }
+      }
+    return [x, y];
+  };
+  const point = (o) => {
+    const ox = o.bytes > lastX ? width - right - 12 : xs.at(o.bytes), oy = o.seconds > lastY ? top + 12 : ys.at(o.seconds);
+    const [nx, ny] = isFar(o) ? [ox, oy] : besidePoint(ox, oy);
+    const node = svg("g", { tabindex: 0, role: "img", "aria-label": `${o.number}: ${o.name}, ${seconds(o.seconds)}, ${bytes(o.bytes)}, ${o.note}` },
+      svg("line", { x1: ox, y1: oy, x2: nx, y2: ny, stroke: color("faint") }), svg("circle", { cx: ox, cy: oy, r: 4, fill: color(hues[o.memory]), stroke: color("page") }),
+      svg("circle", { cx: nx, cy: ny, r: 8, fill: color(hues[o.memory]) }),
+      isFar(o) && svg("text", { class: "dim", x: ox - 14, y: oy + 4, "text-anchor": "end" }, `${bytes(o.bytes)}, ${seconds(o.seconds)}: beyond the picture`),
+      svg("text", { x: nx, y: ny + 4, "text-anchor": "middle", style: `font-size:11px;fill:${o.memory === "tight" ? "#1f2328" : "#fff"}` }, o.number));
+    return tip(node, `${o.number}: ${o.name}\n${seconds(o.seconds)}, ${bytes(o.bytes)}\n${o.note}`);
+  };
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Plans by memory and time" },
     xs.marks.map((v) => [svg("line", { class: "grid", x1: xs.at(v), x2: xs.at(v), y1: top, y2: height - bottom }), svg("text", { class: "dim", x: xs.at(v), y: height - bottom + 17, "text-anchor": "middle" }, bytes(v))]),
     ys.marks.map((v) => [svg("line", { class: "grid", x1: left, x2: width - right, y1: ys.at(v), y2: ys.at(v) }), svg("text", { class: "dim", x: left - 8, y: ys.at(v) + 4, "text-anchor": "end" }, seconds(v))]),
@@ -91,10 +104,10 @@ function scatter(plan) {
     limitShown && svg("line", { class: "limit", x1: xs.at(m.limit), x2: xs.at(m.limit), y1: top, y2: height - bottom }),
     limitShown && svg("text", { x: xs.at(m.limit) - 6, y: top + 12, "text-anchor": "end" }, `limit ${bytes(m.limit)}`),
     t.bound > 0 ? [svg("line", { class: "bound", x1: left, x2: width - right, y1: ys.at(t.bound), y2: ys.at(t.bound) }), svg("text", { x: left + 6, y: ys.at(t.bound) + 15 }, `proven bound ${seconds(t.bound)}`)] : null,
-    others.map(point),
     tip(svg("g", { tabindex: 0, role: "img", "aria-label": `this plan: ${seconds(t.step)}, ${bytes(m.peak)}` },
       svg("path", { d: `M${cx} ${cy - 11}L${cx + 11} ${cy}L${cx} ${cy + 11}L${cx - 11} ${cy}z`, fill: color("blue"), stroke: color("ink"), "stroke-width": 1.5 })), `this plan: ${seconds(t.step)}, ${bytes(m.peak)}`),
-    svg("text", { x: cx + (flip ? -15 : 15), y: cy - 10, "text-anchor": flip ? "end" : "start", "font-weight": 600, style: "paint-order:stroke;stroke:var(--page);stroke-width:4px" }, "this plan"));
+    svg("text", { x: cx + (flip ? -15 : 15), y: cy - 10, "text-anchor": flip ? "end" : "start", "font-weight": 600, style: "paint-order:stroke;stroke:var(--page);stroke-width:4px" }, "this plan"),
+    others.map(point));
 }
 
 function searchSection(plan) {
