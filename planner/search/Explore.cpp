@@ -322,13 +322,13 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   double boundSeconds = watch.lap();
   if (Status status = keepBegun(candidates, *pinned); !status)
     return status.error();
-  if (space->blocksAgain().value_or(0) > searcher.numBlocks())
+  if (space->blocksAgain().value_or(0) > searcher.problem.numBlocks())
     return Error{ErrorCode::Usage, "--recompute " + pins.recompute + ": the model has " +
-                                       std::to_string(searcher.numBlocks()) +
+                                       std::to_string(searcher.problem.numBlocks()) +
                                        " blocks that may be recomputed"};
-  if (space->blocksAway().value_or(0) > searcher.numBlocks())
+  if (space->blocksAway().value_or(0) > searcher.problem.numBlocks())
     return Error{ErrorCode::Usage, "--offload " + pins.offload + ": the model has " +
-                                       std::to_string(searcher.numBlocks()) +
+                                       std::to_string(searcher.problem.numBlocks()) +
                                        " blocks whose residuals may be on the host"};
   if (candidates.empty() && searcher.end() != SearchEnd::Complete) {
     Exploration nothing;
@@ -429,7 +429,7 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   std::sort(winners.begin(), winners.end(),
             [](const Candidate &a, const Candidate &b) { return isBetter(a, b); });
   for (size_t i = 0; winners.empty() && i < candidates.size(); ++i)
-    if (const std::string &why = searcher.refusedContext(candidates[i]); !why.empty())
+    if (const std::string &why = searcher.costs.models.refusedContext(candidates[i]); !why.empty())
       return Error{ErrorCode::Usage, why};
   if (winners.empty() && pinned->splitter && exploration.end == SearchEnd::Complete)
     return Error{ErrorCode::Usage,

@@ -125,7 +125,7 @@ double Searcher::leastFixedBytes(const Candidate &candidate, const DataMode &mod
 /// of 174.6e9 parameters.
 double Searcher::leastBytes(const Candidate &candidate) {
   const MeshShape &mesh = candidate.mesh;
-  const double fixed = leastFixedBytes(candidate, dataMode(candidate)) / double(mesh.pp);
+  const double fixed = leastFixedBytes(candidate, boundMode(costs, candidate)) / double(mesh.pp);
   const double result =
       double(candidate.microBatch) * mostResultPerSample / double(mesh.tp * mesh.cp);
   const double owned = mesh.pp == 1 ? fixed + result : std::max(fixed, result);

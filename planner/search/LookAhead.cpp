@@ -52,7 +52,7 @@ void LookAhead::look(size_t first, size_t number, double limit) {
       unknown.push_back(&candidates[i]);
       places.push_back(&found->second);
     }
-  searcher.prepare(unknown);
+  searcher.costs.models.prepare(unknown, workers);
   workers.run(places.size(), [&](size_t k) {
     places[k]->isPossible = searcher.score(places[k]->candidate, refine);
   });

@@ -60,7 +60,7 @@ Offload Searcher::offloadOf(const Candidate &candidate) {
   offload.optimizer = candidate.offloadsStates;
   if (!candidate.offloadsResiduals)
     return offload;
-  const Graph &batched = graphFor(candidate.microBatch * candidate.mesh.ep);
+  const Graph &batched = costs.models.graphFor(candidate.microBatch * candidate.mesh.ep);
   std::vector<bool> flags = offloadFlags(batched);
   int64_t blocks = 0;
   for (int64_t onStage : candidate.blocksAway)
@@ -70,7 +70,7 @@ Offload Searcher::offloadOf(const Candidate &candidate) {
       if (flags[op])
         offload.ops.push_back(batched.ops[op].id);
   if (!offload.ops.empty())
-    offload.residuals = BlockShare::share(blocks, int64_t(starts.size()));
+    offload.residuals = BlockShare::share(blocks, problem.numBlocks());
   return offload;
 }
 
@@ -79,7 +79,8 @@ void Searcher::addHostCopies(const Candidate &candidate, const Mix &mix, const D
                              int index, int last, StageSeconds &chunk) {
   int first = candidate.firstOps[index];
   ChunkRange ops{first, candidate.again.empty() ? last : candidate.again[index], last};
-  const Cluster &cluster = clusterOf(candidate, chunksFor(candidate).stageOf[size_t(index)]);
+  const Cluster &cluster = costs.meshes.clusterOf(
+      candidate.mesh, costs.schedules.chunksFor(candidate).stageOf[size_t(index)]);
   if (!candidate.away.empty()) {
     RangeSums away = ops.sums(mix, first, std::clamp(candidate.away[index], first, last));
     bool parts = schedule::splitsBackward(candidate.schedule.kind());

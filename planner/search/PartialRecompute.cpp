@@ -23,38 +23,21 @@ namespace tbc::planner {
 // Candidates
 //===----------------------------------------------------------------------===//
 
-const Searcher::KnownChunks &Searcher::chunksFor(const Candidate &candidate) const {
-  const ScheduleChoice &choice = candidate.schedule;
-  int64_t stages = candidate.mesh.pp;
-  return knownChunks.get({choice.chunksPerStage, choice.thereAndBack, stages},
-                         [&] { return computeChunks(choice, stages); });
-}
-
-Searcher::KnownChunks Searcher::computeChunks(const ScheduleChoice &choice, int64_t stages) {
-  KnownChunks known;
-  known.stageOf = choice.chunkStage(stages);
-  if (known.stageOf.empty())
-    for (int stage = 0; stage < int(stages); ++stage)
-      known.stageOf.push_back(stage);
-  known.chunksOf.resize(size_t(stages));
-  for (size_t chunk = 0; chunk < known.stageOf.size(); ++chunk)
-    known.chunksOf[size_t(known.stageOf[chunk])].push_back(int(chunk));
-  return known;
-}
-
 int Searcher::endOf(const Candidate &candidate, int chunk) const {
-  return chunk + 1 < int(candidate.firstOps.size()) ? candidate.firstOps[chunk + 1] : numForward;
+  return chunk + 1 < int(candidate.firstOps.size()) ? candidate.firstOps[chunk + 1]
+                                                    : problem.numForward;
 }
 
 std::pair<size_t, size_t> Searcher::startsIn(const Candidate &candidate, int chunk) const {
-  auto first = std::lower_bound(starts.begin(), starts.end(), candidate.firstOps[chunk]);
-  auto last = std::lower_bound(first, starts.end(), endOf(candidate, chunk));
-  return {size_t(first - starts.begin()), size_t(last - starts.begin())};
+  auto first = std::lower_bound(problem.blockBegins.begin(), problem.blockBegins.end(),
+                                candidate.firstOps[chunk]);
+  auto last = std::lower_bound(first, problem.blockBegins.end(), endOf(candidate, chunk));
+  return {size_t(first - problem.blockBegins.begin()), size_t(last - problem.blockBegins.begin())};
 }
 
 int64_t Searcher::blocksOn(const Candidate &candidate, int stage) const {
   int64_t blocks = 0;
-  for (int chunk : chunksOf(candidate, stage)) {
+  for (int chunk : costs.schedules.chunksOf(candidate, stage)) {
     auto [first, last] = startsIn(candidate, chunk);
     blocks += int64_t(last - first);
   }
@@ -66,7 +49,7 @@ std::vector<std::pair<int, int>> Searcher::endsOf(const Candidate &candidate, in
                                                   int64_t blocks) const {
   std::vector<std::pair<int, int>> ends;
   int64_t total = blocksOn(candidate, stage), seen = 0;
-  for (int chunk : chunksOf(candidate, stage)) {
+  for (int chunk : costs.schedules.chunksOf(candidate, stage)) {
     // In proportion, so the chunks of a stage stay similar.
     auto [first, last] = startsIn(candidate, chunk);
     int64_t until = seen + int64_t(last - first);
@@ -75,7 +58,7 @@ std::vector<std::pair<int, int>> Searcher::endsOf(const Candidate &candidate, in
     bool all = blocks >= total || share == int64_t(last - first);
     ends.push_back({chunk, all          ? endOf(candidate, chunk)
                            : share == 0 ? candidate.firstOps[chunk]
-                                        : starts[first + size_t(share)]});
+                                        : problem.blockBegins[first + size_t(share)]});
   }
   return ends;
 }
@@ -90,7 +73,7 @@ void Searcher::setAgain(Candidate &candidate, int stage, int64_t blocks) const {
 
 /// Returns the stage's share of `blocks` of the whole model.
 int64_t Searcher::share(const Candidate &candidate, int stage, int64_t blocks) const {
-  int64_t before = 0, all = int64_t(starts.size());
+  int64_t before = 0, all = int64_t(problem.blockBegins.size());
   for (int other = 0; other < stage; ++other)
     before += blocksOn(candidate, other);
   return blocks * (before + blocksOn(candidate, stage)) / all - blocks * before / all;
@@ -125,16 +108,11 @@ bool Searcher::recomputeSome(Candidate &candidate) const {
   return true;
 }
 
-Mix Searcher::mixOf(const Candidate &candidate) {
-  return Mix(profileOf(candidate, candidate.recompute),
-             profileOf(candidate, weakerMode(candidate.recompute)));
-}
-
 bool Searcher::recomputeMore(Candidate &candidate, const std::vector<double> &roomBytes) {
   if (candidate.blocksAgain.empty() || space.blocksAgain())
     return false; // the number is pinned
-  Mix mix = mixOf(candidate);
-  DataMode mode = firstMode(candidate);
+  Mix mix = costs.models.mixOf(candidate);
+  DataMode mode = firstMode(costs, candidate);
   bool any = false;
   for (int stage = 0; stage < int(candidate.blocksAgain.size()); ++stage) {
     int64_t now = candidate.blocksAgain[stage], most = blocksOn(candidate, stage);
@@ -156,8 +134,8 @@ bool Searcher::recomputeLess(Candidate &candidate, const std::vector<double> &ro
   // Error of a score, as a fraction of a block's kept bytes; a smaller excess is worth a
   // derivation.
   constexpr double tolerance = 0.05;
-  Mix mix = mixOf(candidate);
-  DataMode mode = firstMode(candidate);
+  Mix mix = costs.models.mixOf(candidate);
+  DataMode mode = firstMode(costs, candidate);
   bool any = false;
   for (int stage = 0; stage < int(candidate.blocksAgain.size()); ++stage) {
     const int64_t now = candidate.blocksAgain[stage];
@@ -177,11 +155,12 @@ bool Searcher::recomputeLess(Candidate &candidate, const std::vector<double> &ro
 }
 
 std::vector<bool> Searcher::flagsOf(const Candidate &candidate) {
-  std::vector<bool> flags = flagsFor(candidate.recompute, candidate.microBatch * candidate.mesh.ep);
+  std::vector<bool> flags =
+      costs.models.flagsFor(candidate.recompute, candidate.microBatch * candidate.mesh.ep);
   if (candidate.again.empty())
     return flags;
-  const std::vector<bool> &weaker =
-      flagsFor(weakerMode(candidate.recompute), candidate.microBatch * candidate.mesh.ep);
+  const std::vector<bool> &weaker = costs.models.flagsFor(weakerMode(candidate.recompute),
+                                                          candidate.microBatch * candidate.mesh.ep);
   for (int chunk = 0; chunk < int(candidate.firstOps.size()); ++chunk)
     for (int op = candidate.again[chunk]; op < endOf(candidate, chunk); ++op)
       flags[op] = weaker[op];
@@ -196,7 +175,7 @@ Recompute Searcher::recomputeOf(const Candidate &candidate) const {
     blocks += onStage;
   if (blocks == 0)
     return {weakerMode(candidate.recompute)};
-  return {candidate.recompute, BlockShare::share(blocks, int64_t(starts.size()))};
+  return {candidate.recompute, BlockShare::share(blocks, problem.numBlocks())};
 }
 
 } // namespace tbc::planner

@@ -34,7 +34,8 @@ static constexpr double infinity = std::numeric_limits<double>::infinity();
 KeepBound &Searcher::keepBoundFor(const MeshShape &mesh, int64_t microBatch) {
   int64_t parts = mesh.tp * mesh.cp * mesh.ep, samples = microBatch * mesh.ep;
   return *keepBounds.get({parts, samples}, [&] {
-    return std::make_unique<KeepBound>(graphFor(samples), cluster, repeat, double(parts));
+    return std::make_unique<KeepBound>(costs.models.graphFor(samples), cluster, problem.repeat,
+                                       double(parts));
   });
 }
 
@@ -66,18 +67,18 @@ double Searcher::mostKeptBytes(const Candidate &candidate, const DataMode &mode,
   // Schedules of thousands of stages are long, and the simple bound is close enough there.
   constexpr int64_t mostChunks = 512;
   if (mesh.pp == 1 || mesh.pp * candidate.schedule.chunksPerStage > mostChunks ||
-      candidate.offloadsResiduals || repeat.count == 0 || kept < 0)
+      candidate.offloadsResiduals || problem.repeat.count == 0 || kept < 0)
     return kept;
   PipelineRoom room;
   room.block = blockPartsFor(candidate, mode);
   if (room.block.empty())
     return kept;
-  room.count = double(repeat.count);
+  room.count = double(problem.repeat.count);
   room.chunksPerStage = candidate.schedule.chunksPerStage;
   room.usableBytes = usable;
   room.mostSeconds =
       limit / double(candidate.accumulation) + mostSaved(double(candidate.microBatch * mesh.ep), 1);
-  for (const schedule::Moments &stage : momentsOf(candidate)) {
+  for (const schedule::Moments &stage : costs.schedules.momentsOf(candidate)) {
     int64_t least = stage[0][0].forward;
     for (const schedule::InFlight &chunk : stage[0])
       least = std::min(least, chunk.forward);
@@ -106,13 +107,13 @@ static int lastReader(const Graph &graph, int value) {
 std::vector<BlockPart> Searcher::blockPartsFor(const Candidate &candidate, const DataMode &mode) {
   const MeshShape &mesh = candidate.mesh;
   int64_t devices = mesh.tp * mesh.cp * mesh.ep, samples = candidate.microBatch * mesh.ep;
-  int numForward = numForwardOps(graph), first = 0, counted = 0;
-  while (first < numForward && !repeat.ops[first])
+  int numForward = problem.numForward, first = 0, counted = 0;
+  while (first < numForward && !problem.repeat.ops[first])
     ++first;
   int length = 0;
-  while (first + length < numForward && repeat.ops[first + length])
+  while (first + length < numForward && problem.repeat.ops[first + length])
     ++length;
-  auto isCounted = [&](int op) { return repeat.like[op] >= 0; };
+  auto isCounted = [&](int op) { return problem.repeat.like[op] >= 0; };
   int begin = 0, end = numForward;
   while (begin < numForward && !isCounted(begin))
     ++begin;
@@ -120,7 +121,7 @@ std::vector<BlockPart> Searcher::blockPartsFor(const Candidate &candidate, const
     --end;
   for (int op = begin; op < end; ++op)
     counted += isCounted(op);
-  if (counted != end - begin || counted != length * repeat.count)
+  if (counted != end - begin || counted != length * problem.repeat.count)
     return {};
 
   const Work &work = workOf(devices, samples);
@@ -156,7 +157,7 @@ void Searcher::addFixed(const Candidate &candidate, const DataMode &mode,
     return;
   bool inBackward = false, isExpert = false;
   for (int user : value.users) {
-    if (!repeat.ops[user])
+    if (!problem.repeat.ops[user])
       return;
     inBackward |= graph.ops[user].phase != Phase::Forward;
     isExpert |= graph.ops[user].expertLoop >= 0;
@@ -185,7 +186,7 @@ const Searcher::Work &Searcher::workOf(int64_t parts, int64_t samples) {
 /// possible changes by recomputation.
 Searcher::Work Searcher::computeWork(int64_t parts, int64_t samples) {
   Work work;
-  const Graph &batched = graphFor(samples); // without recomputation
+  const Graph &batched = costs.models.graphFor(samples); // without recomputation
   const std::vector<double> seconds = wholeWorkFor(samples).dividedSeconds(cluster, parts);
   const std::vector<int> anchors = forwardAnchors(batched);
   const std::vector<bool> canWait = weightOps(batched), mayBegin = stageMayBegin(batched);
@@ -229,12 +230,12 @@ double Searcher::placedBeyondBlocks(int64_t tp, int64_t samples) {
 
 double Searcher::computePlacedBeyondBlocks(int64_t tp, int64_t samples) {
   constexpr size_t mostOps = 4000; // some hundredths of a second
-  const Graph &batched = graphFor(samples);
+  const Graph &batched = costs.models.graphFor(samples);
   std::vector<bool> outside(batched.ops.size(), true);
-  if (repeat.count > 0) {
+  if (problem.repeat.count > 0) {
     std::vector<int> anchors = forwardAnchors(batched);
     for (size_t op = 0; op < outside.size(); ++op)
-      outside[op] = repeat.like[anchors[op]] < 0;
+      outside[op] = problem.repeat.like[anchors[op]] < 0;
   }
   if (size_t(std::count(outside.begin(), outside.end(), true)) > mostOps)
     return 0;
@@ -256,7 +257,7 @@ const ChainMixture &Searcher::mixtureFor(const Candidate &candidate, const WorkS
   return mixtures.get({choice.kind(), choice.chunksPerStage, choice.thereAndBack, candidate.mesh.pp,
                        candidate.accumulation, of, isFine},
                       [&] {
-                        return ChainMixture(scheduleFor(candidate, candidate.accumulation).schedule,
+                        return ChainMixture(costs.schedules.scheduleFor(candidate).schedule,
                                             {of[0] / parts, of[1] / parts, of[2] / parts}, isFine);
                       });
 }
@@ -289,14 +290,14 @@ double Searcher::leastSendSeconds(const Candidate &candidate) {
     }
   if (least == 0)
     return 0;
-  const NetworkCost &network = networkFor(candidate.mesh);
+  const NetworkCost &network = costs.meshes.networkFor(candidate.mesh);
   double parts = double(candidate.mesh.tp * candidate.mesh.cp);
   return network.seconds(CollectiveKind::Send, network.stageGroupShape({0, 1}), least / parts);
 }
 
 /// Returns the number of moves of a micro-batch from one stage to another in its forward.
 int64_t Searcher::numHops(const Candidate &candidate) const {
-  const std::vector<int> &stageOf = chunksFor(candidate).stageOf;
+  const std::vector<int> &stageOf = costs.schedules.chunksFor(candidate).stageOf;
   int64_t hops = 0;
   for (size_t chunk = 1; chunk < stageOf.size(); ++chunk)
     hops += stageOf[chunk] != stageOf[chunk - 1];
@@ -510,9 +511,9 @@ double Searcher::scheduleSeconds(const Candidate &candidate, const Work &known, 
   }
   constexpr int64_t mostTries = 1 << 14;
   if (least < limit && tasks <= mostTries)
-    least = std::max(least, shortestCutSeconds(
-                                scheduleFor(candidate, candidate.accumulation).schedule,
-                                known.leastByOp, known.inOrder.mayBegin, send, mostTries / tasks));
+    least = std::max(least, shortestCutSeconds(costs.schedules.scheduleFor(candidate).schedule,
+                                               known.leastByOp, known.inOrder.mayBegin, send,
+                                               mostTries / tasks));
   return least;
 }
 
@@ -521,7 +522,7 @@ double Searcher::scheduleSeconds(const Candidate &candidate, const Work &known, 
 /// `end` is the end of the step.
 double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
   const MeshShape &mesh = candidate.mesh;
-  const DataMode mode = dataMode(candidate);
+  const DataMode mode = boundMode(costs, candidate);
   int64_t devices = mesh.tp * mesh.cp * mesh.ep, samples = candidate.microBatch * mesh.ep;
   double room = mostKeptBytes(candidate, mode, limit);
   double again = room < 0 ? infinity : keepBoundFor(mesh, candidate.microBatch).leastSeconds(room);
@@ -536,7 +537,7 @@ double Searcher::computeRefinedBound(const Candidate &candidate, double limit) {
   if (mesh.ep == 1 || !space.tensorAxisIsPinned())
     between += placedBeyondBlocks(mesh.tp, samples) / double(mesh.cp * mesh.ep);
   // In any position.
-  const double more = std::max(0.0, between) + batchSumSeconds(mesh).total() +
+  const double more = std::max(0.0, between) + costs.meshes.batchSumSeconds(mesh).total() +
                       expertSeconds(mesh, candidate.microBatch) +
                       exposedData(candidate, mode, total, std::max(0.0, again));
   double accumulation = double(candidate.accumulation);

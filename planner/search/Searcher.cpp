@@ -16,37 +16,11 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 Searcher::Searcher(const Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
-                   int64_t limitBytes, PinnedOps pinnedOps, Workers &workers)
-    : graph(graph), job(job), cluster(cluster), isMixed(cluster.isMixed()), space(space),
-      limitBytes(limitBytes), pinned(std::move(pinnedOps)), workers(workers),
-      repeat(largestRepeat(graph)), numForward(numForwardOps(graph)), starts(blockStarts(graph)),
-      knownTotals(computeTotals([](const GraphParameter &) { return true; })) {
+                   int64_t limitBytes, PinnedOps pinned, Workers &workers)
+    : problem(graph, job, cluster, space, limitBytes, std::move(pinned)), costs(problem, counted),
+      graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes),
+      workers(workers), knownTotals(computeTotals([](const GraphParameter &) { return true; })) {
   measureGraph();
-}
-
-/// Whether the candidate shards parameter-related data over the axis `name`: over all axes that
-/// split tokens, except dp beside fsdp.
-static bool isZeroAxis(const Candidate &candidate, const std::string &name) {
-  return candidate.zero.zero > 0 && (name != "dp" || candidate.mesh.fsdp == 1);
-}
-
-DataMode Searcher::dataMode(const Candidate &candidate, const NetworkCost &network) {
-  Mesh mesh = candidate.mesh.mesh();
-  DataMode mode;
-  mode.zero = candidate.zero.zero;
-  mode.keepGathered = candidate.zero.keepGathered;
-  bool isAtOnce = candidate.accumulation == 1 && candidate.mesh.pp == 1;
-  mode.keepsGradientShards = mode.zero >= (isAtOnce ? 1 : 2);
-  mode.offloadsStates = candidate.offloadsStates;
-  mode.bucketBytes = space.overlap().bucketBytes;
-  for (bool isSplitOverExperts : {false, true}) {
-    std::vector<AxisRef> zero, others;
-    for (const std::string &name : tokenAxisNames())
-      if (int axis = mesh.axisIndex(name); axis >= 0 && !(isSplitOverExperts && name == "ep"))
-        (isZeroAxis(candidate, name) ? zero : others).push_back(wholeAxis(mesh, axis));
-    mode.groups[isSplitOverExperts] = {network.groupShape(zero), network.groupShape(others)};
-  }
-  return mode;
 }
 
 /// Whether the candidate's schedule allows its number of micro-batches.
@@ -128,7 +102,7 @@ std::vector<Candidate> Searcher::enumerate(const Pins &limits) {
     fewer.push_back(power);
     fewer.push_back(job.gpus / cluster.devicesPerNode * cluster.devicesPerNode);
     int64_t ofFirstGroups = 0;
-    for (const Cluster &group : isMixed ? cluster.groups : std::vector<Cluster>())
+    for (const Cluster &group : problem.isMixed ? cluster.groups : std::vector<Cluster>())
       fewer.push_back(ofFirstGroups += group.numNodes * group.devicesPerNode);
     for (int64_t divisor : divisorsOf(job.globalBatch))
       if (divisor <= job.gpus && divisor * 2 > job.gpus)
@@ -158,14 +132,14 @@ std::vector<Candidate> Searcher::enumerate(const Pins &limits) {
 double Searcher::heldBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode,
                            int stage) {
   std::vector<ChunkRange> chunks;
-  for (int chunk : chunksOf(candidate, stage)) {
+  for (int chunk : costs.schedules.chunksOf(candidate, stage)) {
     int last = endOf(candidate, chunk);
     chunks.push_back({candidate.firstOps[chunk],
                       candidate.again.empty() ? last : candidate.again[chunk], last,
                       candidate.away.empty() ? 0 : candidate.away[chunk]});
   }
-  return profiledBytes(mix, chunks, momentsOf(candidate)[stage], mode, job,
-                       clusterOf(candidate, stage));
+  return profiledBytes(mix, chunks, costs.schedules.momentsOf(candidate)[stage], mode, job,
+                       costs.meshes.clusterOf(candidate.mesh, stage));
 }
 
 /// Returns chunks of equal time if they fit, else the best fitting cut found, else chunks of equal
@@ -190,7 +164,7 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
     isEnough &= fits(even, profile, mode, int(s));
   if (isEnough)
     return balanced;
-  const std::vector<schedule::Moments> &kept = momentsOf(candidate);
+  const std::vector<schedule::Moments> &kept = costs.schedules.momentsOf(candidate);
   // Lower bound on all stages together: one stage with the smallest number of micro-batches in
   // flight.
   schedule::InFlight least = kept[0][0][0];
@@ -206,15 +180,15 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   if (together + double(pp - 1) * double(cluster.contextBytes) > double(pp) * double(limitBytes))
     return balanced;
   if (numChunks > pp) {
-    const std::vector<int> &chunkStage = chunksFor(candidate).stageOf;
+    const std::vector<int> &chunkStage = costs.schedules.chunksFor(candidate).stageOf;
     auto bytes = [&](const std::vector<StageCutter::Span> &spans) {
       std::vector<ChunkRange> chunks;
       for (const StageCutter::Span &span : spans)
         chunks.push_back({span.first, span.last, span.last, away(span.last)});
       int stage = chunkStage[spans[0].chunk];
-      return scaled(
-          candidate, stage,
-          profiledBytes(profile, chunks, kept[stage], mode, job, clusterOf(candidate, stage)));
+      return scaled(candidate, stage,
+                    profiledBytes(profile, chunks, kept[stage], mode, job,
+                                  costs.meshes.clusterOf(candidate.mesh, stage)));
     };
     constexpr int maxTries = 2000; // some milliseconds
     std::optional<std::vector<int>> within =
@@ -224,7 +198,7 @@ std::optional<std::vector<int>> Searcher::cut(const Candidate &candidate, const 
   auto bytes = [&](int first, int last, int stage) {
     return scaled(candidate, stage,
                   profiledBytes(profile, {{first, last, last, away(last)}}, kept[stage], mode, job,
-                                clusterOf(candidate, stage)));
+                                costs.meshes.clusterOf(candidate.mesh, stage)));
   };
   std::optional<std::vector<int>> within = cutter.cutWithin(kept, double(limitBytes), bytes);
   return within ? within : balanced;
@@ -241,16 +215,17 @@ double Searcher::lossSeconds(const Candidate &candidate, const Profile &profile)
     if (mesh.axisIndex(name) >= 0 && (isTotal || isPart))
       axes.push_back(wholeAxis(mesh, mesh.axisIndex(name)));
   }
-  return stagesFor(candidate.mesh)
-      .networks->seconds(CollectiveKind::AllReduce, axes, chunksFor(candidate).stageOf.back(),
+  return costs.meshes.stagesFor(candidate.mesh)
+      .networks->seconds(CollectiveKind::AllReduce, axes,
+                         costs.schedules.chunksFor(candidate).stageOf.back(),
                          isTotal ? double(profile.stepTotalBytes) : 4);
 }
 
 bool Searcher::score(Candidate &candidate, bool refine) {
-  if (!mayPlace(candidate))
+  if (!costs.models.mayPlace(candidate))
     return false;
-  const Profile &profile = profileOf(candidate, candidate.recompute);
-  DataMode mode = firstMode(candidate);
+  const Profile &profile = costs.models.profileOf(candidate, candidate.recompute);
+  DataMode mode = firstMode(costs, candidate);
   candidate.again.clear();
   candidate.blocksAgain.clear();
   candidate.away.clear();
@@ -263,8 +238,8 @@ bool Searcher::score(Candidate &candidate, bool refine) {
   if (candidate.offloadsResiduals)
     for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)
       setAway(candidate, stage, blocksOn(candidate, stage));
-  if (isPartial(candidate)) {
-    mix = Mix(profile, profileOf(candidate, weakerMode(candidate.recompute)));
+  if (costs.models.isPartial(candidate)) {
+    mix = Mix(profile, costs.models.profileOf(candidate, weakerMode(candidate.recompute)));
     if (!chooseAgain(candidate, mix, mode)) {
       if (!refine)
         return false;          // the weaker mode is a candidate of its own
@@ -306,7 +281,8 @@ std::vector<Candidate> Searcher::withContext(const Candidate &candidate) {
         for (ContextForm form : space.contexts(next.mesh)) {
           next.context = form;
           next.zero = hadNone ? zero : candidate.zero;
-          if ((hadNone || zero == candidate.zero) && strategiesFor(splitOf(next), next.microBatch))
+          if ((hadNone || zero == candidate.zero) &&
+              costs.models.strategiesFor(splitOf(next), next.microBatch))
             result.push_back(next);
         }
     }
@@ -319,10 +295,10 @@ std::vector<Candidate> Searcher::withContext(const Candidate &candidate) {
 void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode) {
   ++counted.priced;
   const Profile &profile = *mix.kept; // for the fields equal in both
-  const Stages &known = stagesFor(candidate.mesh);
+  const MeshStages &known = costs.meshes.stagesFor(candidate.mesh);
   std::vector<StageSeconds> chunks;
   int64_t pp = candidate.mesh.pp;
-  const std::vector<int> &chunkStage = chunksFor(candidate).stageOf;
+  const std::vector<int> &chunkStage = costs.schedules.chunksFor(candidate).stageOf;
   auto stageOf = [&](size_t chunk) { return chunkStage[chunk]; };
   auto send = [&](size_t a, size_t b, double bytes) {
     if (stageOf(a) == stageOf(b))
@@ -335,15 +311,12 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
     int first = candidate.firstOps[c], stage = stageOf(c);
     bool isLast = c + 1 == candidate.firstOps.size();
     int last = isLast ? profile.numForward : candidate.firstOps[c + 1];
-    const Mix here = mixOn(candidate, mix, stage);
-    const DataMode modeHere = modeOn(candidate, mode, stage);
+    const Mix here = costs.models.mixOn(candidate, mix, stage);
+    const DataMode modeHere = modeOn(costs, candidate, mode, stage);
     const NetworkCost &network = known.networks->of(stage);
     RangeSums range = here.sums(first, candidate.again.empty() ? last : candidate.again[c], last);
     StageSeconds chunk = profiledSeconds(range, modeHere, network, known.devices.of(stage), parts);
-    const BatchSumSeconds &sums =
-        known.devices.isUniform()
-            ? batchSumSeconds(candidate.mesh)
-            : batchSumSeconds(candidate.mesh, network, known.devices.kindOf(stage));
+    const BatchSumSeconds &sums = costs.meshes.batchSumSeconds(candidate.mesh, stage);
     chunk.operandsForward += sums.forward[last] - sums.forward[first];
     chunk.operandsBackward += sums.backward[last] - sums.backward[first];
     addHostCopies(candidate, here, modeHere, int(c), last, chunk);
@@ -364,7 +337,7 @@ void Searcher::price(Candidate &candidate, const Mix &mix, const DataMode &mode)
   chunks.back().parameterStep += lossSeconds(candidate, profile);
   // Simulating the schedule is exact, and cheap if it is short.
   if (int64_t(chunks.size()) * candidate.accumulation <= 512) {
-    const KnownSchedule &run = scheduleFor(candidate, candidate.accumulation);
+    const KnownSchedule &run = costs.schedules.scheduleFor(candidate);
     candidate.seconds = simulatedStepTime(known.devices, chunks, run.schedule).seconds;
   } else {
     PipelineSchedule outline; // the input of the closed form
@@ -410,24 +383,16 @@ void Searcher::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &
 }
 
 void Searcher::moveCut(Candidate &candidate, size_t chunk, int first) {
-  const Mix mix =
-      candidate.again.empty() ? Mix(profileOf(candidate, candidate.recompute)) : mixOf(candidate);
-  const DataMode mode = firstMode(candidate);
+  const Mix mix = candidate.again.empty()
+                      ? Mix(costs.models.profileOf(candidate, candidate.recompute))
+                      : costs.models.mixOf(candidate);
+  const DataMode mode = firstMode(costs, candidate);
   candidate.firstOps[chunk] = first;
   if (!candidate.again.empty())
     chooseAgain(candidate, mix, mode);
   if (!candidate.away.empty())
     chooseAway(candidate, mix, mode);
   price(candidate, mix, mode);
-}
-
-bool Searcher::takesZigzag(int64_t cp) const {
-  if (!space.orderIsOpen())
-    return space.isZigzag();
-  bool helps = std::any_of(graph.ops.begin(), graph.ops.end(), [&](const GraphOp &op) {
-    return isMatrixClass(op.kernelClass) && cluster.kernel(op.kernelClass).executedFraction < 1;
-  });
-  return helps && whyNoZigzag(graph, cp).empty();
 }
 
 Plan Searcher::planOf(const Candidate &candidate) {
@@ -437,7 +402,7 @@ Plan Searcher::planOf(const Candidate &candidate) {
   plan.cluster = cluster;
   plan.mesh = candidate.mesh;
   plan.context = candidate.context;
-  plan.zigzag = candidate.mesh.cp > 1 && takesZigzag(candidate.mesh.cp);
+  plan.zigzag = candidate.mesh.cp > 1 && problem.takesZigzag(candidate.mesh.cp);
   plan.idleDevices = job.gpus - candidate.mesh.numRanks();
   plan.microBatch = candidate.microBatch;
   plan.accumulation = candidate.accumulation;
@@ -447,14 +412,15 @@ Plan Searcher::planOf(const Candidate &candidate) {
   plan.offload = offloadOf(candidate);
 
   // Decisions for ops with axes beyond the batch and the experts; ops with the same axes share one.
-  const ModelSplit split = withoutContext(splitOf(candidate));
-  const Graph &batched = graphFor(candidate.microBatch * split.ep);
-  const std::vector<OpStrategy> &strategies = *strategiesFor(split, candidate.microBatch);
-  const int tensorAxis = meshOf(split).axisIndex("tp");
+  const ModelSplit split = splitOf(candidate).withoutContext();
+  const Graph &batched = costs.models.graphFor(candidate.microBatch * split.ep);
+  const std::vector<OpStrategy> &strategies =
+      *costs.models.strategiesFor(split, candidate.microBatch);
+  const int tensorAxis = split.mesh().axisIndex("tp");
   const Graph whole = withBatch(graph, candidate.microBatch * candidate.mesh.dataRanks());
   const AxisRef data{0, 1, candidate.mesh.dp * candidate.mesh.fsdp}, experts{1, 1, split.ep};
   // Ops of equal structure and axes have equal placements.
-  const std::vector<uint64_t> &structure = hashes();
+  const std::vector<uint64_t> &structure = costs.models.hashes();
   std::map<std::pair<std::map<int, AxisNames>, uint64_t>, size_t> known;
   auto decisionFor = [&](OpPlacement placement) {
     auto equal = std::find_if(plan.ops.begin(), plan.ops.end(), [&](const OpDecision &decision) {

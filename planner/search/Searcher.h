@@ -8,15 +8,10 @@
 #include "planner/bound/PipelineBound.h"
 #include "planner/bound/PipelineRoom.h"
 #include "planner/bound/WholeWork.h"
-#include "planner/cost/StageNetworks.h"
-#include "planner/devices/StageDevices.h"
-#include "planner/graph/Fold.h"
-#include "planner/pins/OpPins.h"
 #include "planner/pins/Space.h"
-#include "planner/search/BatchSums.h"
 #include "planner/search/Candidate.h"
+#include "planner/search/CostTables.h"
 #include "planner/search/Partition.h"
-#include "planner/search/Profile.h"
 #include "planner/search/SearchCounts.h"
 #include "planner/support/OnceMap.h"
 #include "planner/support/Workers.h"
@@ -37,11 +32,15 @@ namespace tbc::planner {
 double leastBytesAnywhere(const reshard::Graph &graph, const Job &job, const Cluster &cluster,
                           bool offloadsStates);
 
-/// Scores candidates of one job in closed form. Shared results are made once and depend only on
-/// their key, so no answer depends on the order of calls. Functions marked thread-safe may be
-/// called concurrently.
+/// Scores candidates of one job in closed form. Functions marked thread-safe may be called
+/// concurrently.
 class Searcher {
+  RunningCounts counted;
+
 public:
+  const SearchProblem problem;
+  const CostTables costs;
+
   Searcher(const reshard::Graph &graph, const Job &job, const Cluster &cluster, const Space &space,
            int64_t limitBytes, PinnedOps pinned, Workers &workers);
 
@@ -73,10 +72,8 @@ public:
   /// unpinned tp would split nothing. `refine`: improves stage cuts by pricing neighbouring cuts.
   /// Thread-safe.
   bool score(Candidate &candidate, bool refine);
-  /// Prepares the shared results for scoring these candidates, on all threads.
-  void prepare(const std::vector<const Candidate *> &candidates);
   /// Whether pins fix the beginnings of stages, so cuts may not move.
-  bool cutsArePinned() const { return !pinned.begins.empty(); }
+  bool cutsArePinned() const { return !problem.pinned.begins.empty(); }
   RunningCounts &counts() { return counted; }
   /// Moves the beginning of chunk `chunk` of a scored candidate to forward op `first`, between its
   /// neighbours' beginnings, and scores it again.
@@ -105,22 +102,13 @@ public:
   /// refinedBound().
   double boundAhead(const Candidate &candidate, double limit);
 
-  /// The number of graph blocks that may be recomputed or kept.
-  int64_t numBlocks() const { return int64_t(starts.size()); }
-
   /// Returns the plan of `candidate`, without predictions. Thread-safe.
   Plan planOf(const Candidate &candidate);
-  /// Whether sequences over `cp` ranks are in zigzag order. If open: whether it saves work and is
-  /// possible.
-  bool takesZigzag(int64_t cp) const;
 
   /// The reason why a requested schedule does not allow some number of micro-batches, or "".
   const std::string &refusedSchedule() const { return whyNoSchedule; }
   /// An error if every open mesh of all devices has a stage with devices of several types.
   Status checkTypes() const;
-  /// Returns why the candidate's form of context parallelism does not suit the model, or "".
-  const std::string &refusedContext(const Candidate &candidate);
-
   /// Returns variants of `candidate`, which has no cp, with a factor of another axis moved to cp,
   /// in every form allowed by the model and the pins. Only with one sample per micro-batch: larger
   /// ones are better split over data ranks, which need no communication between ops.
@@ -128,36 +116,6 @@ public:
 
 private:
   void measureGraph();
-  const reshard::Graph &graphFor(int64_t microBatch);
-  /// structuralHashes() of the graph.
-  const std::vector<uint64_t> &hashes();
-  /// `hasExperts`: the experts lie on ep, and tp splits the inner dims of each.
-  const Placement &placementFor(int64_t tp, int64_t microBatch, bool hasExperts);
-  const std::vector<bool> &flagsFor(RecomputeMode recompute, int64_t microBatch);
-  /// The split of ops on the devices of one model: tp, ep, cp and, with cp, its form. Each rank on
-  /// ep has a micro-batch of its own.
-  struct ModelSplit {
-    int64_t tp, ep, cp;
-    reshard::ContextForm form;
-    bool operator<(const ModelSplit &o) const {
-      return std::tie(tp, ep, cp, form) < std::tie(o.tp, o.ep, o.cp, o.form);
-    }
-  };
-  static ModelSplit splitOf(const Candidate &candidate);
-  static ModelSplit withoutContext(ModelSplit split);
-  static reshard::Mesh meshOf(const ModelSplit &split);
-  /// Returns the strategies of all ops on meshOf(split); null if the form does not suit the model.
-  const std::vector<reshard::OpStrategy> *strategiesFor(const ModelSplit &split,
-                                                        int64_t microBatch);
-  struct KnownStrategies {
-    std::vector<reshard::OpStrategy> ofOps;
-    std::string whyNot; // if there are none
-  };
-  const KnownStrategies &splitStrategies(const ModelSplit &split, int64_t microBatch);
-  const ProfiledGraph &profiledGraphFor(int64_t microBatch, RecomputeMode recompute);
-  /// Profile on the devices of stage `stage` of the candidate. Placement and kept values are the
-  /// same on all.
-  const Profile &profileOf(const Candidate &candidate, RecomputeMode recompute, int stage = 0);
   const WholeWork &wholeWorkFor(int64_t samples);
   double idealSecondsOf(int64_t samples, int64_t devices, const std::vector<bool> *part);
   double idealSeconds(int64_t devices, int64_t samples);
@@ -166,16 +124,6 @@ private:
   double leastSeconds(int64_t tp, int64_t samples);
   /// The same for a micro-batch on each rank along ep, if cp and ep split everything perfectly.
   double leastSeconds(const MeshShape &mesh, int64_t microBatch);
-  // BatchSums.cpp
-  /// Seconds to complete BatchSums over the data ranks in a micro-batch, for forward ops [0, i) and
-  /// for their backward.
-  struct BatchSumSeconds {
-    std::vector<double> forward, backward;
-    double total() const { return forward.back() + backward.back(); }
-  };
-  const BatchSumSeconds &batchSumSeconds(const MeshShape &shape);
-  const BatchSumSeconds &batchSumSeconds(const MeshShape &shape, const NetworkCost &network,
-                                         const StageKind &kind);
   // SearcherBound.cpp
   /// Sums over parameters: bytes of all, of those read in forward, of those read in backward, and
   /// of those trained.
@@ -257,53 +205,21 @@ private:
   /// Computes refinedBound() without cached results. Thread-safe.
   double boundWithContexts(const Candidate &candidate, double limit);
   // SearcherStages.cpp
-  /// The devices of the stages of one mesh.
-  struct Stages {
-    StageDevices devices;
-    std::unique_ptr<StageNetworks> networks;
-  };
-  const Stages &stagesFor(const MeshShape &mesh);
   /// Whether the stages of `mesh` have devices of one type each.
   bool mayLie(const MeshShape &mesh) const;
-  const Cluster &clusterOf(const Candidate &candidate, int stage);
   /// Returns the bytes of a stage, scaled from its own limit to the largest limit, `limitBytes`.
   double scaled(const Candidate &candidate, int stage, double bytes);
   bool fits(const Candidate &candidate, const Mix &mix, const DataMode &mode, int stage) {
     return stageBytes(candidate, mix, mode, stage) <= double(limitBytes);
   }
-  /// Returns `mix` and `mode` of stage 0 for another stage.
-  Mix mixOn(const Candidate &candidate, const Mix &mix, int stage);
-  DataMode modeOn(const Candidate &candidate, const DataMode &mode, int stage);
   static int cutBuckets(int64_t chunks);
   const StageCutter &cutterFor(const Candidate &candidate, const Profile &profile);
   double unlikeStagesBound(const Candidate &candidate);
-  /// The network with all devices as good as the best of a mixed cluster, for bounds.
-  const NetworkCost &networkFor(const MeshShape &mesh);
-  DataMode dataMode(const Candidate &candidate) {
-    return dataMode(candidate, networkFor(candidate.mesh));
-  }
-  DataMode dataMode(const Candidate &candidate, const NetworkCost &network);
-  /// The mode of stage 0.
-  DataMode firstMode(const Candidate &candidate) {
-    return dataMode(candidate, stagesFor(candidate.mesh).networks->of(0));
-  }
   void price(Candidate &candidate, const Mix &mix, const DataMode &mode);
   void addHostCopies(const Candidate &candidate, const Mix &mix, const DataMode &mode, int index,
                      int last, StageSeconds &chunk);
   void refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mode);
   // PartialRecompute.cpp
-  /// The profiles of the candidate's recomputation mode and of the next weaker mode.
-  Mix mixOf(const Candidate &candidate);
-  /// The placement of a schedule's chunks.
-  struct KnownChunks {
-    std::vector<int> stageOf;               // by chunk
-    std::vector<std::vector<int>> chunksOf; // by stage
-  };
-  const KnownChunks &chunksFor(const Candidate &candidate) const;
-  static KnownChunks computeChunks(const ScheduleChoice &choice, int64_t stages);
-  const std::vector<int> &chunksOf(const Candidate &candidate, int stage) const {
-    return chunksFor(candidate).chunksOf[size_t(stage)];
-  }
   int endOf(const Candidate &candidate, int chunk) const;
   /// The first and the past-the-end index of the `starts` in the chunk.
   std::pair<size_t, size_t> startsIn(const Candidate &candidate, int chunk) const;
@@ -323,8 +239,6 @@ private:
   Recompute recomputeOf(const Candidate &candidate) const;
   double lossSeconds(const Candidate &candidate, const Profile &profile);
   bool mayRun(const Candidate &candidate);
-  bool mayPlace(const Candidate &candidate);
-  bool isPartial(const Candidate &candidate) const;
   void bound(Candidate &candidate);
   void boundAll(std::vector<Candidate> &candidates, const Deadline &deadline);
   void enumerateOn(int64_t devices, bool isPossibleOnly, const Pins &limits,
@@ -334,14 +248,6 @@ private:
   std::vector<int> cutPlaces(const Profile &profile, int64_t chunks) const;
   std::optional<std::vector<int>> cut(const Candidate &candidate, const Profile &profile,
                                       const DataMode &mode);
-  /// A schedule with the peaks of its stages, for enough micro-batches that more do not raise the
-  /// peaks.
-  struct KnownSchedule {
-    PipelineSchedule schedule;
-    std::vector<schedule::Moments> moments; // by stage
-  };
-  const KnownSchedule &scheduleFor(const Candidate &candidate, int64_t accumulation);
-  const std::vector<schedule::Moments> &momentsOf(const Candidate &candidate);
   double heldBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode, int stage);
   /// The same, scaled().
   double stageBytes(const Candidate &candidate, const Mix &mix, const DataMode &mode, int stage) {
@@ -351,15 +257,9 @@ private:
   const reshard::Graph &graph;
   const Job &job;
   const Cluster &cluster;
-  const bool isMixed;
   const Space &space;
-  int64_t limitBytes;
-  PinnedOps pinned;
-
+  const int64_t limitBytes;
   Workers &workers;
-  Repeat repeat;
-  int numForward;          // ops
-  std::vector<int> starts; // of graph blocks
   std::array<ParameterTotals, 2> knownTotals;
   SearchEnd enumerationEnd = SearchEnd::Complete;
   bool nothingFits = false;
@@ -371,27 +271,14 @@ private:
   double mostResultPerSample = 0;               // bytes of one matmul in forward
   OnceMap<int64_t, DividedTotals> knownDivided; // by tp
 
-  OnceMap<int64_t, reshard::Graph> graphs;
-  Once<std::vector<uint64_t>> knownHashes;
   OnceMap<int64_t, WholeWork> wholeWorks;
-  OnceMap<std::tuple<int64_t, int64_t, bool>, Placement> placements;
-  OnceMap<std::pair<int64_t, RecomputeMode>, std::vector<bool>> flags;
-  OnceMap<std::pair<int64_t, RecomputeMode>, ProfiledGraph> profiledGraphs;
-  OnceMap<std::pair<ModelSplit, int64_t>, KnownStrategies> strategies;
-  OnceMap<std::tuple<ModelSplit, int64_t, RecomputeMode, StageKind>, Profile> profiles;
-  mutable OnceMap<std::tuple<int, bool, int64_t>, KnownChunks> knownChunks;
   OnceMap<std::pair<int64_t, int64_t>, double> ideals, leasts;
-  Once<std::vector<BatchSum>> sumsOverBatch;
-  OnceMap<std::pair<std::array<int64_t, 6>, StageKind>, BatchSumSeconds> knownBatchSums;
-  OnceMap<std::array<int64_t, 6>, std::unique_ptr<NetworkCost>> networks;
-  OnceMap<std::array<int64_t, 6>, std::unique_ptr<Stages>> stages;
   /// By profile, number of chunks and whether they span several nodes. For heterogeneous devices
   /// also by ranks of a stage, chunks of a stage and whether these are V-shaped.
   OnceMap<std::tuple<const Profile *, int64_t, bool, std::array<int64_t, 3>>,
           std::unique_ptr<StageCutter>>
       cutters;
   OnceMap<std::array<int64_t, 4>, double> unlikeStages;
-  OnceMap<std::tuple<ScheduleKind, int, bool, int64_t, int64_t>, KnownSchedule> knownSchedules;
   Once<MostSaved> saving;
   OnceMap<std::pair<int64_t, int64_t>, std::unique_ptr<KeepBound>> keepBounds;
   OnceMap<std::pair<int64_t, int64_t>, Work> works;
@@ -415,7 +302,6 @@ private:
   std::map<BoundKey, RefinedBound> refinedBounds;              // requested one after another
   OnceMap<std::pair<BoundKey, double>, double> preparedBounds; // by limit
   std::string whyNoSchedule;                                   // for the first omitted pipeline
-  RunningCounts counted;
 };
 
 } // namespace tbc::planner

@@ -18,7 +18,7 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 const WholeWork &Searcher::wholeWorkFor(int64_t samples) {
-  return wholeWorks.get(samples, [&] { return WholeWork(graphFor(samples)); });
+  return wholeWorks.get(samples, [&] { return WholeWork(costs.models.graphFor(samples)); });
 }
 
 /// Returns the seconds of the ops of `part` (null: all) in one micro-batch, each kernel divided
@@ -39,13 +39,13 @@ double Searcher::idealSeconds(int64_t devices, int64_t microBatch) {
 
 double Searcher::leastSeconds(int64_t tp, int64_t microBatch) {
   double ideal = idealSeconds(tp, microBatch);
-  if (tp == 1 || repeat.count == 0)
+  if (tp == 1 || problem.repeat.count == 0)
     return ideal;
   return leasts.get({tp, microBatch}, [&] {
-    double bound = placementBound(graphFor(microBatch), repeat.ops, tp, job, cluster,
-                                  space.tensorAxisIsPinned());
-    double without = idealSecondsOf(microBatch, tp, &repeat.ops);
-    return ideal + double(repeat.count) * std::max(0.0, bound - without);
+    double bound = placementBound(costs.models.graphFor(microBatch), problem.repeat.ops, tp, job,
+                                  cluster, space.tensorAxisIsPinned());
+    double without = idealSecondsOf(microBatch, tp, &problem.repeat.ops);
+    return ideal + double(problem.repeat.count) * std::max(0.0, bound - without);
   });
 }
 
@@ -83,7 +83,7 @@ double Searcher::leastUpdateSeconds(const Candidate &candidate, const DataMode &
 /// Returns the seconds of gradient reductions once per step, of all stages together, in the fewest
 /// possible buckets.
 double Searcher::reduceStepSeconds(const Candidate &candidate, const DataMode &mode) {
-  const NetworkCost &network = networkFor(candidate.mesh);
+  const NetworkCost &network = costs.meshes.networkFor(candidate.mesh);
   double seconds = 0;
   for (bool isExpert : {false, true}) {
     const ParameterTotals &of = totals()[isExpert];
@@ -111,7 +111,7 @@ double Searcher::leastScalarSeconds(const MeshShape &shape) {
   for (const std::string &name : isTotal ? axisNames() : tokenAxisNames())
     if (int axis = mesh.axisIndex(name); axis >= 0)
       axes.push_back(wholeAxis(mesh, axis));
-  const NetworkCost &network = networkFor(shape);
+  const NetworkCost &network = costs.meshes.networkFor(shape);
   constexpr double lossBytes = 4;
   return network.seconds(CollectiveKind::AllReduce, network.groupShape(axes),
                          isTotal ? double(graph.stepTotalBytes) : lossBytes);
@@ -125,12 +125,12 @@ double Searcher::expertSeconds(const MeshShape &shape, int64_t microBatch) {
     return 0;
   return expertExchanges.get({shape.ep, microBatch}, [&] {
     const ModelSplit split{1, shape.ep, 1, ContextForm::AllGather};
-    const std::vector<OpStrategy> *strategies = strategiesFor(split, microBatch);
+    const std::vector<OpStrategy> *strategies = costs.models.strategiesFor(split, microBatch);
     if (!strategies)
       return 0.0;
-    const Graph &batched = graphFor(microBatch * shape.ep);
+    const Graph &batched = costs.models.graphFor(microBatch * shape.ep);
     Assignment assignment;
-    assignment.mesh = meshOf(split);
+    assignment.mesh = split.mesh();
     assignment.strategies = *strategies;
     ParameterPlan plan;
     plan.reduceAxes.push_back(wholeAxis(assignment.mesh, assignment.mesh.axisIndex("ep")));
@@ -159,7 +159,7 @@ double Searcher::partsOf(const MeshShape &mesh, bool isExpert) {
 double Searcher::transferSeconds(const Candidate &candidate, const DataMode &mode,
                                  CollectiveKind kind, double ParameterTotals::*count,
                                  double ParameterTotals::*bytes) {
-  const NetworkCost &network = networkFor(candidate.mesh);
+  const NetworkCost &network = costs.meshes.networkFor(candidate.mesh);
   double seconds = 0;
   for (bool isExpert : {false, true}) {
     const ParameterTotals &of = totals()[isExpert];
@@ -214,7 +214,7 @@ Searcher::computeTotals(const std::function<bool(const GraphParameter &)> &isCou
 /// Returns the largest saving by recomputation in a micro-batch of `samples` divided over `parts`.
 double Searcher::mostSaved(double samples, double parts) {
   const MostSaved &saved =
-      saving.get([&] { return mostSavedByRunningAgain(graphFor(1), cluster); });
+      saving.get([&] { return mostSavedByRunningAgain(costs.models.graphFor(1), cluster); });
   return saved.launchSeconds + saved.movementSeconds * samples / parts;
 }
 
@@ -282,13 +282,13 @@ void Searcher::boundAll(std::vector<Candidate> &candidates, const Deadline &dead
 void Searcher::bound(Candidate &candidate) {
   const MeshShape &mesh = candidate.mesh;
   // A variant with cp has fewer data ranks.
-  double seconds =
-      secondsWhateverIsKept(mesh, candidate.microBatch) + batchSumSeconds(mesh).total();
+  double seconds = secondsWhateverIsKept(mesh, candidate.microBatch) +
+                   costs.meshes.batchSumSeconds(mesh).total();
   double proven =
       mayBeContext(candidate) ? idealWhateverIsKept(mesh, candidate.microBatch) : seconds;
   const ScheduleChoice &choice = candidate.schedule;
   int64_t stages = mesh.pp, accumulation = candidate.accumulation;
-  double update = leastUpdateSeconds(candidate, dataMode(candidate));
+  double update = leastUpdateSeconds(candidate, boundMode(costs, candidate));
   double unlike = unlikeStagesBound(candidate); // 0 if all devices are alike
   auto least = [&](double work, schedule::Chunking chunking) {
     return schedule::leastMakespan(choice.kind(), work,

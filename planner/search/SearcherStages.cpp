@@ -21,12 +21,12 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 bool Searcher::mayLie(const MeshShape &mesh) const {
-  return !isMixed || keepsTypesApart(cluster, mesh.pp, mesh.numRanks() / mesh.pp);
+  return !problem.isMixed || keepsTypesApart(cluster, mesh.pp, mesh.numRanks() / mesh.pp);
 }
 
 Status Searcher::checkTypes() const {
   Status first = Status::ok();
-  if (!isMixed)
+  if (!problem.isMixed)
     return first;
   for (const MeshShape &mesh : space.meshes(job.gpus)) {
     Result<StageDevices> devices = StageDevices::make(cluster, mesh.pp, mesh.numRanks() / mesh.pp);
@@ -38,76 +38,24 @@ Status Searcher::checkTypes() const {
   return first;
 }
 
-const Searcher::Stages &Searcher::stagesFor(const MeshShape &mesh) {
-  return *stages.get(mesh.sizes(), [&] {
-    Mesh axes = mesh.mesh();
-    auto known = std::make_unique<Stages>(
-        Stages{*StageDevices::make(cluster, mesh.pp, mesh.numRanks() / mesh.pp), nullptr});
-    known->networks = std::make_unique<StageNetworks>(known->devices, axes, axes.axisIndex("pp"));
-    return known;
-  });
-}
-
-const NetworkCost &Searcher::networkFor(const MeshShape &mesh) {
-  if (!isMixed)
-    return stagesFor(mesh).networks->of(0);
-  return *networks.get(mesh.sizes(), [&] {
-    Mesh axes = mesh.mesh();
-    return std::make_unique<NetworkCost>(cluster, axes, axes.axisIndex("pp"));
-  });
-}
-
-const Profile &Searcher::profileOf(const Candidate &candidate, RecomputeMode recompute, int stage) {
-  const StageDevices &devices = stagesFor(candidate.mesh).devices;
-  const ModelSplit split = splitOf(candidate);
-  const int64_t microBatch = candidate.microBatch;
-  const StageKind kind = devices.isUniform() ? StageKind() : devices.kindOf(stage);
-  return profiles.get({split, microBatch, recompute, kind}, [&] {
-    return makeProfile(profiledGraphFor(microBatch * split.ep, recompute), meshOf(split),
-                       *strategiesFor(split, microBatch), job, devices.of(stage),
-                       split.cp > 1 && !takesZigzag(split.cp));
-  });
-}
-
-Mix Searcher::mixOn(const Candidate &candidate, const Mix &mix, int stage) {
-  const StageDevices &devices = stagesFor(candidate.mesh).devices;
-  if (!isMixed || devices.kindOf(stage) == devices.kindOf(0))
-    return mix;
-  const Profile &again = profileOf(candidate, candidate.recompute, stage);
-  if (mix.again == mix.kept)
-    return again;
-  return Mix(again, profileOf(candidate, weakerMode(candidate.recompute), stage));
-}
-
-DataMode Searcher::modeOn(const Candidate &candidate, const DataMode &mode, int stage) {
-  const Stages &of = stagesFor(candidate.mesh);
-  if (!isMixed || of.devices.kindOf(stage) == of.devices.kindOf(0))
-    return mode;
-  return dataMode(candidate, of.networks->of(stage));
-}
-
 double Searcher::scaled(const Candidate &candidate, int stage, double bytes) {
-  if (!isMixed)
+  if (!problem.isMixed)
     return bytes;
-  int64_t limit = std::min(limitBytes, clusterOf(candidate, stage).usableBytes());
+  int64_t limit = std::min(limitBytes, costs.meshes.clusterOf(candidate.mesh, stage).usableBytes());
   // Exactly at its own limit stays within the common limit, despite rounding.
   return bytes <= double(limit)
              ? std::min(bytes * (double(limitBytes) / double(limit)), double(limitBytes))
              : std::max(bytes * (double(limitBytes) / double(limit)), double(limitBytes) + 1);
 }
 
-const Cluster &Searcher::clusterOf(const Candidate &candidate, int stage) {
-  return isMixed ? stagesFor(candidate.mesh).devices.of(stage) : cluster;
-}
-
 /// Returns enough buckets for each chunk to end near its ideal position.
 int Searcher::cutBuckets(int64_t chunks) { return int(std::clamp<int64_t>(chunks * 6, 48, 256)); }
 
 std::vector<int> Searcher::cutPlaces(const Profile &profile, int64_t chunks) const {
-  if (pinned.begins.empty())
+  if (problem.pinned.begins.empty())
     return cutPositions(profile, cutBuckets(chunks));
   std::vector<int> places{0};
-  places.insert(places.end(), pinned.begins.begin(), pinned.begins.end());
+  places.insert(places.end(), problem.pinned.begins.begin(), problem.pinned.begins.end());
   places.push_back(profile.numForward);
   return places;
 }
@@ -116,7 +64,7 @@ std::vector<int> Searcher::cutPlaces(const Profile &profile, int64_t chunks) con
 /// same profile, number of chunks and devices.
 const StageCutter &Searcher::cutterFor(const Candidate &candidate, const Profile &profile) {
   const int64_t pp = candidate.mesh.pp, numChunks = pp * candidate.schedule.chunksPerStage;
-  const Stages &of = stagesFor(candidate.mesh);
+  const MeshStages &of = costs.meshes.stagesFor(candidate.mesh);
   if (of.devices.isUniform()) {
     const NetworkCost &network = of.networks->of(0);
     GroupShape ends = network.stageGroupShape({0, 1});
@@ -133,10 +81,10 @@ const StageCutter &Searcher::cutterFor(const Candidate &candidate, const Profile
     std::map<StageKind, int> numbers;
     std::vector<const Profile *> ofKinds;
     std::vector<int> kindOf;
-    for (int stage : chunksFor(candidate).stageOf) {
+    for (int stage : costs.schedules.chunksFor(candidate).stageOf) {
       auto [found, isNew] = numbers.try_emplace(of.devices.kindOf(stage), int(ofKinds.size()));
       if (isNew)
-        ofKinds.push_back(mixOn(candidate, profile, stage).kept);
+        ofKinds.push_back(costs.models.mixOn(candidate, profile, stage).kept);
       kindOf.push_back(found->second);
     }
     auto send = [&](double bytes) { // of neighbours, the slowest
@@ -157,7 +105,7 @@ const StageCutter &Searcher::cutterFor(const Candidate &candidate, const Profile
 /// speed 1 and 3 share 4 s of work of the slower one: at least 1 s.
 double Searcher::unlikeStagesBound(const Candidate &candidate) {
   const MeshShape &mesh = candidate.mesh;
-  const StageDevices &devices = stagesFor(mesh).devices;
+  const StageDevices &devices = costs.meshes.stagesFor(mesh).devices;
   if (devices.isUniform())
     return 0;
   const int64_t samples = candidate.microBatch * mesh.ep, parts = mesh.tp * mesh.cp * mesh.ep;
@@ -176,7 +124,7 @@ double Searcher::unlikeStagesBound(const Candidate &candidate) {
           kind.ofOps = wholeWorkFor(samples).dividedSeconds(devices.of(stage), parts);
           for (double seconds : kind.ofOps)
             kind.total += seconds;
-          MostSaved saved = mostSavedByRunningAgain(graphFor(1), devices.of(stage));
+          MostSaved saved = mostSavedByRunningAgain(costs.models.graphFor(1), devices.of(stage));
           kind.saved =
               saved.launchSeconds + saved.movementSeconds * double(samples) / double(parts);
         }

@@ -1,0 +1,48 @@
+//===- CostTables.cpp - Results shared by candidates ----------------------===//
+
+#include "planner/search/CostTables.h"
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+bool isZeroAxis(const Candidate &candidate, const std::string &name) {
+  return candidate.zero.zero > 0 && (name != "dp" || candidate.mesh.fsdp == 1);
+}
+
+DataMode dataMode(const CostTables &costs, const Candidate &candidate, const NetworkCost &network) {
+  Mesh mesh = candidate.mesh.mesh();
+  DataMode mode;
+  mode.zero = candidate.zero.zero;
+  mode.keepGathered = candidate.zero.keepGathered;
+  bool isAtOnce = candidate.accumulation == 1 && candidate.mesh.pp == 1;
+  mode.keepsGradientShards = mode.zero >= (isAtOnce ? 1 : 2);
+  mode.offloadsStates = candidate.offloadsStates;
+  mode.bucketBytes = costs.problem.space.overlap().bucketBytes;
+  for (bool isSplitOverExperts : {false, true}) {
+    std::vector<AxisRef> zero, others;
+    for (const std::string &name : tokenAxisNames())
+      if (int axis = mesh.axisIndex(name); axis >= 0 && !(isSplitOverExperts && name == "ep"))
+        (isZeroAxis(candidate, name) ? zero : others).push_back(wholeAxis(mesh, axis));
+    mode.groups[isSplitOverExperts] = {network.groupShape(zero), network.groupShape(others)};
+  }
+  return mode;
+}
+
+DataMode boundMode(const CostTables &costs, const Candidate &candidate) {
+  return dataMode(costs, candidate, costs.meshes.networkFor(candidate.mesh));
+}
+
+DataMode firstMode(const CostTables &costs, const Candidate &candidate) {
+  return dataMode(costs, candidate, costs.meshes.stagesFor(candidate.mesh).networks->of(0));
+}
+
+DataMode modeOn(const CostTables &costs, const Candidate &candidate, const DataMode &mode,
+                int stage) {
+  const MeshStages &of = costs.meshes.stagesFor(candidate.mesh);
+  if (!costs.problem.isMixed || of.devices.kindOf(stage) == of.devices.kindOf(0))
+    return mode;
+  return dataMode(costs, candidate, of.networks->of(stage));
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,51 @@
+//===- ScheduleTable.cpp - Pipeline schedules shared by candidates --------===//
+
+#include "planner/search/ScheduleTable.h"
+
+#include <algorithm>
+
+namespace tbc::planner {
+
+static ChunkStages computeChunks(const ScheduleChoice &choice, int64_t stages) {
+  ChunkStages known;
+  known.stageOf = choice.chunkStage(stages);
+  if (known.stageOf.empty())
+    for (int stage = 0; stage < int(stages); ++stage)
+      known.stageOf.push_back(stage);
+  known.chunksOf.resize(size_t(stages));
+  for (size_t chunk = 0; chunk < known.stageOf.size(); ++chunk)
+    known.chunksOf[size_t(known.stageOf[chunk])].push_back(int(chunk));
+  return known;
+}
+
+const ChunkStages &ScheduleTable::chunksFor(const Candidate &candidate) const {
+  const ScheduleChoice &choice = candidate.schedule;
+  int64_t stages = candidate.mesh.pp;
+  return chunks.get({choice.chunksPerStage, choice.thereAndBack, stages},
+                    [&] { return computeChunks(choice, stages); });
+}
+
+const KnownSchedule &ScheduleTable::scheduleFor(const Candidate &candidate,
+                                                int64_t accumulation) const {
+  const ScheduleChoice &choice = candidate.schedule;
+  int64_t pp = candidate.mesh.pp;
+  return schedules.get(
+      {choice.kind(), choice.chunksPerStage, choice.thereAndBack, pp, accumulation}, [&] {
+        KnownSchedule known;
+        known.schedule =
+            PipelineSchedule::make(choice.schedule, pp, choice.chunkStage(pp), accumulation);
+        for (const std::vector<schedule::Action> &actions : known.schedule.actions)
+          known.moments.push_back(schedule::fullestMoments(actions, choice.chunksPerStage));
+        return known;
+      });
+}
+
+const std::vector<schedule::Moments> &ScheduleTable::momentsOf(const Candidate &candidate) const {
+  int64_t enough = 4 * candidate.mesh.pp * candidate.schedule.chunksPerStage;
+  bool holdsAll = schedule::keepsAllMicroBatches(candidate.schedule.kind());
+  return scheduleFor(candidate,
+                     holdsAll ? candidate.accumulation : std::min(enough, candidate.accumulation))
+      .moments;
+}
+
+} // namespace tbc::planner

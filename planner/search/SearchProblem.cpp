@@ -1,0 +1,31 @@
+//===- SearchProblem.cpp - The inputs of a search -------------------------===//
+
+#include "planner/search/SearchProblem.h"
+#include "planner/graph/Recompute.h"
+#include "planner/graph/RecomputeBlocks.h"
+#include "planner/graph/Stages.h"
+#include "planner/reshard/SequenceOrder.h"
+
+#include <algorithm>
+#include <utility>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+SearchProblem::SearchProblem(const Graph &graph, const Job &job, const Cluster &cluster,
+                             const Space &space, int64_t limitBytes, PinnedOps pinnedOps)
+    : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes),
+      pinned(std::move(pinnedOps)), isMixed(cluster.isMixed()), repeat(largestRepeat(graph)),
+      numForward(numForwardOps(graph)), blockBegins(blockStarts(graph)) {}
+
+bool SearchProblem::takesZigzag(int64_t cp) const {
+  if (!space.orderIsOpen())
+    return space.isZigzag();
+  bool helps = std::any_of(graph.ops.begin(), graph.ops.end(), [&](const GraphOp &op) {
+    return isMatrixClass(op.kernelClass) && cluster.kernel(op.kernelClass).executedFraction < 1;
+  });
+  return helps && whyNoZigzag(graph, cp).empty();
+}
+
+} // namespace tbc::planner
