@@ -400,7 +400,7 @@ std::vector<bool> KeepBound::sidesAt(double multiplier) const {
   return {side.begin() + 2, side.end()};
 }
 
-const KeepBound::Cut &KeepBound::cutAt(double multiplier) {
+const KeepBound::Cut &KeepBound::cutAt(double multiplier) const {
   return cuts.get(multiplier, [&] { return computeCut(multiplier); });
 }
 
@@ -426,7 +426,7 @@ std::vector<double> KeepBound::keptWhereFree() const {
   return kept;
 }
 
-double KeepBound::leastSeconds(double bytes) {
+double KeepBound::leastSeconds(double bytes) const {
   const double scale = unitSeconds / unitBytes; // of multipliers
   // Returns the bound for a multiplier, slightly reduced for rounding.
   auto proven = [&](double multiplier, const Cut &cut) {

@@ -37,7 +37,7 @@ public:
   /// Returns the least seconds added to one micro-batch, summed over all stages, if the stages keep
   /// at most `bytes` of it in total, counted on one device of each stage. Infinite if no choice
   /// keeps so little.
-  double leastSeconds(double bytes);
+  double leastSeconds(double bytes) const;
 
   /// Returns the kept bytes by forward op with unlimited memory, for the repeated block, or for the
   /// whole graph without one. Keeping more of a block has no benefit.
@@ -60,7 +60,7 @@ private:
   /// Returns by value and then by op: whether the value is needed in backward, or the op
   /// recomputed.
   std::vector<bool> sidesAt(double multiplier) const;
-  const Cut &cutAt(double multiplier);
+  const Cut &cutAt(double multiplier) const;
   Cut computeCut(double multiplier) const;
 
   std::vector<Value> values;
@@ -70,7 +70,7 @@ private:
   double count = 1;          // of the block
   double outsideSeconds = 0; // possible saving by recomputing ops outside the block
   double unitSeconds = 1, unitBytes = 1;
-  OnceMap<double, Cut> cuts; // by multiplier
+  mutable OnceMap<double, Cut> cuts; // by multiplier
 };
 
 /// Optimistic changes in the kernels of a micro-batch if an op is recomputed: the largest saving

@@ -8,6 +8,9 @@
 #include "planner/plan/PlanDevices.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/search/CandidateOrder.h"
+#include "planner/search/OffloadBlocks.h"
+#include "planner/search/PartialRecompute.h"
+#include "planner/search/PlanOf.h"
 
 #include <algorithm>
 #include <cmath>
@@ -38,8 +41,8 @@ int64_t DeriveLimits::excessBytes(const Plan &plan) const {
 static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
                                          const Candidate &candidate, const DeriveLimits &limits,
                                          const OverlapPins &pins) {
-  ++searcher.counts().derived;
-  ExactCandidate exact{candidate, searcher.planOf(candidate)};
+  ++searcher.counts.derived;
+  ExactCandidate exact{candidate, planOf(searcher.costs, candidate)};
   exact.plan.cluster = limits.cluster;
   exact.plan.memoryLimitBytes = limits.memoryLimitBytes;
   Result<PlannedStep> step = applyPlan(graph, exact.plan);
@@ -89,15 +92,16 @@ Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph, Can
   };
   // It fits by its score. If the score is wrong, try it with recomputation.
   if (exact && !fits(exact) && candidate.feasible)
-    searcher.recomputeSome(candidate);
+    recomputeSome(searcher.costs, candidate);
   for (int tries = 0; exact && !fits(exact) && tries < mostTries; ++tries) {
     std::vector<double> room = roomOf(exact->plan);
-    if (!searcher.recomputeMore(candidate, room) && !searcher.offloadMore(candidate, room))
+    if (!recomputeMore(searcher.costs, candidate, room) &&
+        !offloadMore(searcher.costs, candidate, room))
       break;
     exact = deriveOnce(searcher, graph, candidate, limits, pins);
   }
   for (int tries = 0; exact && fits(exact) && tries < mostTries; ++tries) {
-    if (!searcher.recomputeLess(candidate, roomOf(exact->plan)))
+    if (!recomputeLess(searcher.costs, candidate, roomOf(exact->plan)))
       break;
     Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits, pins);
     // The headroom may be worth more for buckets.
@@ -134,7 +138,7 @@ static Result<ExactCandidate> deriveWithCuts(Searcher &searcher, const Graph &gr
         if (!mayBegin[op] || op == beginOf(chunk))
           continue;
         Candidate moved = candidate; // without the recomputation chosen for the earlier cuts
-        searcher.moveCut(moved, chunk, op);
+        searcher.pricer.moveCut(moved, chunk, op);
         Result<ExactCandidate> there = deriveExactly(searcher, graph, moved, limits, pins);
         if (!there)
           return there.error();
@@ -203,7 +207,7 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
     return i < most && mayFit(scored[i]) && mayWin;
   };
   auto isRuledOut = [&](size_t i) { return i >= top && scored[i].lowerBound >= best; };
-  auto derive = isTiny && !searcher.cutsArePinned() ? deriveWithCuts : deriveExactly;
+  auto derive = isTiny && searcher.problem.pinned.begins.empty() ? deriveWithCuts : deriveExactly;
   std::vector<std::optional<Result<ExactCandidate>>> ahead(scored.size());
   std::vector<ExactCandidate> exact;
   for (size_t i = 0; isWanted(i); ++i) {
@@ -220,7 +224,7 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
       workers.run(next.size(), [&](size_t k) {
         Candidate candidate = scored[next[k]];
         if (!isSmall)
-          searcher.score(candidate, /*refine=*/true);
+          searcher.pricer.score(candidate, /*refine=*/true);
         ahead[next[k]] = derive(searcher, graph, std::move(candidate), limits, pins);
       });
     }

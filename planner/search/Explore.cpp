@@ -7,6 +7,7 @@
 #include "planner/plan/PlanDevices.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/reshard/SequenceOrder.h"
+#include "planner/search/CandidateBound.h"
 #include "planner/search/CandidateOrder.h"
 #include "planner/search/DeriveBest.h"
 #include "planner/search/Families.h"
@@ -35,7 +36,7 @@ static void addContexts(Searcher &searcher, Workers &workers, bool refine, int n
     return;
   std::vector<Candidate> asked, found;
   for (size_t i = 0; i < winners.size() && i < mostMeshes; ++i)
-    for (Candidate &candidate : searcher.withContext(winners[i]))
+    for (Candidate &candidate : searcher.space.withContext(winners[i]))
       asked.push_back(candidate);
   LookAhead ahead(searcher, workers, asked, refine);
   ahead.scoreAll();
@@ -101,9 +102,10 @@ static double refineBounds(Searcher &searcher, Workers &workers,
       return std::min(least, loose[i]->provenBound); // later bounds are no less
     if (i >= ahead && workers.count() > 1) {
       ahead = std::min(loose.size(), i + size_t(workers.count()));
-      workers.run(ahead - i, [&](size_t k) { searcher.boundAhead(*loose[i + k], seconds); });
+      workers.run(ahead - i,
+                  [&](size_t k) { searcher.bounder.refinedAhead(*loose[i + k], seconds); });
     }
-    least = std::min(least, searcher.refinedBound(*loose[i], seconds));
+    least = std::min(least, searcher.bounder.refined(*loose[i], seconds));
   }
   return least;
 }
@@ -158,14 +160,15 @@ static std::vector<Candidate> dropHopeless(const Searcher &searcher,
   constexpr size_t mostNearest = 256;
   std::vector<Candidate> dropped;
   auto isDropped = [&](const Candidate &candidate) {
-    if (!searcher.isHopeless(candidate) || kept-- > 0)
+    if (!searcher.bounder.isHopeless(candidate) || kept-- > 0)
       return false;
-    if (searcher.mayBeContext(candidate))
+    if (mayBeContext(searcher.problem, candidate))
       dropped.push_back(candidate);
     return true;
   };
-  const bool mayFit = std::any_of(candidates.begin(), candidates.end(),
-                                  [&](const Candidate &c) { return !searcher.isHopeless(c); });
+  const bool mayFit = std::any_of(candidates.begin(), candidates.end(), [&](const Candidate &c) {
+    return !searcher.bounder.isHopeless(c);
+  });
   if (mayFit) {
     candidates.erase(std::remove_if(candidates.begin(), candidates.end(), isDropped),
                      candidates.end());
@@ -211,7 +214,7 @@ static std::optional<ExactCandidate> withoutMargin(const Graph &graph, const Job
                     workers);
   std::vector<char> isPossible(fast.size());
   workers.run(fast.size(), [&](size_t i) {
-    isPossible[i] = !limits.deadline.isOver() && searcher.score(fast[i], /*refine=*/false);
+    isPossible[i] = !limits.deadline.isOver() && searcher.pricer.score(fast[i], /*refine=*/false);
   });
   const Candidate *best = nullptr;
   for (size_t i = 0; i < fast.size(); ++i)
@@ -269,7 +272,7 @@ static std::vector<ExactCandidate> nearestOf(Searcher &searcher, const Graph &gr
   for (size_t i = 0; i < candidates.size() && stages.size() < mostStages; ++i) {
     Candidate candidate = candidates[i];
     if (candidate.recompute < strongest || stages.count(candidate.mesh.pp) ||
-        !searcher.score(candidate, /*refine=*/false))
+        !searcher.pricer.score(candidate, /*refine=*/false))
       continue;
     stages.insert(candidate.mesh.pp);
     if (!nearest || candidate.peakBytes < nearest->peakBytes)
@@ -335,14 +338,14 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
     nothing.end = searcher.end();
     return nothing;
   }
-  if (candidates.empty() && !searcher.leftOut().empty())
-    return Error{ErrorCode::Usage, searcher.leftOut() + "; choose a smaller --batch" +
+  if (candidates.empty() && !searcher.space.leftOut().empty())
+    return Error{ErrorCode::Usage, searcher.space.leftOut() + "; choose a smaller --batch" +
                                        (pins.microBatch ? ", or another --micro-batch" : "")};
-  if (candidates.empty() && !searcher.refusedSchedule().empty())
-    return Error{ErrorCode::Usage,
-                 searcher.refusedSchedule() + "; choose --batch and --micro-batch accordingly"};
+  if (candidates.empty() && !searcher.space.refusedSchedule().empty())
+    return Error{ErrorCode::Usage, searcher.space.refusedSchedule() +
+                                       "; choose --batch and --micro-batch accordingly"};
   if (candidates.empty())
-    if (Status status = searcher.checkTypes(); !status)
+    if (Status status = searcher.space.checkTypes(); !status)
       return status.error();
   if (candidates.empty() && !pins.conditions.empty())
     return Error{ErrorCode::Usage,
@@ -361,14 +364,14 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
 
   Exploration exploration;
   exploration.end = searcher.end();
-  exploration.leftOut = searcher.leftOut();
+  exploration.leftOut = searcher.space.leftOut();
   exploration.numCandidates = int64_t(candidates.size());
   if (searcher.provesNothingFits()) {
     exploration.provesNothingFits = true;
-    exploration.leastBytes = searcher.leastBytesOfAll();
+    exploration.leastBytes = searcher.bounder.leastBytesOfAll();
     if (goal != MemoryVerdict::Fits)
       exploration.exact = nearestOf(searcher, graph, candidates, limits, space->overlap());
-    exploration.counts = searcher.counts().now();
+    exploration.counts = searcher.counts.now();
     return exploration;
   }
   // Small graphs are cheap enough to score exhaustively.
@@ -377,14 +380,14 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   if (purpose == Purpose::Answer)
     std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(hopelessDdp),
                  [&](const Candidate &candidate) {
-                   return familyOf(candidate).isDdp() && searcher.isHopeless(candidate);
+                   return familyOf(candidate).isDdp() && searcher.bounder.isHopeless(candidate);
                  });
   const std::vector<Candidate> dropped =
       dropHopeless(searcher, candidates, purpose == Purpose::Answer ? mostHopeless : 0);
   exploration.lowerBoundSeconds = std::min(leastBound(candidates), leastBound(dropped));
   if (searcher.end() != SearchEnd::Complete)
     exploration.lowerBoundSeconds =
-        std::min(exploration.lowerBoundSeconds, searcher.peakRateSeconds());
+        std::min(exploration.lowerBoundSeconds, peakRateSeconds(searcher.problem));
   std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
   std::vector<double> fastest; // of the groups with a fitting candidate, ascending
   LookAhead ahead(searcher, workers, candidates, isSmall);
@@ -466,7 +469,7 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
       exploration.tight = withoutMargin(graph, job, *space, *pinned, workers, limits, exploration);
   }
   preferSimplest(exploration.exact, goal, purpose == Purpose::Answer ? pins.tie : 0);
-  exploration.counts = searcher.counts().now();
+  exploration.counts = searcher.counts.now();
   exploration.counts.boundSeconds = boundSeconds;
   exploration.counts.scoreSeconds = scoreSeconds;
   exploration.counts.deriveSeconds = deriveSeconds;

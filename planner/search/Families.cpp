@@ -132,7 +132,7 @@ private:
         continue;
       ++scored;
       Candidate candidate = *member;
-      if (!searcher.score(candidate, /*refine=*/false))
+      if (!searcher.pricer.score(candidate, /*refine=*/false))
         continue;
       keep(candidate);
       fresh.push_back(std::move(candidate));
@@ -156,7 +156,7 @@ private:
     if (!least || deadline.isOver())
       return std::nullopt;
     Candidate candidate = *least;
-    if (!searcher.score(candidate, /*refine=*/false))
+    if (!searcher.pricer.score(candidate, /*refine=*/false))
       return std::nullopt;
     return candidate;
   }

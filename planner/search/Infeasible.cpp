@@ -5,6 +5,7 @@
 #include "planner/plan/Describe.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/report/Summary.h"
+#include "planner/search/LeastMemory.h"
 #include "planner/support/Format.h"
 
 #include <algorithm>

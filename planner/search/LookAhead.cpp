@@ -11,13 +11,13 @@ bool LookAhead::isRuledOut(size_t i, double limit) {
   constexpr size_t farPerThread = 4; // some work ahead is wasted
   if (i >= lookedUntil || limit != lookedLimit)
     look(i, farPerThread * size_t(workers.count()), limit);
-  return std::isfinite(limit) && searcher.refinedBound(candidates[i], limit) >= limit;
+  return std::isfinite(limit) && searcher.bounder.refined(candidates[i], limit) >= limit;
 }
 
 bool LookAhead::score(size_t i) {
   auto known = scored.find(i);
   if (known == scored.end())
-    return searcher.score(candidates[i], refine);
+    return searcher.pricer.score(candidates[i], refine);
   bool isPossible = known->second.isPossible;
   candidates[i] = std::move(known->second.candidate);
   scored.erase(known);
@@ -36,8 +36,9 @@ void LookAhead::look(size_t first, size_t number, double limit) {
     next.push_back(i);
   if (std::isfinite(limit)) {
     std::vector<double> bounds(next.size());
-    workers.run(next.size(),
-                [&](size_t k) { bounds[k] = searcher.boundAhead(candidates[next[k]], limit); });
+    workers.run(next.size(), [&](size_t k) {
+      bounds[k] = searcher.bounder.refinedAhead(candidates[next[k]], limit);
+    });
     std::vector<size_t> left;
     for (size_t k = 0; k < next.size(); ++k)
       if (bounds[k] < limit)
@@ -54,7 +55,7 @@ void LookAhead::look(size_t first, size_t number, double limit) {
     }
   searcher.costs.models.prepare(unknown, workers);
   workers.run(places.size(), [&](size_t k) {
-    places[k]->isPossible = searcher.score(places[k]->candidate, refine);
+    places[k]->isPossible = searcher.pricer.score(places[k]->candidate, refine);
   });
 }
 

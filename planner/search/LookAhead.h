@@ -17,16 +17,16 @@ namespace tbc::planner {
 /// result of a search does not depend on the number or speed of threads.
 class LookAhead {
 public:
-  /// `refine`: as Searcher::score.
+  /// `refine`: as Pricer::score.
   LookAhead(Searcher &searcher, Workers &workers, std::vector<Candidate> &candidates, bool refine)
       : searcher(searcher), workers(workers), candidates(candidates), refine(refine) {}
 
-  /// Whether Searcher::refinedBound proves that candidate `i` takes at least `limit` seconds; false
+  /// Whether Bounder::refined proves that candidate `i` takes at least `limit` seconds; false
   /// with an infinite limit. Also looks ahead at later candidates whose lowerBound is below the
   /// limit.
   bool isRuledOut(size_t i, double limit);
 
-  /// Calls Searcher::score on candidate `i` of the list.
+  /// Calls Pricer::score on candidate `i` of the list.
   bool score(size_t i);
 
   /// Scores the whole list ahead.

@@ -1,14 +1,10 @@
 //===- OffloadBlocks.cpp - Offloading of the fewest blocks ----------------===//
-//
-// A candidate with offloaded residuals offloads those of the first blocks of each chunk: all
-// blocks, the pinned number, or the fewest that fit. The first blocks are chosen because their
-// residuals are kept longest.
-//
-//===----------------------------------------------------------------------===//
 
+#include "planner/search/OffloadBlocks.h"
 #include "planner/graph/Recompute.h"
 #include "planner/graph/RecomputeBlocks.h"
-#include "planner/search/Searcher.h"
+#include "planner/search/ChunkBlocks.h"
+#include "planner/search/StageBytes.h"
 
 #include <algorithm>
 
@@ -16,46 +12,50 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// A stage without blocks offloads all its residuals.
-void Searcher::setAway(Candidate &candidate, int stage, int64_t blocks) const {
+void setOffloaded(const CostTables &costs, Candidate &candidate, int stage, int64_t blocks) {
   candidate.away.resize(candidate.firstOps.size());
   candidate.blocksAway.resize(candidate.mesh.pp);
   candidate.blocksAway[stage] = blocks;
-  for (auto [chunk, end] : endsOf(candidate, stage, blocks))
+  for (auto [chunk, end] : endsOf(costs, candidate, stage, blocks))
     candidate.away[chunk] =
-        blocks == 0 && blocksOn(candidate, stage) > 0 ? candidate.firstOps[chunk] : end;
+        blocks == 0 && blocksOn(costs, candidate, stage) > 0 ? candidate.firstOps[chunk] : end;
 }
 
-void Searcher::chooseAway(Candidate &candidate, const Mix &mix, const DataMode &mode) {
+void chooseOffloaded(const CostTables &costs, Candidate &candidate, const Mix &mix,
+                     const DataMode &mode) {
+  const Space &space = costs.problem.space;
   for (int stage = 0; stage < int(candidate.mesh.pp); ++stage) {
-    int64_t low = 0, high = blocksOn(candidate, stage);
+    int64_t low = 0, high = blocksOn(costs, candidate, stage);
     if (space.blocksAway())
-      low = share(candidate, stage, *space.blocksAway());
+      low = shareOf(costs, candidate, stage, *space.blocksAway());
     else if (!space.offloadsAsNeeded())
       low = high;
     while (space.offloadsAsNeeded() && low < high) {
       int64_t middle = (low + high) / 2;
-      setAway(candidate, stage, middle);
-      bool isEnough = fits(candidate, mix, mode, stage);
+      setOffloaded(costs, candidate, stage, middle);
+      bool isEnough = fits(costs, candidate, mix, mode, stage);
       (isEnough ? high : low) = isEnough ? middle : middle + 1;
     }
-    setAway(candidate, stage, low);
+    setOffloaded(costs, candidate, stage, low);
   }
 }
 
-bool Searcher::offloadMore(Candidate &candidate, const std::vector<double> &roomBytes) const {
+bool offloadMore(const CostTables &costs, Candidate &candidate,
+                 const std::vector<double> &headroomBytes) {
   bool any = false;
-  for (int stage = 0; space.offloadsAsNeeded() && stage < int(candidate.blocksAway.size());
+  for (int stage = 0;
+       costs.problem.space.offloadsAsNeeded() && stage < int(candidate.blocksAway.size());
        ++stage) {
-    if (roomBytes[stage] >= 0 || candidate.blocksAway[stage] >= blocksOn(candidate, stage))
+    if (headroomBytes[stage] >= 0 ||
+        candidate.blocksAway[stage] >= blocksOn(costs, candidate, stage))
       continue;
-    setAway(candidate, stage, candidate.blocksAway[stage] + 1);
+    setOffloaded(costs, candidate, stage, candidate.blocksAway[stage] + 1);
     any = true;
   }
   return any;
 }
 
-Offload Searcher::offloadOf(const Candidate &candidate) {
+Offload offloadOf(const CostTables &costs, const Candidate &candidate) {
   Offload offload;
   offload.optimizer = candidate.offloadsStates;
   if (!candidate.offloadsResiduals)
@@ -70,13 +70,12 @@ Offload Searcher::offloadOf(const Candidate &candidate) {
       if (flags[op])
         offload.ops.push_back(batched.ops[op].id);
   if (!offload.ops.empty())
-    offload.residuals = BlockShare::share(blocks, problem.numBlocks());
+    offload.residuals = BlockShare::share(blocks, costs.problem.numBlocks());
   return offload;
 }
 
-/// Adds the copies between device and host of chunk `index`, which ends before op `last`.
-void Searcher::addHostCopies(const Candidate &candidate, const Mix &mix, const DataMode &mode,
-                             int index, int last, StageSeconds &chunk) {
+void addHostCopies(const CostTables &costs, const Candidate &candidate, const Mix &mix,
+                   const DataMode &mode, int index, int last, StageSeconds &chunk) {
   int first = candidate.firstOps[index];
   ChunkRange ops{first, candidate.again.empty() ? last : candidate.again[index], last};
   const Cluster &cluster = costs.meshes.clusterOf(
@@ -92,7 +91,8 @@ void Searcher::addHostCopies(const Candidate &candidate, const Mix &mix, const D
   RangeSums all = ops.sums(mix, first, last);
   for (size_t kind = 0; kind < all.parameters.size(); ++kind) {
     const ParameterSums &of = all.parameters[kind];
-    double bytes = of.masterBytes + of.ownedElements * double(job.stateBytesPerElement());
+    double bytes =
+        of.masterBytes + of.ownedElements * double(costs.problem.job.stateBytesPerElement());
     chunk.hostStep += 2 * bytes / double(mode.groups[kind].zero.size) / cluster.hostBytesPerSecond;
   }
 }

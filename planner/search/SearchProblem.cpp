@@ -17,7 +17,7 @@ SearchProblem::SearchProblem(const Graph &graph, const Job &job, const Cluster &
                              const Space &space, int64_t limitBytes, PinnedOps pinnedOps)
     : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes),
       pinned(std::move(pinnedOps)), isMixed(cluster.isMixed()), repeat(largestRepeat(graph)),
-      numForward(numForwardOps(graph)), blockBegins(blockStarts(graph)) {}
+      measures(graph), numForward(numForwardOps(graph)), blockBegins(blockStarts(graph)) {}
 
 bool SearchProblem::takesZigzag(int64_t cp) const {
   if (!space.orderIsOpen())

@@ -7,6 +7,7 @@
 #include "planner/graph/Fold.h"
 #include "planner/pins/OpPins.h"
 #include "planner/pins/Space.h"
+#include "planner/search/GraphMeasures.h"
 
 #include <cstdint>
 #include <vector>
@@ -28,6 +29,7 @@ struct SearchProblem {
 
   const bool isMixed; // the cluster has several device types
   const Repeat repeat;
+  const GraphMeasures measures;
   const int numForward;               // ops
   const std::vector<int> blockBegins; // by graph block that may be recomputed: its first op
 

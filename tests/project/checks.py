@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from classes import classes
 from clusters import cluster_sources, cluster_table
 from design import design_names
 from knots import knots
@@ -239,5 +240,5 @@ def scripts(tree):
     return complaints
 
 
-CHECKS = (includes, links, sizes, words, documents, named_files, design_names, knots, labels, formatting, scripts,
-          cluster_sources, cluster_table)
+CHECKS = (includes, links, sizes, words, documents, named_files, design_names, knots, classes, labels, formatting,
+          scripts, cluster_sources, cluster_table)

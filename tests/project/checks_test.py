@@ -6,6 +6,7 @@ import unittest
 from pathlib import Path
 
 import checks
+import classes
 import layers
 
 
@@ -128,6 +129,28 @@ class ChecksTest(unittest.TestCase):
         found = self.complaints(checks.knots, files={**ring, **headers, **small})
         names = ", ".join(f"ir/U{i}" for i in range(6))
         self.assertEqual(found, [f"ir/U0.h: 6 units include each other, at most 5 may: {names}"])
+
+    def test_a_class_with_too_many_methods_is_named(self):
+        def header(number):
+            declared = "".join(f"  int f{i}(int a = (1), T b = {{}}) const {{ return a; }}\n" for i in range(number - 4))
+            return (
+                "namespace tbc {\n/// A comment (with words);\nclass Big final : public Base {\npublic:\n"
+                "  explicit Big(const Map<int, std::pair<int, int>> &m) : a(m), b{1} {}\n  Big(const Big &) = delete;\n"
+                "  bool operator<(const Big &o) const { return std::tie(a) < std::tie(o.a); }\n"
+                '  virtual const char *name() const { return "f(x);"; }\n'
+                f"{declared}"
+                "  struct Inner {\n    int g() const;\n  } inner;\n  enum class Kind { One, Two };\n"
+                "private:\n  using Key = std::function<int(int)>;\n  friend int h(int);\n"
+                "  std::function<double(double)> a;\n  int b{f(1)}, c = f(2);\n};\nint free(int);\n} // namespace tbc\n"
+            )
+
+        self.assertEqual(classes.methods(header(7)), {"Big": 7, "Inner": 1})
+        found = self.complaints(
+            checks.classes, files={"planner/A.h": header(26), "planner/B.h": header(25), "ir/C.h": header(26)}
+        )
+        self.assertEqual(
+            found, ["planner/A.h: Big declares 26 methods, at most 25 are allowed; split it"]
+        )
 
     def test_a_constraint_without_a_test_is_named(self):
         found = self.complaints(

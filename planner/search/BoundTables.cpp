@@ -1,0 +1,195 @@
+//===- BoundTables.cpp - Results shared by the bounds of candidates -------===//
+
+#include "planner/search/BoundTables.h"
+#include "planner/bound/HeterogeneousBound.h"
+#include "planner/graph/Stages.h"
+#include "planner/place/Place.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+BoundTables::BoundTables(const CostTables &costs)
+    : costs(costs), totals(parameterTotals(costs.problem.graph, costs.problem.job,
+                                           [](const GraphParameter &) { return true; })),
+      problem(costs.problem) {}
+
+const DividedTotals &BoundTables::totalsDividedBy(int64_t tp) const {
+  return divided.get(tp, [&] { return dividedTotals(problem.graph, problem.job, totals, tp); });
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+const WholeWork &BoundTables::wholeWorkFor(int64_t samples) const {
+  return wholeWorks.get(samples, [&] { return WholeWork(costs.models.graphFor(samples)); });
+}
+
+/// Sums the evenly divided kernels of the ops of `part`; null: of all ops.
+static double dividedSeconds(const WholeWork &whole, const Cluster &cluster, int64_t devices,
+                             const std::vector<bool> *part) {
+  const std::vector<double> seconds = whole.dividedSeconds(cluster, devices);
+  double total = 0;
+  for (size_t op = 0; op < seconds.size(); ++op)
+    if (!part || (*part)[op])
+      total += seconds[op];
+  return total;
+}
+
+double BoundTables::idealSeconds(int64_t devices, int64_t samples) const {
+  return ideals.get({devices, samples}, [&] {
+    return dividedSeconds(wholeWorkFor(samples), problem.cluster, devices, nullptr);
+  });
+}
+
+double BoundTables::leastSeconds(int64_t tp, int64_t samples) const {
+  if (tp == 1 || problem.repeat.count == 0)
+    return idealSeconds(tp, samples);
+  return leasts.get({tp, samples}, [&] { return computeLeastSeconds(tp, samples); });
+}
+
+double BoundTables::computeLeastSeconds(int64_t tp, int64_t samples) const {
+  const Repeat &repeat = problem.repeat;
+  double bound = placementBound(costs.models.graphFor(samples), repeat.ops, tp, problem.job,
+                                problem.cluster, problem.space.tensorAxisIsPinned());
+  double divided = dividedSeconds(wholeWorkFor(samples), problem.cluster, tp, &repeat.ops);
+  return idealSeconds(tp, samples) + double(repeat.count) * std::max(0.0, bound - divided);
+}
+
+double BoundTables::beyondBlocks(int64_t tp, int64_t samples) const {
+  if (tp == 1)
+    return 0;
+  return beyonds.get({tp, samples}, [&] { return computeBeyondBlocks(tp, samples); });
+}
+
+double BoundTables::computeBeyondBlocks(int64_t tp, int64_t samples) const {
+  constexpr size_t mostOps = 4000; // some hundredths of a second
+  const Graph &batched = costs.models.graphFor(samples);
+  std::vector<bool> outside(batched.ops.size(), true);
+  if (problem.repeat.count > 0) {
+    std::vector<int> anchors = forwardAnchors(batched);
+    for (size_t op = 0; op < outside.size(); ++op)
+      outside[op] = problem.repeat.like[anchors[op]] < 0;
+  }
+  if (size_t(std::count(outside.begin(), outside.end(), true)) > mostOps)
+    return 0;
+  double placed = placementBound(batched, outside, tp, problem.job, problem.cluster,
+                                 problem.space.tensorAxisIsPinned());
+  return std::max(0.0,
+                  placed - dividedSeconds(wholeWorkFor(samples), problem.cluster, tp, &outside));
+}
+
+const DividedWork &BoundTables::workFor(int64_t devices, int64_t samples) const {
+  return works.get({devices, samples}, [&] {
+    return divideWork(costs.models.graphFor(samples), wholeWorkFor(samples), problem.cluster,
+                      devices);
+  });
+}
+
+double BoundTables::computeHeterogeneous(const MeshShape &mesh, int64_t microBatch) const {
+  const StageDevices &devices = costs.meshes.stagesFor(mesh).devices;
+  const int64_t samples = microBatch * mesh.ep, parts = mesh.tp * mesh.cp * mesh.ep;
+  std::map<int, DeviceKindWork> byGroup; // kernels do not see nodes
+  for (int stage = 0; stage < int(mesh.pp); ++stage) {
+    DeviceKindWork &kind = byGroup[devices.kindOf(stage).group];
+    if (kind.stages++ > 0)
+      continue;
+    kind.secondsOfOps = wholeWorkFor(samples).dividedSeconds(devices.of(stage), parts);
+    MostSaved saved = mostSavedByRunningAgain(costs.models.graphFor(1), devices.of(stage));
+    kind.savedSeconds =
+        saved.launchSeconds + saved.movementSeconds * double(samples) / double(parts);
+  }
+  std::vector<DeviceKindWork> kinds;
+  for (auto &[group, kind] : byGroup)
+    kinds.push_back(std::move(kind));
+  return slowestStageSeconds(kinds);
+}
+
+double BoundTables::heterogeneousSeconds(const MeshShape &mesh, int64_t microBatch) const {
+  if (costs.meshes.stagesFor(mesh).devices.isUniform())
+    return 0;
+  return heterogeneous.get(
+      {microBatch * mesh.ep, mesh.tp * mesh.cp * mesh.ep, mesh.pp, mesh.numRanks() / mesh.pp},
+      [&] { return computeHeterogeneous(mesh, microBatch); });
+}
+
+//===----------------------------------------------------------------------===//
+// Recomputation
+//===----------------------------------------------------------------------===//
+
+double BoundTables::mostSaved(double samples, double parts) const {
+  const MostSaved &saved = saving.get(
+      [&] { return mostSavedByRunningAgain(costs.models.graphFor(1), problem.cluster); });
+  return saved.launchSeconds + saved.movementSeconds * samples / parts;
+}
+
+const KeepBound &BoundTables::keepBoundFor(int64_t devices, int64_t samples) const {
+  return *keepBounds.get({devices, samples}, [&] {
+    return std::make_unique<KeepBound>(costs.models.graphFor(samples), problem.cluster,
+                                       problem.repeat, double(devices));
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Communication and schedules
+//===----------------------------------------------------------------------===//
+
+double BoundTables::expertSeconds(const MeshShape &mesh, int64_t microBatch) const {
+  if (mesh.ep == 1 || mesh.tp > 1 || mesh.cp > 1)
+    return 0;
+  return exchanges.get({mesh.ep, microBatch},
+                       [&] { return computeExpertSeconds(mesh.ep, microBatch); });
+}
+
+double BoundTables::computeExpertSeconds(int64_t ep, int64_t microBatch) const {
+  const ModelSplit split{1, ep, 1, ContextForm::AllGather};
+  const std::vector<OpStrategy> *strategies = costs.models.strategiesFor(split, microBatch);
+  if (!strategies)
+    return 0;
+  const Graph &batched = costs.models.graphFor(microBatch * ep);
+  Assignment assignment;
+  assignment.mesh = split.mesh();
+  assignment.strategies = *strategies;
+  ParameterPlan plan;
+  plan.reduceAxes.push_back(wholeAxis(assignment.mesh, assignment.mesh.axisIndex("ep")));
+  assignment.parameterPlans.assign(batched.parameters.size(), plan);
+  const NetworkCost network(problem.cluster, assignment.mesh, assignment.pipelineAxis);
+  double seconds = 0;
+  for (const Reshard &reshard : derive(batched, assignment).reshards) {
+    const int producer = batched.values[reshard.value].producer;
+    if (reshard.where != Where::Operand || producer < 0 ||
+        (batched.ops[producer].phase == Phase::Forward && reshard.phase != Phase::Forward))
+      continue;
+    for (const Collective &step : reshard.steps)
+      seconds += network.seconds(step);
+  }
+  return seconds;
+}
+
+const CutCrossings &BoundTables::crossings() const {
+  return knownCrossings.get([&] { return cutCrossings(problem.graph); });
+}
+
+const ChainMixture &BoundTables::mixtureFor(const Candidate &candidate, const WorkShare &total,
+                                            bool isFine) const {
+  constexpr double parts = 128;
+  const double whole = total.forward + total.backward + total.weight;
+  const double seconds[] = {total.forward, total.backward, total.weight};
+  std::array<int, 3> of;
+  for (size_t phase = 0; phase < of.size(); ++phase)
+    of[phase] = whole > 0 ? int(std::lround(seconds[phase] / whole * parts)) : 0;
+  const ScheduleChoice &choice = candidate.schedule;
+  return mixtures.get({choice.kind(), choice.chunksPerStage, choice.thereAndBack, candidate.mesh.pp,
+                       candidate.accumulation, of, isFine},
+                      [&] {
+                        return ChainMixture(costs.schedules.scheduleFor(candidate).schedule,
+                                            {of[0] / parts, of[1] / parts, of[2] / parts}, isFine);
+                      });
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,89 @@
+//===- BoundTables.h - Results shared by the bounds of candidates ---------===//
+
+#ifndef TBC_PLANNER_SEARCH_BOUNDTABLES_H
+#define TBC_PLANNER_SEARCH_BOUNDTABLES_H
+
+#include "planner/bound/DividedWork.h"
+#include "planner/bound/KeepBound.h"
+#include "planner/bound/SendBound.h"
+#include "planner/search/CostTables.h"
+#include "planner/search/ParameterTotals.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+namespace tbc::planner {
+
+/// Memo tables of the bounds. A value depends only on its key and on the problem, and most hold
+/// for many candidates: bounds do not see ZeRO, cuts or recomputation in them. Thread-safe.
+/// `devices` is the number of devices of a model replica's stage, tp * cp * ep; `samples` the
+/// samples of a micro-batch on them, microBatch * ep.
+class BoundTables {
+public:
+  explicit BoundTables(const CostTables &costs);
+
+  const CostTables &costs;
+  const TotalsByKind totals; // of all parameters
+
+  /// Returns dividedTotals() of all parameters.
+  const DividedTotals &totalsDividedBy(int64_t tp) const;
+  /// Returns the unsplit work of the graph with `samples` samples.
+  const WholeWork &wholeWorkFor(int64_t samples) const;
+  /// Returns the kernel seconds of a micro-batch, forward and backward, each kernel divided evenly:
+  /// a lower bound on every strategy without recomputation.
+  double idealSeconds(int64_t devices, int64_t samples) const;
+  /// Returns a lower bound on the seconds of a micro-batch on `tp` devices with their collectives
+  /// between ops: idealSeconds(), plus for each repeated block the excess of placementBound() of
+  /// the block over its even division. Blocks are disjoint, so their bounds add up. Example: 12
+  /// blocks of 1 ms, placed at least 1.2 ms each, and 3 ms outside: 3 + 12 * 1.2 = 17.4 ms.
+  double leastSeconds(int64_t tp, int64_t samples) const;
+  /// Returns a lower bound on the seconds of the ops outside of repeated blocks over tp, beyond
+  /// their evenly divided kernels. 0 for more than 4000 such ops, because it is expensive.
+  double beyondBlocks(int64_t tp, int64_t samples) const;
+  /// Returns the work of a micro-batch by op, divided evenly.
+  const DividedWork &workFor(int64_t devices, int64_t samples) const;
+  /// Returns the largest saving by recomputation in a micro-batch of `samples` divided over
+  /// `parts`.
+  double mostSaved(double samples, double parts) const;
+  const KeepBound &keepBoundFor(int64_t devices, int64_t samples) const;
+  /// Returns the least seconds of exchanges with the experts along ep, of a micro-batch on each
+  /// rank. It counts only values needed with any recomputation: forward values within forward, and
+  /// cotangents. Without tp and cp the split of ops over ep is fixed; otherwise it returns 0.
+  double expertSeconds(const MeshShape &mesh, int64_t microBatch) const;
+  const CutCrossings &crossings() const;
+  /// Returns slowestStageSeconds() of a micro-batch on the stages of `mesh`; 0 if all stages have
+  /// one type of device.
+  double heterogeneousSeconds(const MeshShape &mesh, int64_t microBatch) const;
+  /// Returns a mixture of chains of the candidate's schedule, for work with roughly the proportions
+  /// of `total`, so many candidates share one.
+  const ChainMixture &mixtureFor(const Candidate &candidate, const WorkShare &total,
+                                 bool isFine) const;
+
+private:
+  double computeLeastSeconds(int64_t tp, int64_t samples) const;
+  double computeBeyondBlocks(int64_t tp, int64_t samples) const;
+  double computeExpertSeconds(int64_t ep, int64_t microBatch) const;
+  double computeHeterogeneous(const MeshShape &mesh, int64_t microBatch) const;
+
+  const SearchProblem &problem;
+  template <typename Value> using ByDevicesAndSamples = OnceMap<std::pair<int64_t, int64_t>, Value>;
+  mutable OnceMap<int64_t, DividedTotals> divided; // by tp
+  mutable OnceMap<int64_t, WholeWork> wholeWorks;  // by samples
+  mutable ByDevicesAndSamples<double> ideals, leasts, beyonds, exchanges;
+  mutable ByDevicesAndSamples<DividedWork> works;
+  mutable ByDevicesAndSamples<std::unique_ptr<KeepBound>> keepBounds;
+  mutable Once<MostSaved> saving;
+  mutable Once<CutCrossings> knownCrossings;
+  mutable OnceMap<std::array<int64_t, 4>, double> heterogeneous;
+  /// By schedule and by proportions of the work.
+  mutable OnceMap<std::tuple<ScheduleKind, int, bool, int64_t, int64_t, std::array<int, 3>, bool>,
+                  ChainMixture>
+      mixtures;
+};
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_SEARCH_BOUNDTABLES_H

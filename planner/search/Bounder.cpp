@@ -1,0 +1,98 @@
+//===- Bounder.cpp - Bounds of lists of candidates ------------------------===//
+
+#include "planner/search/Bounder.h"
+#include "planner/search/CandidateBound.h"
+#include "planner/search/KernelBound.h"
+#include "planner/search/LeastMemory.h"
+#include "planner/search/RefinedBound.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <set>
+
+namespace tbc::planner {
+
+void Bounder::boundMemory(std::vector<Candidate> &candidates) {
+  const bool mayHaveContext = !problem.space.meshIsPinned() && problem.graph.sequenceFactor >= 0;
+  leastOfAll = mayHaveContext ? leastBytesAnywhere(problem.graph, problem.job, problem.cluster,
+                                                   problem.space.offloadsStates())
+                              : std::numeric_limits<double>::infinity();
+  for (Candidate &candidate : candidates) {
+    candidate.leastBytes = leastBytes(tables, candidate);
+    leastOfAll = std::min(leastOfAll, candidate.leastBytes);
+  }
+}
+
+/// Makes the values shared by many candidates first, so that threads do not wait for each other.
+void Bounder::shareWork(const std::vector<Candidate> &candidates, const Deadline &deadline) {
+  std::set<int64_t> samples{1};
+  std::map<std::array<int64_t, 4>, const Candidate *> parts;
+  for (const Candidate &candidate : candidates) {
+    const MeshShape &mesh = candidate.mesh;
+    samples.insert(candidate.microBatch * mesh.ep);
+    parts.emplace(std::array{mesh.tp, mesh.cp, mesh.ep, candidate.microBatch}, &candidate);
+  }
+  std::vector<int64_t> batches(samples.begin(), samples.end());
+  workers.run(batches.size(), [&](size_t i) {
+    if (!deadline.isOver())
+      tables.wholeWorkFor(batches[i]);
+  });
+  std::vector<const Candidate *> list;
+  for (const auto &[key, candidate] : parts)
+    list.push_back(candidate);
+  workers.run(list.size(), [&](size_t i) {
+    if (!deadline.isOver())
+      leastRecomputedSeconds(tables, list[i]->mesh, list[i]->microBatch);
+  });
+}
+
+bool Bounder::boundTime(std::vector<Candidate> &candidates, const Deadline &deadline) {
+  if (workers.count() > 1)
+    shareWork(candidates, deadline);
+  std::atomic<bool> isOver{false};
+  const double least = peakRateSeconds(problem); // for candidates without time to bound
+  counts.bounded += int64_t(candidates.size());
+  constexpr size_t number = 256; // candidates per task
+  workers.run((candidates.size() + number - 1) / number, [&](size_t part) {
+    size_t end = std::min(candidates.size(), (part + 1) * number);
+    if (deadline.isOver())
+      isOver = true;
+    for (size_t i = part * number; i < end; ++i) {
+      const TimeBounds bounds =
+          isOver ? TimeBounds{least, least} : candidateBounds(tables, candidates[i]);
+      candidates[i].lowerBound = bounds.lower;
+      candidates[i].provenBound = bounds.proven;
+    }
+  });
+  return !isOver;
+}
+
+Bounder::Key Bounder::keyOf(const Candidate &candidate) {
+  const ScheduleChoice &of = candidate.schedule;
+  return {candidate.mesh.sizes(),      candidate.microBatch,
+          candidate.accumulation,      candidate.zero.zero,
+          candidate.zero.keepGathered, of.kind(),
+          of.chunksPerStage,           of.thereAndBack};
+}
+
+double Bounder::computed(const Candidate &candidate, double limit) {
+  return knownAhead.get({keyOf(candidate), limit},
+                        [&] { return refinedBound(tables, candidate, limit); });
+}
+
+double Bounder::refined(const Candidate &candidate, double limit) {
+  auto [found, isNew] = known.try_emplace(keyOf(candidate));
+  Refined &entry = found->second;
+  if (isNew || entry.isTooLow(limit))
+    entry = {computed(candidate, limit), limit};
+  return entry.seconds;
+}
+
+double Bounder::refinedAhead(const Candidate &candidate, double limit) {
+  auto found = known.find(keyOf(candidate));
+  bool isKnown = found != known.end() && !found->second.isTooLow(limit);
+  return isKnown ? found->second.seconds : computed(candidate, limit);
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,68 @@
+//===- Bounder.h - Bounds of lists of candidates --------------------------===//
+
+#ifndef TBC_PLANNER_SEARCH_BOUNDER_H
+#define TBC_PLANNER_SEARCH_BOUNDER_H
+
+#include "planner/search/BoundTables.h"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace tbc::planner {
+
+/// Bounds lists of candidates on all threads, and remembers refined bounds.
+class Bounder {
+public:
+  /// `counts` counts the bounded candidates.
+  Bounder(const BoundTables &tables, Workers &workers, RunningCounts &counts)
+      : tables(tables), problem(tables.costs.problem), workers(workers), counts(counts) {}
+
+  /// Sets `leastBytes` of all candidates.
+  void boundMemory(std::vector<Candidate> &candidates);
+  /// Returns a lower bound on the fullest device of any plan, after boundMemory().
+  double leastBytesOfAll() const { return leastOfAll; }
+  /// Whether memory rules out `candidate`.
+  bool isHopeless(const Candidate &candidate) const {
+    return candidate.leastBytes > double(problem.limitBytes);
+  }
+
+  /// Sets `lowerBound` and `provenBound` of all candidates. Returns false if the deadline came
+  /// first: the remaining ones get peakRateSeconds().
+  bool boundTime(std::vector<Candidate> &candidates, const Deadline &deadline);
+
+  /// Returns refinedBound() of `candidate`. Reuses the result for an earlier limit if it is as
+  /// strong.
+  double refined(const Candidate &candidate, double limit);
+  /// Computes the result of refined() ahead. Thread-safe, but not concurrently with refined().
+  double refinedAhead(const Candidate &candidate, double limit);
+
+private:
+  /// All inputs of a refined bound except its limit. It holds for any recomputation, so candidates
+  /// of all modes share it.
+  using Key =
+      std::tuple<std::array<int64_t, 6>, int64_t, int64_t, int, bool, ScheduleKind, int, bool>;
+  static Key keyOf(const Candidate &candidate);
+  struct Refined {
+    double seconds = 0, limit = 0;
+    /// Whether a larger `limit` may give a better bound.
+    bool isTooLow(double newLimit) const { return seconds >= limit && limit < newLimit; }
+  };
+  void shareWork(const std::vector<Candidate> &candidates, const Deadline &deadline);
+  double computed(const Candidate &candidate, double limit);
+
+  const BoundTables &tables;
+  const SearchProblem &problem;
+  Workers &workers;
+  RunningCounts &counts;
+  double leastOfAll = 0;
+  std::map<Key, Refined> known;                       // requested one after another
+  OnceMap<std::pair<Key, double>, double> knownAhead; // by limit
+};
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_SEARCH_BOUNDER_H

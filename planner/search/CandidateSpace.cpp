@@ -1,0 +1,197 @@
+//===- CandidateSpace.cpp - Enumeration of candidates ---------------------===//
+
+#include "planner/search/CandidateSpace.h"
+#include "planner/reshard/SequenceOrder.h"
+
+#include <algorithm>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+/// Listing the steps of more micro-batches per rank would take too long.
+constexpr int64_t mostMicroBatches = int64_t(1) << 20;
+/// Beyond this, products of sizes exceed 64 bits. On 2^20 devices it is 1 TiB on each.
+constexpr double mostValueBytes = double(int64_t(1) << 60);
+
+/// Whether the schedule is too long or a value too large for the search; records the first reason.
+bool CandidateSpace::isTooLarge(const Candidate &candidate) {
+  const double samples = double(candidate.microBatch) * double(candidate.mesh.dataRanks());
+  const bool isWide = samples * problem.measures.mostBytesPerSample > mostValueBytes;
+  const int64_t chunks =
+      candidate.mesh.pp == 1 ? 1 : candidate.mesh.pp * candidate.schedule.chunksPerStage;
+  const bool isLong = candidate.accumulation > mostMicroBatches / chunks;
+  if ((isWide || isLong) && whyLeftOut.empty())
+    whyLeftOut = "--batch " + std::to_string(candidate.batch) + " on " +
+                 std::to_string(problem.job.gpus) +
+                 (problem.job.gpus == 1 ? " device" : " devices") + ": plans with more than " +
+                 std::to_string(mostMicroBatches) +
+                 " micro-batches per rank and step, in a pipeline times its stages, or with a "
+                 "tensor of more than 1 EiB, are not looked at";
+  return isWide || isLong;
+}
+
+/// Whether the candidate's schedule allows its number of micro-batches.
+bool CandidateSpace::mayRun(const Candidate &candidate) {
+  const std::optional<ScheduleKind> kind = candidate.schedule.schedule;
+  if (!kind)
+    return true;
+  schedule::Pipeline pipeline = schedule::Pipeline::plain(int(candidate.mesh.pp));
+  if (candidate.schedule.chunksPerStage > 1)
+    pipeline.chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp);
+  std::string why = schedule::whyInvalid(*kind, pipeline, candidate.accumulation);
+  if (whyNoSchedule.empty())
+    whyNoSchedule = why;
+  return why.empty();
+}
+
+/// Whether the stages of `mesh` have devices of one type each.
+bool CandidateSpace::isPlaceable(const MeshShape &mesh) const {
+  return !problem.isMixed || keepsTypesApart(problem.cluster, mesh.pp, mesh.numRanks() / mesh.pp);
+}
+
+Status CandidateSpace::checkTypes() const {
+  Status first = Status::ok();
+  if (!problem.isMixed)
+    return first;
+  for (const MeshShape &mesh : problem.space.meshes(problem.job.gpus)) {
+    Result<StageDevices> devices =
+        StageDevices::make(problem.cluster, mesh.pp, mesh.numRanks() / mesh.pp);
+    if (devices)
+      return Status::ok();
+    if (first)
+      first = devices.error();
+  }
+  return first;
+}
+
+void CandidateSpace::listMesh(const MeshShape &mesh, int64_t batch,
+                              std::vector<Candidate> &candidates) {
+  const Space &space = problem.space;
+  const std::vector<ScheduleChoice> schedules = space.schedules(mesh);
+  const std::vector<ContextForm> contexts = space.contexts(mesh);
+  for (int64_t microBatch : space.microBatches(mesh, batch)) {
+    Candidate candidate;
+    candidate.mesh = mesh;
+    candidate.batch = batch;
+    candidate.microBatch = microBatch;
+    candidate.accumulation = batch / (mesh.dataRanks() * microBatch);
+    candidate.offloadsStates = space.offloadsStates();
+    candidate.offloadsResiduals = space.offloadsResiduals();
+    std::vector<ScheduleChoice> possible;
+    for (const ScheduleChoice &schedule : schedules) {
+      candidate.schedule = schedule;
+      if (!isTooLarge(candidate) && mayRun(candidate))
+        possible.push_back(schedule);
+    }
+    for (const ZeroChoice &zero : space.zeroChoices(mesh))
+      for (RecomputeMode recompute : space.recomputeModes())
+        for (const ScheduleChoice &schedule : possible)
+          for (ContextForm context : contexts) {
+            candidate.zero = zero;
+            candidate.context = context;
+            candidate.recompute = recompute;
+            candidate.schedule = schedule;
+            candidates.push_back(candidate);
+          }
+  }
+}
+
+/// `isPossibleOnly`: skips meshes without scorable candidates.
+void CandidateSpace::listOn(int64_t devices, bool isPossibleOnly, const Pins &limits,
+                            std::vector<Candidate> &candidates) {
+  if (howEnded != SearchEnd::Complete)
+    return;
+  const Space &space = problem.space;
+  int64_t batch = problem.job.globalBatch;
+  if (problem.job.batchIsDefault) { // rounded up, so that every data-parallel size divides it
+    int64_t ranks = space.meshIsPinned() ? space.pinnedMesh().dataRanks() : devices;
+    batch = (batch + ranks - 1) / ranks * ranks;
+  }
+  for (const MeshShape &mesh : space.meshes(devices)) {
+    if ((mesh.dataRanks() > 1 && problem.graph.batchFactor < 0) || !isPlaceable(mesh))
+      continue;
+    if (isPossibleOnly &&
+        (mesh.pp > problem.measures.numPositions || !problem.measures.mayDivide(mesh.tp)))
+      continue;
+    if (int64_t(candidates.size()) >= limits.budget.candidates)
+      howEnded = SearchEnd::Budget;
+    else if (!candidates.empty() && limits.deadline.isOver())
+      howEnded = SearchEnd::TimeLimit;
+    if (howEnded != SearchEnd::Complete)
+      return;
+    listMesh(mesh, batch, candidates);
+  }
+}
+
+/// Returns numbers of devices below all of them, descending: the largest power of two, whole nodes,
+/// the first groups of a mixed cluster, and large divisors of the batch. Devices may stay idle if
+/// their number has no good divisors.
+std::vector<int64_t> CandidateSpace::fewerDevices() const {
+  const int64_t gpus = problem.job.gpus;
+  std::vector<int64_t> fewer;
+  int64_t power = 1;
+  while (power * 2 <= gpus)
+    power *= 2;
+  fewer.push_back(power);
+  fewer.push_back(gpus / problem.cluster.devicesPerNode * problem.cluster.devicesPerNode);
+  int64_t ofFirstGroups = 0;
+  for (const Cluster &group : problem.isMixed ? problem.cluster.groups : std::vector<Cluster>())
+    fewer.push_back(ofFirstGroups += group.numNodes * group.devicesPerNode);
+  for (int64_t divisor : divisorsOf(problem.job.globalBatch))
+    if (divisor <= gpus && divisor * 2 > gpus)
+      fewer.push_back(divisor);
+  std::sort(fewer.rbegin(), fewer.rend());
+  fewer.erase(std::unique(fewer.begin(), fewer.end()), fewer.end());
+  return fewer;
+}
+
+std::vector<Candidate> CandidateSpace::list(const Pins &limits) {
+  const bool meshIsPinned = problem.space.meshIsPinned();
+  const int64_t gpus = problem.job.gpus;
+  std::vector<Candidate> candidates;
+  listOn(gpus, /*isPossibleOnly=*/!meshIsPinned, limits, candidates);
+  if (candidates.empty()) // then scoring gives the reason
+    listOn(gpus, /*isPossibleOnly=*/false, limits, candidates);
+  if (!meshIsPinned)
+    for (int64_t devices : fewerDevices())
+      if (devices > 0 && devices < gpus)
+        listOn(devices, /*isPossibleOnly=*/true, limits, candidates);
+  return candidates;
+}
+
+std::vector<Candidate> CandidateSpace::withContext(const Candidate &candidate) {
+  const Space &space = problem.space;
+  std::vector<Candidate> result;
+  if (candidate.mesh.cp > 1 || candidate.microBatch > 1 || space.meshIsPinned() ||
+      problem.graph.sequenceFactor < 0)
+    return result;
+  for (const char *axis : {"dp", "fsdp", "tp", "pp"})
+    for (int64_t cp : {2, 4, 8, 16}) {
+      Candidate next = candidate;
+      int64_t *size = next.mesh.find(axis);
+      // A pipeline of one stage would have another schedule.
+      if (*size % cp != 0 || (size == &next.mesh.pp && *size == cp))
+        continue;
+      *size /= cp;
+      next.mesh.cp = cp;
+      next.accumulation = next.batch / next.mesh.dataRanks();
+      std::vector<int64_t> microBatches = space.microBatches(next.mesh, next.batch);
+      bool mayTake = std::count(microBatches.begin(), microBatches.end(), next.microBatch) > 0;
+      if (!space.allowed(next.mesh) || !mayTake || !mayRun(next) || !isPlaceable(next.mesh) ||
+          (space.isZigzag() && !whyNoZigzag(problem.graph, cp).empty()))
+        continue;
+      bool hadNone = candidate.mesh.tokenRanks() == 1;
+      for (const ZeroChoice &zero : space.zeroChoices(next.mesh))
+        for (ContextForm form : space.contexts(next.mesh)) {
+          next.context = form;
+          next.zero = hadNone ? zero : candidate.zero;
+          if ((hadNone || zero == candidate.zero) &&
+              costs.models.strategiesFor(splitOf(next), next.microBatch))
+            result.push_back(next);
+        }
+    }
+  return result;
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,83 @@
+//===- ParameterTotals.cpp - Sums over the parameters of a model ----------===//
+
+#include "planner/search/ParameterTotals.h"
+#include "planner/predict/Evaluate.h"
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+TotalsByKind parameterTotals(const Graph &graph, const Job &job,
+                             const std::function<bool(const GraphParameter &)> &isCounted) {
+  TotalsByKind totals;
+  for (const GraphParameter &parameter : graph.parameters) {
+    if (!isCounted(parameter))
+      continue;
+    const GraphValue &value = graph.values[parameter.value];
+    double bytes = double(value.layout.numElements() * value.layout.elementBytes);
+    bool inForward = false, inBackward = false, isExpert = false;
+    for (int user : value.users) {
+      inForward |= graph.ops[user].phase == Phase::Forward;
+      inBackward |= graph.ops[user].phase != Phase::Forward;
+      isExpert |= graph.ops[user].expertLoop >= 0;
+    }
+    if (value.users.empty())
+      continue;
+    ParameterTotals &of = totals[isExpert];
+    of.bytes += bytes;
+    of.inForward += inForward;
+    of.forwardBytes += inForward ? bytes : 0;
+    of.inBackward += inBackward;
+    of.backwardBytes += inBackward ? bytes : 0;
+    if (parameter.gradient < 0)
+      continue;
+    double elements = double(value.layout.numElements());
+    int64_t gradientBytes = graph.values[parameter.gradient].layout.elementBytes;
+    of.trained += 1;
+    of.trainedBytes += bytes;
+    of.gradientBytes += elements * double(gradientBytes);
+    of.stateBytes +=
+        elements * double(job.stateBytesPerElement() + masterBytes(value.layout.elementBytes));
+    of.updateBytes += updateBytes(job, elements, value.layout.elementBytes, gradientBytes);
+  }
+  return totals;
+}
+
+DividedTotals dividedTotals(const Graph &graph, const Job &job, const TotalsByKind &all,
+                            int64_t tp) {
+  DividedTotals divided;
+  divided.divided = parameterTotals(graph, job, [&](const GraphParameter &parameter) {
+    for (const DimLayout &dim : graph.values[parameter.value].layout.dims)
+      for (const Segment &segment : dim.segments)
+        for (const Factor &factor : segment.factors)
+          if (factor.size % tp == 0)
+            return true;
+    return false;
+  });
+  // The others, by difference: a double counts bytes exactly.
+  for (size_t kind = 0; kind < divided.whole.size(); ++kind) {
+    ParameterTotals &rest = divided.whole[kind];
+    const ParameterTotals &of = divided.divided[kind];
+    rest.bytes = all[kind].bytes - of.bytes;
+    rest.backwardBytes = all[kind].backwardBytes - of.backwardBytes;
+    rest.gradientBytes = all[kind].gradientBytes - of.gradientBytes;
+    rest.stateBytes = all[kind].stateBytes - of.stateBytes;
+  }
+  return divided;
+}
+
+double parameterParts(const MeshShape &mesh, bool isExpert) {
+  return double(mesh.tp) * (isExpert ? double(mesh.ep) : 1);
+}
+
+double leastParameterBytes(const MeshShape &mesh, const DataMode &mode,
+                           const ParameterTotals &totals, bool isExpert) {
+  double shards = double(mode.groups[isExpert].zero.size);
+  double bytes = totals.bytes / (mode.zero == 3 ? shards : 1) +
+                 totals.gradientBytes / (mode.keepsGradientShards ? shards : 1) +
+                 (mode.offloadsStates ? 0 : totals.stateBytes / (mode.zero >= 1 ? shards : 1)) +
+                 (mode.keepGathered ? totals.backwardBytes : 0);
+  return bytes / parameterParts(mesh, isExpert);
+}
+
+} // namespace tbc::planner

@@ -1,0 +1,58 @@
+//===- ParameterTotals.h - Sums over the parameters of a model ------------===//
+
+#ifndef TBC_PLANNER_SEARCH_PARAMETERTOTALS_H
+#define TBC_PLANNER_SEARCH_PARAMETERTOTALS_H
+
+#include "planner/plan/Plan.h"
+#include "planner/search/Profile.h"
+
+#include <array>
+#include <functional>
+
+namespace tbc::planner {
+
+/// Sums over parameters: the number and bytes of those read in forward, read in backward, and
+/// trained. Parameters without readers do not count.
+struct ParameterTotals {
+  double bytes = 0, inForward = 0, forwardBytes = 0, inBackward = 0, backwardBytes = 0;
+  double trained = 0, trainedBytes = 0, gradientBytes = 0, stateBytes = 0, updateBytes = 0;
+};
+
+/// [0]: parameters whole on every rank along ep. [1]: parameters of experts, split over ep.
+using TotalsByKind = std::array<ParameterTotals, 2>;
+
+/// Sums the parameters accepted by `isCounted`.
+TotalsByKind parameterTotals(const reshard::Graph &graph, const Job &job,
+                             const std::function<bool(const reshard::GraphParameter &)> &isCounted);
+
+/// Totals of parameters with a factor divisible by tp, and of the others, which are whole on every
+/// device of a tp group. Only bytes, backwardBytes, gradientBytes and stateBytes of `whole` are
+/// set.
+struct DividedTotals {
+  TotalsByKind divided, whole;
+};
+DividedTotals dividedTotals(const reshard::Graph &graph, const Job &job, const TotalsByKind &all,
+                            int64_t tp);
+
+/// Returns the largest number of devices over which a model replica splits its parameters.
+double parameterParts(const MeshShape &mesh, bool isExpert);
+
+/// Returns a lower bound in bytes on the parameters with sums `totals` and all data related to them
+/// (gradients, optimizer states, gathered copies), on all stages of one model replica together,
+/// counted on one device of each.
+///
+/// Theorem: bytes >= (P / z3 + G / z2 + S / z1 + B) / parts, where P, G, S and B are the sums of
+/// parameters, gradients, states, and copies kept gathered for backward. z1, z2 and z3 are the
+/// number of shards if that ZeRO stage shards the data, else 1.
+///
+/// Proof sketch: each device of a tp group (and for experts of an ep group) holds at least the
+/// average, and a shard has at least the average of its group. Offloaded states count nothing.
+///
+/// Example: 8e9 bf16 parameters (P = G = 16 GB, S = 96 GB) with tp=2 and ZeRO-1 over 4 ranks:
+/// (16 + 16 + 96 / 4) / 2 = 28 GB.
+double leastParameterBytes(const MeshShape &mesh, const DataMode &mode,
+                           const ParameterTotals &totals, bool isExpert);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_SEARCH_PARAMETERTOTALS_H

@@ -1,0 +1,86 @@
+//===- ScheduleBound.cpp - Bounds on the pipeline of a candidate ----------===//
+
+#include "planner/search/ScheduleBound.h"
+
+#include <algorithm>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+/// Returns the number of moves of a micro-batch from one stage to another in its forward.
+static int64_t numHops(const CostTables &costs, const Candidate &candidate) {
+  const std::vector<int> &stageOf = costs.schedules.chunksFor(candidate).stageOf;
+  int64_t hops = 0;
+  for (size_t chunk = 1; chunk < stageOf.size(); ++chunk)
+    hops += stageOf[chunk] != stageOf[chunk - 1];
+  return hops;
+}
+
+double leastSendSeconds(const BoundTables &tables, const Candidate &candidate) {
+  const double bytes = leastSendBytes(tables.crossings(), double(candidate.microBatch),
+                                      numHops(tables.costs, candidate),
+                                      /*hasOneChunk=*/candidate.schedule.chunksPerStage == 1);
+  if (bytes == 0)
+    return 0;
+  const NetworkCost &network = tables.costs.meshes.networkFor(candidate.mesh);
+  double parts = double(candidate.mesh.tp * candidate.mesh.cp);
+  return network.seconds(CollectiveKind::Send, network.stageGroupShape({0, 1}), bytes / parts);
+}
+
+/// Returns the larger of `least` and the bound by chains of actions.
+static double chainSeconds(const BoundTables &tables, const Candidate &candidate,
+                           const MicroBatchWork &work, double send, double least, double limit) {
+  const WorkInOrder &inOrder = work.kernels.inOrder;
+  const double seconds = work.kernels.total.seconds() + work.anywhere + work.recomputeSeconds;
+  for (bool isFine : {false, true}) {
+    const ChainMixture &mixture = tables.mixtureFor(candidate, work.kernels.total, isFine);
+    auto leastOf = [&](bool isInOrder) {
+      return mixture.leastSeconds(inOrder, work.anywhere, send, work.recomputeSeconds, isInOrder);
+    };
+    least = std::max(least, leastOf(false));
+    if (least >= limit)
+      break;
+    if (mixture.mostSeconds() * seconds >= limit)
+      least = std::max(least, leastOf(true));
+    // More rounds, if they may prove that no cut is faster than `limit`.
+    if (least >= limit || mixture.mostSeconds() * seconds < limit)
+      break;
+  }
+  return least;
+}
+
+double leastPipelineSeconds(const BoundTables &tables, const Candidate &candidate,
+                            const MicroBatchWork &work, double least, double limit) {
+  const ScheduleChoice &choice = candidate.schedule;
+  const DividedWork &kernels = work.kernels;
+  const bool splitsBackward = schedule::splitsBackward(choice.kind());
+  const double send = leastSendSeconds(tables, candidate);
+  const double pass =
+      splitsBackward ? kernels.least.forward + kernels.least.backward : work.seconds();
+  least = std::max(least, pass + 2 * double(numHops(tables.costs, candidate)) * send);
+  if (least >= limit)
+    return least;
+
+  CutBound::Pipeline pipeline;
+  pipeline.stages = candidate.mesh.pp;
+  pipeline.accumulation = candidate.accumulation;
+  pipeline.hasOneChunk = choice.chunksPerStage == 1;
+  pipeline.partsBackward = splitsBackward;
+  pipeline.sendSeconds = send;
+  least = kernels.cuts->leastSeconds(pipeline, least, limit);
+  constexpr int64_t mostTasks = 1 << 16; // some hundredths of a second
+  int64_t tasks = candidate.mesh.pp * choice.chunksPerStage * candidate.accumulation;
+  if (least >= limit || tasks > mostTasks)
+    return least;
+  least = chainSeconds(tables, candidate, work, send, least, limit);
+  constexpr int64_t mostTries = 1 << 14;
+  if (least < limit && tasks <= mostTries)
+    least =
+        std::max(least, shortestCutSeconds(tables.costs.schedules.scheduleFor(candidate).schedule,
+                                           kernels.leastByOp, kernels.inOrder.mayBegin, send,
+                                           mostTries / tasks));
+  return least;
+}
+
+} // namespace tbc::planner
