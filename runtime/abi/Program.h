@@ -132,18 +132,7 @@ constexpr bool isCommunication(InstructionKind kind) {
 }
 
 using mesh::ReduceKind;
-
-/// A segment of a dim in a collective of a group of `n` ranks. The full dim has outer * (n * k) *
-/// inner elements of it; the local dim has outer * k * inner. Example: 8 columns per row, 4 ranks:
-/// the full segment is 1 * (4 * 2) * 1, the local one 1 * 2 * 1.
-struct SegmentShape {
-  int64_t outer = 1;
-  int64_t k = 1;
-  int64_t inner = 1;
-  bool operator==(const SegmentShape &o) const {
-    return outer == o.outer && k == o.k && inner == o.inner;
-  }
-};
+using mesh::SegmentShape;
 
 /// The operands of communication. Field use by kind:
 ///   AllReduce      axes, reduce

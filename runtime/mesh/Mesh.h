@@ -80,6 +80,19 @@ std::string whyInvalid(const Mesh &mesh, const std::vector<AxisRef> &axes);
 /// How ranks combine partial results.
 enum class ReduceKind { Sum, Max };
 
+/// One segment of a dim in a collective: the full dim has outer x (n*k) x inner elements, the local
+/// one outer x k x inner (n = group size). Group index g holds k-indices g*k .. g*k+k-1. "Full" and
+/// "local" refer to the collective's own axes; other axes may shard the same dim. Example: n = 4, k
+/// = 2: the full dim has 8 k-indices, and group index 1 holds 2 and 3.
+struct SegmentShape {
+  int64_t outer = 1;
+  int64_t k = 1;
+  int64_t inner = 1;
+  bool operator==(const SegmentShape &o) const {
+    return outer == o.outer && k == o.k && inner == o.inner;
+  }
+};
+
 } // namespace tbc::mesh
 
 #endif // TBC_RUNTIME_MESH_MESH_H
