@@ -46,7 +46,7 @@ struct LayoutView {
 /// of 12 heads over tp and their width of 64.
 std::string toString(const TensorPlacement &placement);
 
-/// Returns the layout of `plan`, empty if it has none or if it belongs to other decisions.
+/// Returns the layout of `plan`; empty without one, or if it belongs to other decisions.
 LayoutView layoutView(const Plan &plan);
 
 } // namespace tbc::planner

@@ -1,7 +1,7 @@
 //===- PlanView.h - A plan as the content of a report ----------------------===//
 //
 // Plain C++. The view model of `tbc report`: everything that the page shows, computed from a Plan
-// alone. The page draws these numbers and derives none but sums, shares and differences.
+// alone. The page draws these numbers, and their sums, shares and differences.
 //
 //===----------------------------------------------------------------------===//
 
