@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
   }
   fuzz::require(cluster->memoryBytes > 0 && cluster->usableBytes() <= cluster->memoryBytes &&
-                    cluster->kernel("matmul").flopsFraction > 0,
+                    cluster->kernel(reshard::KernelClass::Matmul).flopsFraction > 0,
                 "a cluster that was read has the numbers that planning divides by");
   return 0;
 }

@@ -62,9 +62,9 @@ TEST(ClusterText, OfAKnownMachineIsThatMachine) {
   EXPECT_EQ(cluster->contextBytes, 20000000);
   EXPECT_NEAR(cluster->peakFlopsPerSecond.at("f32") / 1e11, 1, 1e-3);
   EXPECT_NEAR(cluster->peakFlopsPerSecond.at("bf16") / 2e11, 1, 1e-3);
-  EXPECT_NEAR(cluster->kernel("matmul").rampSeconds / 4e-6, 1, 1e-3);
-  EXPECT_NEAR(cluster->kernel("matmul").memoryFraction, 0.5, 1e-3);
-  EXPECT_NEAR(cluster->kernel("default").memoryFraction, 12.0 * (1 << 24) / 0.025 / 1e10, 1e-3);
+  EXPECT_NEAR(cluster->kernel(reshard::KernelClass::Matmul).rampSeconds / 4e-6, 1, 1e-3);
+  EXPECT_NEAR(cluster->kernel(reshard::KernelClass::Matmul).memoryFraction, 0.5, 1e-3);
+  EXPECT_NEAR(cluster->kernel(std::nullopt).memoryFraction, 12.0 * (1 << 24) / 0.025 / 1e10, 1e-3);
   EXPECT_NEAR(cluster->intraNode.startSeconds / 3e-5, 1, 1e-3);
   EXPECT_NEAR(cluster->intraNode.latencySeconds / 1e-5, 1, 1e-3);
   EXPECT_NEAR(cluster->intraNode.bytesPerSecond / 2e9, 1, 1e-3);
