@@ -94,3 +94,11 @@ TEST(Page, IsTheSameForTheSamePlans) {
   EXPECT_TRUE(reportPage(views) == reportPage(views));
   EXPECT_EQ(nlohmann::json::parse(dataOf(reportPage(views)))["plans"].size(), 2u);
 }
+
+/// Decisions are words, never the numbers of their enums.
+TEST(Page, NamesDecisions) {
+  const Plan plan = planOf("dp=8");
+  const nlohmann::json data = nlohmann::json::parse(toJson({viewOf(plan, "plan.json")}));
+  EXPECT_EQ(data["plans"][0]["precision"], name(plan.job.precision));
+  EXPECT_EQ(data["plans"][0]["optimizer"], name(plan.job.optimizer));
+}
