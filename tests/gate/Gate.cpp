@@ -28,7 +28,8 @@ const char *name(Criterion criterion) {
 
 Device deviceOf(const planner::Cluster &cluster, const roofline::Processor &processor) {
   Device device;
-  device.bandwidth = cluster.memoryBytesPerSecond * cluster.kernel(reshard::KernelClass::Elementwise).memoryFraction;
+  device.bandwidth = cluster.memoryBytesPerSecond *
+                     cluster.kernel(reshard::KernelClass::Elementwise).memoryFraction;
   device.latency = processor.latencySeconds;
   device.issueRate = processor.issuePerSecond();
   device.clock = processor.clockHertz;
