@@ -40,6 +40,81 @@ std::vector<int64_t> divisorsOf(int64_t n) {
   return small;
 }
 
+/// Returns a number of graph blocks, at least 1; unset for other text.
+static std::optional<int64_t> blockNumber(const std::string &digits) {
+  bool isNumber = !digits.empty() && digits.size() < 9 &&
+                  digits.find_first_not_of("0123456789") == std::string::npos;
+  if (!isNumber || std::stoll(digits) < 1)
+    return std::nullopt;
+  return std::stoll(digits);
+}
+
+/// Reads --recompute; "selective" or "full" may be followed by ":" and a number of graph blocks.
+static Status readRecompute(const std::string &text, RecomputePins &read) {
+  std::vector<std::string> words = {"auto"};
+  for (RecomputeMode mode : recomputeModes())
+    words.push_back(name(mode));
+  size_t colon = text.find(':');
+  const std::string word = text.substr(0, colon);
+  read.mode = parseRecomputeMode(word);
+  if (!read.mode && word != words[0])
+    return usage("--recompute " + text + ": choices are " + joined(words) + suggest(word, words));
+  if (colon == std::string::npos)
+    return Status();
+  read.blocks = blockNumber(text.substr(colon + 1));
+  if (!read.mode || read.mode == RecomputeMode::None || !read.blocks)
+    return usage("--recompute " + text +
+                 ": a number of blocks follows selective or full, such as selective:8");
+  return Status();
+}
+
+/// Reads --offload: the offloaded data, and its number of graph blocks.
+static Status readOffload(const Pins &pins, OffloadPins &read) {
+  const std::vector<std::string> choices = {"none", "optimizer", "residuals", "all", "auto"};
+  size_t colon = pins.offload.find(':');
+  const std::string offload = pins.offload.substr(0, colon);
+  if (std::find(choices.begin(), choices.end(), offload) == choices.end())
+    return usage("--offload " + pins.offload + ": choices are " + joined(choices) +
+                 suggest(offload, choices));
+  read.states = offload == "optimizer" || offload == "all";
+  read.residuals = offload == "residuals" || offload == "all";
+  read.isAsNeeded = pins.offloadsAsNeeded && colon == std::string::npos;
+  if (colon == std::string::npos)
+    return Status();
+  std::optional<int64_t> number = blockNumber(pins.offload.substr(colon + 1));
+  if (!read.residuals || !number)
+    return usage("--offload " + pins.offload +
+                 ": a number of blocks follows residuals or all, such as residuals:8");
+  read.blocks = *number;
+  return Status();
+}
+
+/// Reads --bucket-size and --prefetch.
+static Status readOverlap(const Pins &pins, OverlapPins &read) {
+  if (pins.bucketSize == "none") {
+    read.bucketBytes = 0;
+  } else if (pins.bucketSize != "auto") {
+    Result<int64_t> bytes = parseBytes(pins.bucketSize);
+    if (!bytes || *bytes < 1)
+      return usage("--bucket-size " + pins.bucketSize +
+                   ": expected auto, none, or a size such as 25MiB");
+    read.bucketBytes = *bytes;
+  }
+  if (pins.prefetch == "none") {
+    read.prefetch = 0;
+  } else if (pins.prefetch != "auto") {
+    int64_t number = 0;
+    const char *last = pins.prefetch.data() + pins.prefetch.size();
+    auto [end, code] = std::from_chars(pins.prefetch.data(), last, number);
+    if (code != std::errc() || end != last || number < 1 || number > maxPrefetch)
+      return usage("--prefetch " + pins.prefetch +
+                   ": expected auto, none, or a number of gathers from 1 to " +
+                   std::to_string(maxPrefetch));
+    read.prefetch = number;
+  }
+  return Status();
+}
+
 Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
   if (job.gpus < 1 || job.gpus > mostDevices)
     return usage("--gpus " + std::to_string(job.gpus) + ": must be between 1 and 1048576");
@@ -60,11 +135,11 @@ Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
     return status.error();
   if (Status status = space.checkContext(); !status)
     return status.error();
-  if (Status status = space.readRecompute(); !status)
+  if (Status status = readRecompute(pins.recompute, space.recomputePins); !status)
     return status.error();
-  if (Status status = space.readOffload(); !status)
+  if (Status status = readOffload(pins, space.offloadPins); !status)
     return status.error();
-  if (Status status = space.readOverlap(); !status)
+  if (Status status = readOverlap(pins, space.overlapPins); !status)
     return status.error();
   if (pins.microBatch && *pins.microBatch < 1)
     return usage("--micro-batch " + std::to_string(*pins.microBatch) + ": must be at least 1");
@@ -293,8 +368,8 @@ std::vector<int64_t> Space::microBatches(const MeshShape &mesh, int64_t batch) c
 
 std::vector<RecomputeMode> Space::recomputeModes() const {
   std::vector<RecomputeMode> modes = planner::recomputeModes();
-  if (recompute)
-    modes = {*recompute};
+  if (recomputePins.mode)
+    modes = {*recomputePins.mode};
   return filtered(std::move(modes), [&](RecomputeMode mode) {
     return meets(pins.conditions, "recompute", name(mode));
   });
@@ -340,81 +415,6 @@ std::vector<int64_t> Space::allMicroBatches(const MeshShape &mesh, int64_t batch
   if (share % *pins.microBatch != 0)
     return {};
   return {*pins.microBatch};
-}
-
-/// Returns a number of graph blocks, at least 1; unset for other text.
-static std::optional<int64_t> blockNumber(const std::string &digits) {
-  bool isNumber = !digits.empty() && digits.size() < 9 &&
-                  digits.find_first_not_of("0123456789") == std::string::npos;
-  if (!isNumber || std::stoll(digits) < 1)
-    return std::nullopt;
-  return std::stoll(digits);
-}
-
-/// Reads --recompute; "selective" or "full" may be followed by ":" and a number of graph blocks.
-Status Space::readRecompute() {
-  std::vector<std::string> words = {"auto"};
-  for (RecomputeMode mode : planner::recomputeModes())
-    words.push_back(name(mode));
-  size_t colon = pins.recompute.find(':');
-  const std::string word = pins.recompute.substr(0, colon);
-  recompute = parseRecomputeMode(word);
-  if (!recompute && word != words[0])
-    return usage("--recompute " + pins.recompute + ": choices are " + joined(words) +
-                 suggest(word, words));
-  if (colon == std::string::npos)
-    return Status();
-  blocks = blockNumber(pins.recompute.substr(colon + 1));
-  if (!recompute || recompute == RecomputeMode::None || !blocks)
-    return usage("--recompute " + pins.recompute +
-                 ": a number of blocks follows selective or full, such as selective:8");
-  return Status();
-}
-
-/// Reads --offload: the offloaded data, and its number of graph blocks.
-Status Space::readOffload() {
-  const std::vector<std::string> choices = {"none", "optimizer", "residuals", "all", "auto"};
-  size_t colon = pins.offload.find(':');
-  const std::string offload = pins.offload.substr(0, colon);
-  if (std::find(choices.begin(), choices.end(), offload) == choices.end())
-    return usage("--offload " + pins.offload + ": choices are " + joined(choices) +
-                 suggest(offload, choices));
-  statesAreAway = offload == "optimizer" || offload == "all";
-  residualsAreAway = offload == "residuals" || offload == "all";
-  if (colon == std::string::npos)
-    return Status();
-  std::optional<int64_t> number = blockNumber(pins.offload.substr(colon + 1));
-  if (!offloadsResiduals() || !number)
-    return usage("--offload " + pins.offload +
-                 ": a number of blocks follows residuals or all, such as residuals:8");
-  away = *number;
-  return Status();
-}
-
-/// Reads --bucket-size and --prefetch.
-Status Space::readOverlap() {
-  if (pins.bucketSize == "none") {
-    overlapPins.bucketBytes = 0;
-  } else if (pins.bucketSize != "auto") {
-    Result<int64_t> bytes = parseBytes(pins.bucketSize);
-    if (!bytes || *bytes < 1)
-      return usage("--bucket-size " + pins.bucketSize +
-                   ": expected auto, none, or a size such as 25MiB");
-    overlapPins.bucketBytes = *bytes;
-  }
-  if (pins.prefetch == "none") {
-    overlapPins.prefetch = 0;
-  } else if (pins.prefetch != "auto") {
-    int64_t number = 0;
-    const char *last = pins.prefetch.data() + pins.prefetch.size();
-    auto [end, code] = std::from_chars(pins.prefetch.data(), last, number);
-    if (code != std::errc() || end != last || number < 1 || number > maxPrefetch)
-      return usage("--prefetch " + pins.prefetch +
-                   ": expected auto, none, or a number of gathers from 1 to " +
-                   std::to_string(maxPrefetch));
-    overlapPins.prefetch = number;
-  }
-  return Status();
 }
 
 std::vector<ScheduleChoice> Space::allSchedules(const MeshShape &mesh) const {

@@ -28,6 +28,24 @@ struct ScheduleChoice {
   }
 };
 
+/// --recompute, read.
+struct RecomputePins {
+  std::optional<RecomputeMode> mode;
+  std::optional<int64_t> blocks; ///< recomputed graph blocks
+  bool isOpen() const { return !mode; }
+  /// Whether blocks may differ in recomputation: if it is open, or a number of blocks is pinned.
+  bool mayBePartial() const { return isOpen() || blocks; }
+};
+
+/// --offload, read.
+struct OffloadPins {
+  /// Whether states or residuals are offloaded to the host. If open (auto), false: see search().
+  bool states = false, residuals = false;
+  /// Whether the search offloads as few residuals as necessary; not if `blocks` is pinned.
+  bool isAsNeeded = false;
+  std::optional<int64_t> blocks; ///< graph blocks with offloaded residuals; unset: all
+};
+
 /// The pins, checked against the job and against each other: the search space.
 class Space {
 public:
@@ -44,17 +62,8 @@ public:
   /// empty. Example: a batch of 24 on 4 data ranks gives 1, 2, 3, 6.
   std::vector<int64_t> microBatches(const MeshShape &mesh, int64_t batch) const;
   std::vector<RecomputeMode> recomputeModes() const;
-  /// Whether blocks may differ in recomputation: if it is open, or a number of blocks is pinned.
-  bool mayRecomputeInPart() const { return pins.recomputeIsOpen() || blocks; }
-  bool recomputeIsOpen() const { return !recompute; }
-  /// The pinned number of recomputed graph blocks.
-  std::optional<int64_t> blocksAgain() const { return blocks; }
-  /// Whether states or residuals are offloaded to the host. If open (auto), false: see search().
-  bool offloadsStates() const { return statesAreAway; }
-  bool offloadsResiduals() const { return residualsAreAway; }
-  bool offloadsAsNeeded() const { return pins.offloadsAsNeeded && !away; }
-  /// The pinned number of graph blocks with offloaded residuals; unset: all.
-  std::optional<int64_t> blocksAway() const { return away; }
+  const RecomputePins &recompute() const { return recomputePins; }
+  const OffloadPins &offload() const { return offloadPins; }
   /// The pins of buckets and prefetch.
   const OverlapPins &overlap() const { return overlapPins; }
   std::vector<ScheduleChoice> schedules(const MeshShape &mesh) const;
@@ -77,9 +86,6 @@ private:
   Status readMesh();
   Status checkStrategy();
   Status readSchedule();
-  Status readRecompute();
-  Status readOffload();
-  Status readOverlap();
   Status checkContext() const;
   // Before conditions.
   std::vector<ZeroChoice> allZeroChoices(const MeshShape &mesh) const;
@@ -90,11 +96,9 @@ private:
   Pins pins;
   int64_t experts;
   MeshShape pinned;
-  std::optional<ScheduleKind> schedule;   // pinned
-  std::optional<RecomputeMode> recompute; // pinned
-  std::optional<int64_t> blocks;
-  bool statesAreAway = false, residualsAreAway = false;
-  std::optional<int64_t> away;
+  std::optional<ScheduleKind> schedule; // pinned
+  RecomputePins recomputePins;
+  OffloadPins offloadPins;
   OverlapPins overlapPins;
 };
 

@@ -16,7 +16,7 @@ namespace tbc::planner {
 void Bounder::boundMemory(std::vector<Candidate> &candidates) {
   const bool mayHaveContext = !problem.space.meshIsPinned() && problem.graph.sequenceFactor >= 0;
   leastOfAll = mayHaveContext ? leastBytesAnywhere(problem.graph, problem.job, problem.cluster,
-                                                   problem.space.offloadsStates())
+                                                   problem.space.offload().states)
                               : std::numeric_limits<double>::infinity();
   for (Candidate &candidate : candidates) {
     candidate.leastBytes = leastBytes(tables, candidate);

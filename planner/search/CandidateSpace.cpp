@@ -76,8 +76,8 @@ void CandidateSpace::listMesh(const MeshShape &mesh, int64_t batch,
     candidate.batch = batch;
     candidate.microBatch = microBatch;
     candidate.accumulation = batch / (mesh.dataRanks() * microBatch);
-    candidate.offloadsStates = space.offloadsStates();
-    candidate.offloadsResiduals = space.offloadsResiduals();
+    candidate.offloadsStates = space.offload().states;
+    candidate.offloadsResiduals = space.offload().residuals;
     std::vector<ScheduleChoice> possible;
     for (const ScheduleChoice &schedule : schedules) {
       candidate.schedule = schedule;

@@ -325,11 +325,11 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   double boundSeconds = watch.lap();
   if (Status status = keepBegun(candidates, *pinned); !status)
     return status.error();
-  if (space->blocksAgain().value_or(0) > searcher.problem.numBlocks())
+  if (space->recompute().blocks.value_or(0) > searcher.problem.numBlocks())
     return Error{ErrorCode::Usage, "--recompute " + pins.recompute + ": the model has " +
                                        std::to_string(searcher.problem.numBlocks()) +
                                        " blocks that may be recomputed"};
-  if (space->blocksAway().value_or(0) > searcher.problem.numBlocks())
+  if (space->offload().blocks.value_or(0) > searcher.problem.numBlocks())
     return Error{ErrorCode::Usage, "--offload " + pins.offload + ": the model has " +
                                        std::to_string(searcher.problem.numBlocks()) +
                                        " blocks whose residuals may be on the host"};

@@ -24,7 +24,7 @@ const std::vector<bool> &ModelTables::flagsFor(RecomputeMode recompute, int64_t 
   return flags.get({samples, recompute}, [&] {
     const Graph &batched = graphFor(samples);
     std::vector<bool> recomputed =
-        recompute == RecomputeMode::None && problem.space.recomputeIsOpen()
+        recompute == RecomputeMode::None && problem.space.recompute().isOpen()
             ? freeToRecompute(batched)
             : recomputeFlags(batched, recompute);
     problem.pinned.applyTo(recomputed);
@@ -156,7 +156,7 @@ Mix ModelTables::mixOn(const Candidate &candidate, const Mix &mix, int stage) co
 }
 
 bool ModelTables::isPartial(const Candidate &candidate) const {
-  return candidate.recompute != RecomputeMode::None && problem.space.mayRecomputeInPart();
+  return candidate.recompute != RecomputeMode::None && problem.space.recompute().mayBePartial();
 }
 
 void ModelTables::prepare(const std::vector<const Candidate *> &candidates,

@@ -26,11 +26,11 @@ void chooseOffloaded(const CostTables &costs, Candidate &candidate, const Mix &m
   const Space &space = costs.problem.space;
   for (int stage = 0; stage < int(candidate.mesh.pp); ++stage) {
     int64_t low = 0, high = blocksOn(costs, candidate, stage);
-    if (space.blocksAway())
-      low = shareOf(costs, candidate, stage, *space.blocksAway());
-    else if (!space.offloadsAsNeeded())
+    if (space.offload().blocks)
+      low = shareOf(costs, candidate, stage, *space.offload().blocks);
+    else if (!space.offload().isAsNeeded)
       low = high;
-    while (space.offloadsAsNeeded() && low < high) {
+    while (space.offload().isAsNeeded && low < high) {
       int64_t middle = (low + high) / 2;
       setOffloaded(costs, candidate, stage, middle);
       bool isEnough = fits(costs, candidate, mix, mode, stage);
@@ -44,7 +44,7 @@ bool offloadMore(const CostTables &costs, Candidate &candidate,
                  const std::vector<double> &headroomBytes) {
   bool any = false;
   for (int stage = 0;
-       costs.problem.space.offloadsAsNeeded() && stage < int(candidate.blocksAway.size());
+       costs.problem.space.offload().isAsNeeded && stage < int(candidate.blocksAway.size());
        ++stage) {
     if (headroomBytes[stage] >= 0 ||
         candidate.blocksAway[stage] >= blocksOn(costs, candidate, stage))

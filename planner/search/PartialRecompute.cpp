@@ -22,7 +22,7 @@ bool chooseRecomputed(const CostTables &costs, Candidate &candidate, const Mix &
   bool any = false;
   for (int stage = 0; stage < int(candidate.mesh.pp); ++stage) {
     int64_t low = 0, high = blocksOn(costs, candidate, stage);
-    if (std::optional<int64_t> pinned = costs.problem.space.blocksAgain()) {
+    if (std::optional<int64_t> pinned = costs.problem.space.recompute().blocks) {
       low = shareOf(costs, candidate, stage, *pinned);
     } else {
       while (low < high) { // the fewest that fit; all of them if it never fits
@@ -39,7 +39,7 @@ bool chooseRecomputed(const CostTables &costs, Candidate &candidate, const Mix &
 }
 
 bool recomputeSome(const CostTables &costs, Candidate &candidate) {
-  if (candidate.recompute != RecomputeMode::None || !costs.problem.space.recomputeIsOpen())
+  if (candidate.recompute != RecomputeMode::None || !costs.problem.space.recompute().isOpen())
     return false;
   candidate.recompute = RecomputeMode::Selective;
   for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)
@@ -49,7 +49,7 @@ bool recomputeSome(const CostTables &costs, Candidate &candidate) {
 
 bool recomputeMore(const CostTables &costs, Candidate &candidate,
                    const std::vector<double> &headroomBytes) {
-  if (candidate.blocksAgain.empty() || costs.problem.space.blocksAgain())
+  if (candidate.blocksAgain.empty() || costs.problem.space.recompute().blocks)
     return false; // the number is pinned
   Mix mix = costs.models.mixOf(candidate);
   DataMode mode = firstMode(costs, candidate);
@@ -71,7 +71,7 @@ bool recomputeMore(const CostTables &costs, Candidate &candidate,
 
 bool recomputeLess(const CostTables &costs, Candidate &candidate,
                    const std::vector<double> &headroomBytes) {
-  if (candidate.blocksAgain.empty() || costs.problem.space.blocksAgain())
+  if (candidate.blocksAgain.empty() || costs.problem.space.recompute().blocks)
     return false;
   // Error of a score, as a fraction of a block's kept bytes; a smaller excess is worth a
   // derivation.

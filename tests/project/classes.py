@@ -5,7 +5,7 @@ import re
 MOST = 25
 ROOM = "planner/"
 # Classes above the limit, with their numbers of methods. They may shrink, and no class may join.
-LARGER = {"planner/pins/Space.h": {"Space": 33}, "planner/reshard/Derive.h": {"Deriver": 31}}
+LARGER = {"planner/reshard/Derive.h": {"Deriver": 31}}
 _NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#[^\n]*', re.DOTALL | re.MULTILINE)
 _OPERATOR = re.compile(r"\boperator\s*(\(\)|[^\s\w(]+)")
 _ANGLES = re.compile(r"<[^<>]*>")
