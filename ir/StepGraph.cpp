@@ -65,14 +65,42 @@ static ValueRole roleOf(StringRef role) {
   return ValueRole::Input;
 }
 
+/// Returns the dtype of an element type; the import makes no others.
+static reshard::DType dtypeOf(Type type) {
+  using reshard::DType;
+  if (type.isF64())
+    return DType::F64;
+  if (type.isF32())
+    return DType::F32;
+  if (type.isBF16())
+    return DType::BF16;
+  if (type.isF16())
+    return DType::F16;
+  if (type.isFloat8E4M3FN())
+    return DType::F8E4M3;
+  if (type.isFloat8E5M2())
+    return DType::F8E5M2;
+  switch (cast<IntegerType>(type).getWidth()) {
+  case 1:
+    return DType::Bool;
+  case 8:
+    return type.isUnsignedInteger() ? DType::U8 : DType::I8;
+  case 16:
+    return DType::I16;
+  case 32:
+    return DType::I32;
+  default:
+    return DType::I64;
+  }
+}
+
 int Extractor::addValue(Value value, std::string name, ValueRole role) {
   GraphValue graphValue;
   graphValue.name = std::move(name);
   if (analysis)
     graphValue.layout = analysis->tensorLayout(value);
   graphValue.role = role;
-  graphValue.isFloat = isa<FloatType>(tensorType(value).getElementType());
-  graphValue.isF16 = tensorType(value).getElementType().isF16();
+  graphValue.dtype = dtypeOf(tensorType(value).getElementType());
   int index = step.graph.values.size();
   step.graph.values.push_back(std::move(graphValue));
   step.values.push_back(value);

@@ -10,14 +10,13 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 WholeWork::WholeWork(const Graph &graph) {
-  std::map<std::tuple<KernelClass, double, double, int64_t, bool, bool, double>, int> numbers;
+  std::map<std::tuple<KernelClass, double, double, DType, bool, double>, int> numbers;
   for (int op = 0; op < int(graph.ops.size()); ++op) {
     const KernelClass kernelClass = graph.ops[op].kernelClass;
     LocalWork work = localWork(graph, op, OpStrategy());
-    auto [found, isNew] =
-        numbers.try_emplace({kernelClass, work.flops, work.bytes, work.elementBytes, work.isF16,
-                             work.isFused, work.depth},
-                            int(kinds.size()));
+    auto [found, isNew] = numbers.try_emplace(
+        {kernelClass, work.flops, work.bytes, work.dtype, work.isFused, work.depth},
+        int(kinds.size()));
     if (isNew)
       kinds.push_back({kernelClass, work});
     kindOf.push_back(found->second);

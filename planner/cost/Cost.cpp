@@ -57,12 +57,11 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
     const TensorLayout &layout = graph.values[value].layout;
     operandBytes.push_back(readBytes(graph, value));
     double elements = double(layout.numElements());
-    if (!graph.values[value].isFloat || elements < most)
+    const DType dtype = graph.values[value].dtype;
+    if (!isFloat(dtype) || elements < most)
       continue;
-    if (elements > most || layout.elementBytes > work.elementBytes) {
-      work.elementBytes = layout.elementBytes;
-      work.isF16 = graph.values[value].isF16;
-    }
+    if (elements > most || byteWidth(dtype) > byteWidth(work.dtype))
+      work.dtype = dtype;
     most = elements;
   }
   for (int value : op.results)
@@ -92,8 +91,7 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
 
 double arithmeticSeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work) {
   const KernelEfficiency &kernel = cluster.kernel(kernelClass);
-  double peak =
-      cluster.peakFlops(kernelClass, work.elementBytes, work.isF16) * kernel.flopsFraction;
+  double peak = cluster.peakFlops(kernelClass, work.dtype) * kernel.flopsFraction;
   double executed = 1 - (1 - kernel.executedFraction) / work.partsInOrder;
   double fill = work.depth > 0 ? 1 + kernel.halfDepth / work.depth : 1;
   return executed * work.flops * fill / peak;

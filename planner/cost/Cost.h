@@ -21,10 +21,10 @@ namespace tbc::planner {
 struct LocalWork {
   double flops = 0;
   double bytes = 0;
-  int64_t elementBytes = 4; // of the float operand with the most elements, the widest of equals
-  bool isF16 = false;       // of that operand
-  bool isFused = false;     // part of its user's kernel: no launch, no write of its result
-  double depth = 0;         // of a matmul: the length of the sum for each result
+  /// Of the float operand with the most elements, the widest of equals.
+  reshard::DType dtype = reshard::DType::F32;
+  bool isFused = false; // part of its user's kernel: no launch, no write of its result
+  double depth = 0;     // of a matmul: the length of the sum for each result
   /// Number of parts of the sequence if they are split in order: in causal attention the last part
   /// has almost nothing to skip. 1 if all parts have equal work (zigzag).
   double partsInOrder = 1;

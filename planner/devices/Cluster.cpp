@@ -70,13 +70,20 @@ const KernelEfficiency &Cluster::kernel(KernelKey key) const {
   return found->second;
 }
 
-double Cluster::peakFlops(KernelClass kernelClass, int64_t elementBytes, bool isF16) const {
+double Cluster::peakFlops(KernelClass kernelClass, reshard::DType dtype) const {
   if (!isMatrixClass(kernelClass))
     return vectorFlopsPerSecond;
-  auto found = peakFlopsPerSecond.find(elementBytes > 2 ? "f32" : isF16 ? "f16" : "bf16");
-  assert(found != peakFlopsPerSecond.end() &&
-         "a cluster without peak FLOP/s for f32, f16 and bf16");
+  auto found = peakFlopsPerSecond.find(rateKey(dtype));
+  assert(found != peakFlopsPerSecond.end() && "missingRate() is checked before prices");
   return found->second;
+}
+
+std::string Cluster::missingRate(reshard::DType dtype) const {
+  const std::string key = rateKey(dtype);
+  bool isMissing = peakFlopsPerSecond.count(key) == 0;
+  for (const Cluster &group : groups)
+    isMissing |= group.peakFlopsPerSecond.count(key) == 0;
+  return isMissing ? "device.peak_flops_per_second." + key : "";
 }
 
 static int64_t withoutReserve(int64_t bytes, double fraction) {
@@ -302,9 +309,11 @@ static void readDevice(ClusterReader &reader, const toml::table &device, Cluster
   cluster.floorSeconds =
       reader.number(device, "device", "floor_seconds", Range::NotNegative, false);
   const toml::table &peaks = reader.section(device, "device", "peak_flops_per_second");
-  for (const char *precision : {"bf16", "f16", "f32"})
-    cluster.peakFlopsPerSecond[precision] =
-        reader.number(peaks, "device.peak_flops_per_second", precision, Range::Positive);
+  for (const reshard::Rate &rate : reshard::rates())
+    if (double peak = reader.number(peaks, "device.peak_flops_per_second", rate.key,
+                                    Range::Positive, rate.isRequired);
+        peak > 0)
+      cluster.peakFlopsPerSecond[rate.key] = peak;
   reader.closeTable(peaks, "device.peak_flops_per_second");
   reader.closeTable(device, "device");
 }

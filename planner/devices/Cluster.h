@@ -8,6 +8,7 @@
 #ifndef TBC_PLANNER_DEVICES_CLUSTER_H
 #define TBC_PLANNER_DEVICES_CLUSTER_H
 
+#include "planner/reshard/DType.h"
 #include "planner/reshard/KernelClass.h"
 #include "runtime/abi/Status.h"
 
@@ -96,7 +97,7 @@ struct Cluster {
 
   int64_t memoryBytes = 0;
   double memoryBytesPerSecond = 0;
-  /// Peak dense FLOP/s of matmul, conv and attention by precision: "f32", "bf16", "f16".
+  /// Peak dense FLOP/s of matmul, conv and attention by reshard::rateKey(). Example: "bf16".
   std::map<std::string, double> peakFlopsPerSecond;
   /// Peak FLOP/s of everything else (vector units).
   double vectorFlopsPerSecond = 0;
@@ -148,9 +149,11 @@ struct Cluster {
   /// Returns the table of a class, else of its broader class, else of nullopt. Example: without a
   /// table for causal_attention, the table for attention.
   const KernelEfficiency &kernel(KernelKey key) const;
-  /// Returns the peak FLOP/s of a kernel class for operands with elements of `elementBytes`. Two
-  /// bytes mean f16 if `isF16`, else bf16.
-  double peakFlops(KernelClass kernelClass, int64_t elementBytes, bool isF16 = false) const;
+  /// Returns the peak FLOP/s of a kernel class for operands of `dtype`, which must have a rate.
+  double peakFlops(KernelClass kernelClass, reshard::DType dtype) const;
+  /// Returns the missing key if some devices have no rate for `dtype`, else "". Example: for f8e4m3
+  /// "device.peak_flops_per_second.f8".
+  std::string missingRate(reshard::DType dtype) const;
   /// Memory budget in bytes of a plan: on one device, and in its share of the host's memory.
   int64_t usableBytes() const;
   int64_t usableHostBytes() const;

@@ -3,6 +3,7 @@
 #include "planner/devices/Cluster.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -75,14 +76,14 @@ template <typename Get> auto leastOf(const std::vector<Cluster> &groups, Get get
   return least;
 }
 
-/// Returns the possible peaks of kernels of a class: matrix units by precision, or vector units.
-/// Classes without a table are of both kinds.
-std::vector<double (*)(const Cluster &)> peaksOf(KernelKey key) {
-  std::vector<double (*)(const Cluster &)> peaks;
+/// Returns the possible peaks of kernels of a class: matrix units by rate, or vector units. Classes
+/// without a table are of both kinds. Only rates that every group has.
+std::vector<std::function<double(const Cluster &)>> peaksOf(KernelKey key, const Cluster &best) {
+  std::vector<std::function<double(const Cluster &)>> peaks;
   if (!key || isMatrixClass(*key))
-    peaks = {[](const Cluster &c) { return c.peakFlopsPerSecond.at("f32"); },
-             [](const Cluster &c) { return c.peakFlopsPerSecond.at("bf16"); },
-             [](const Cluster &c) { return c.peakFlopsPerSecond.at("f16"); }};
+    for (const auto &[rate, peak] : best.peakFlopsPerSecond)
+      peaks.push_back(
+          [rate = rate](const Cluster &cluster) { return cluster.peakFlopsPerSecond.at(rate); });
   if (!key || !isMatrixClass(*key))
     peaks.push_back([](const Cluster &c) { return c.vectorFlopsPerSecond; });
   return peaks;
@@ -96,7 +97,7 @@ KernelEfficiency bestKernel(const std::vector<Cluster> &groups, const Cluster &b
   };
   KernelEfficiency kernel;
   kernel.flopsFraction = 0;
-  for (auto peak : peaksOf(key))
+  for (const auto &peak : peaksOf(key, best))
     kernel.flopsFraction =
         std::max(kernel.flopsFraction, mostOf(groups, [&](const Cluster &g) {
                                          return peak(g) * kernelOf(g).flopsFraction;
@@ -161,6 +162,12 @@ Cluster bestOf(const std::vector<Cluster> &groups, const std::optional<NetworkLe
   most(&Cluster::memoryBytes);
   most(&Cluster::memoryBytesPerSecond);
   most(&Cluster::vectorFlopsPerSecond);
+  for (auto rate = best.peakFlopsPerSecond.begin(); rate != best.peakFlopsPerSecond.end();) {
+    const bool isEverywhere = std::all_of(groups.begin(), groups.end(), [&](const Cluster &group) {
+      return group.peakFlopsPerSecond.count(rate->first) > 0;
+    });
+    rate = isEverywhere ? std::next(rate) : best.peakFlopsPerSecond.erase(rate);
+  }
   for (auto &[precision, peak] : best.peakFlopsPerSecond)
     peak = mostOf(groups, [&name = precision](const Cluster &group) {
       return group.peakFlopsPerSecond.at(name);

@@ -46,7 +46,7 @@ private:
 void addLayout(Hash &hash, const GraphValue &value, LocalNames &names) {
   const TensorLayout &layout = value.layout;
   hash.add(uint64_t(layout.elementBytes));
-  hash.add(uint64_t(value.isF16));
+  hash.add(uint64_t(value.dtype));
   for (const DimLayout &dim : layout.dims) {
     hash.add(uint64_t(1) << 40);
     for (const Segment &segment : dim.segments) {

@@ -19,4 +19,18 @@ double fullBytes(const TensorLayout &layout) {
 
 double fullBytes(const Graph &graph, int value) { return fullBytes(graph.values[value].layout); }
 
+Status checkRates(const Graph &graph, const Cluster &cluster) {
+  for (const GraphOp &op : graph.ops)
+    for (int value : op.operands) {
+      const DType dtype = graph.values[value].dtype;
+      if (!isMatrixClass(op.kernelClass) || !isFloat(dtype))
+        continue;
+      if (std::string key = cluster.missingRate(dtype); !key.empty())
+        return Error{ErrorCode::Usage, "op \"" + op.id + "\" reads " + name(dtype) +
+                                           ", but cluster " + cluster.name + " has no " + key +
+                                           "; add it to the cluster file"};
+    }
+  return Status::ok();
+}
+
 } // namespace tbc::planner

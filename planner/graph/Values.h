@@ -3,6 +3,7 @@
 #ifndef TBC_PLANNER_GRAPH_VALUES_H
 #define TBC_PLANNER_GRAPH_VALUES_H
 
+#include "planner/devices/Cluster.h"
 #include "planner/reshard/Graph.h"
 
 namespace tbc::planner {
@@ -15,6 +16,10 @@ bool isView(const reshard::GraphOp &op);
 double fullBytes(const reshard::TensorLayout &layout);
 /// The same of a value of `graph`.
 double fullBytes(const reshard::Graph &graph, int value);
+
+/// Errors: Usage if an op on matrix units has a float operand without a rate in `cluster`, with the
+/// op and the missing key of the cluster file.
+Status checkRates(const reshard::Graph &graph, const Cluster &cluster);
 
 } // namespace tbc::planner
 

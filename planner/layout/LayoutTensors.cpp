@@ -70,17 +70,8 @@ TensorPlacement placementOf(const Mesh &mesh, const TensorLayout &layout,
   return placement;
 }
 
-static std::string dtypeOf(const GraphValue &value) {
-  const std::string bits = std::to_string(8 * value.layout.elementBytes);
-  if (!value.isFloat)
-    return value.layout.elementBytes == 1 ? "bool" : "i" + bits;
-  if (value.layout.elementBytes == 2)
-    return value.isF16 ? "f16" : "bf16";
-  return "f" + bits;
-}
-
 LayoutTensor tensorOf(const Mesh &mesh, const GraphValue &value, const Sharding &sharding) {
-  return {value.layout.shape(), dtypeOf(value), placementOf(mesh, value.layout, sharding)};
+  return {value.layout.shape(), name(value.dtype), placementOf(mesh, value.layout, sharding)};
 }
 
 } // namespace tbc::planner

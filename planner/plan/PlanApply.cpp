@@ -4,6 +4,7 @@
 #include "planner/graph/PlaceAxes.h"
 #include "planner/graph/Recompute.h"
 #include "planner/graph/Stages.h"
+#include "planner/graph/Values.h"
 #include "planner/plan/Plan.h"
 #include "planner/reshard/SequenceOrder.h"
 #include "planner/reshard/SplitBackward.h"
@@ -35,6 +36,8 @@ public:
   }
 
   Result<PlannedStep> run() {
+    if (Status status = checkRates(step.graph, plan.cluster); !status)
+      return status.error();
     if (auto devices =
             StageDevices::make(plan.cluster, plan.mesh.pp, plan.mesh.numRanks() / plan.mesh.pp);
         !devices)

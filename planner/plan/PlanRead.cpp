@@ -317,8 +317,9 @@ private:
     {
       JsonObject peaks(object.get("peak_flops_per_second"), object.at("peak_flops_per_second"),
                        problem);
-      for (const char *precision : {"bf16", "f16", "f32"})
-        cluster.peakFlopsPerSecond[precision] = peaks.positive(precision);
+      for (const reshard::Rate &rate : reshard::rates())
+        if (rate.isRequired || peaks.has(rate.key))
+          cluster.peakFlopsPerSecond[rate.key] = peaks.positive(rate.key);
     }
     cluster.vectorFlopsPerSecond = object.positive("vector_flops_per_second");
     cluster.launchSeconds = object.number("launch_seconds");

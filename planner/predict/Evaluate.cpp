@@ -263,16 +263,16 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivati
       const GraphOp &graphOp = step.graph.ops[op];
       if (isMatrixClass(graphOp.kernelClass)) {
         flops += graphOp.flops;
-        f16Flops += localWork(step.graph, int(op), OpStrategy()).isF16 ? graphOp.flops : 0;
+        f16Flops +=
+            localWork(step.graph, int(op), OpStrategy()).dtype == DType::F16 ? graphOp.flops : 0;
       }
     }
   prediction.modelFlops = flops * double(plan.accumulation);
   // A model exported in f16 computes in f16 even if the job's precision is another.
-  bool isF16 = 2 * f16Flops > flops;
-  auto peakOf = [&](int stage) {
-    return devices.of(stage).peakFlops(
-        KernelClass::Matmul, plan.job.precision == Precision::F32 && !isF16 ? 4 : 2, isF16);
-  };
+  const DType dtype = 2 * f16Flops > flops                   ? DType::F16
+                      : plan.job.precision == Precision::F32 ? DType::F32
+                                                             : DType::BF16;
+  auto peakOf = [&](int stage) { return devices.of(stage).peakFlops(KernelClass::Matmul, dtype); };
   double peak = peakOf(0), others = 0; // of stages, in the mean
   for (int stage = 1; stage < int(plan.mesh.pp); ++stage)
     others += peakOf(stage) - peak;

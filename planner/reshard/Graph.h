@@ -11,6 +11,7 @@
 #define TBC_PLANNER_RESHARD_GRAPH_H
 
 #include "planner/reshard/Collective.h"
+#include "planner/reshard/DType.h"
 #include "planner/reshard/KernelClass.h"
 #include "planner/reshard/Sharding.h"
 
@@ -56,9 +57,7 @@ struct GraphValue {
   ValueRole role = ValueRole::Activation;
   int producer = -1; // op index; -1: an input of the step
   int producerResult = 0;
-  bool isFloat = true;
-  /// Two bytes: f16, else bf16. Devices may compute in only one of them.
-  bool isF16 = false;
+  DType dtype = DType::F32; // of `layout.elementBytes` bytes
   /// The forward value this is the cotangent of, or -1.
   int cotangentOf = -1;
   std::vector<int> users; // op indices, ascending, each once

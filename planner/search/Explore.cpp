@@ -1,6 +1,7 @@
 //===- Explore.cpp - One pass over the search space -----------------------===//
 
 #include "planner/search/Explore.h"
+#include "planner/graph/Values.h"
 #include "planner/memory/Memory.h"
 #include "planner/pins/Conditions.h"
 #include "planner/pins/Space.h"
@@ -315,6 +316,8 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
                       size_t(top),
                       purpose == Purpose::Suggestion ? size_t(4) : size_t(16),
                       pins.deadline};
+  if (Status status = checkRates(graph, cluster); !status)
+    return status.error();
   if (Status status = checkContext(graph, *space, pins); !status)
     return status.error();
   // Work ahead of use is often wasted.

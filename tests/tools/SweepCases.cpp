@@ -96,7 +96,7 @@ Result<planner::Plan> splitVocabulary(planner::Plan plan, const Graph &graph) {
 reshard::FactorId tokensOf(const Graph &graph) {
   for (const reshard::GraphValue &value : graph.values) {
     const std::vector<reshard::DimLayout> &dims = value.layout.dims;
-    if (value.role == reshard::ValueRole::Input && value.producer < 0 && !value.isFloat &&
+    if (value.role == reshard::ValueRole::Input && value.producer < 0 && !isFloat(value.dtype) &&
         dims.size() == 2 && dims[1].segments.size() == 1 && dims[1].segments[0].factors.size() == 1)
       return dims[1].segments[0].factors[0].id;
   }

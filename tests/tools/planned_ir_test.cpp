@@ -111,9 +111,8 @@ std::string describe(const reshard::Graph &graph) {
   std::ostringstream text;
   for (const reshard::GraphValue &value : graph.values)
     text << value.name << ": " << describe(value.layout) << " role " << int(value.role) << " of "
-         << value.producer << "." << value.producerResult << " float " << value.isFloat
-         << value.isF16 << " cotangent of " << value.cotangentOf << " for" << join(value.users)
-         << "\n";
+         << value.producer << "." << value.producerResult << " " << name(value.dtype)
+         << " cotangent of " << value.cotangentOf << " for" << join(value.users) << "\n";
   for (const reshard::GraphOp &op : graph.ops) {
     text << op.id << " " << op.kind << " phase " << int(op.phase) << " chunk " << op.chunk
          << " forward " << op.forwardOp << ":" << join(op.operands) << " ->" << join(op.results)

@@ -83,14 +83,12 @@ private:
                 By by) const {
     if (isCuda && by == By::Kernel)
       return machine.cluster.vectorFlopsPerSecond;
-    int64_t elementBytes = 4;
-    bool isF16 = false;
-    if (!instruction.operands.empty()) {
-      kernels::DType dtype = stage.values[size_t(instruction.operands.front())].dtype;
-      elementBytes = kernels::byteWidth(dtype);
-      isF16 = dtype == kernels::DType::F16;
-    }
-    return machine.cluster.peakFlops(cost.kernelClass, elementBytes, isF16);
+    reshard::DType dtype = reshard::DType::F32;
+    if (!instruction.operands.empty())
+      dtype = reshard::parseDType(
+                  kernels::name(stage.values[size_t(instruction.operands.front())].dtype))
+                  .value();
+    return machine.cluster.peakFlops(cost.kernelClass, dtype);
   }
 
   void time(Estimate &found, double arithmetic) const {

@@ -103,9 +103,9 @@ TEST(Cluster, BetterPartsHaveNoWorseNumber) {
       EXPECT_GE(b.memoryBytesPerSecond * b.kernel(key).memoryFraction,
                 a.memoryBytesPerSecond * kernel.memoryFraction)
           << better << " " << kernelWord(key);
-      for (int64_t elementBytes : {2, 4})
-        EXPECT_GE(b.peakFlops(kernelClass, elementBytes) * b.kernel(key).flopsFraction,
-                  a.peakFlops(kernelClass, elementBytes) * kernel.flopsFraction)
+      for (reshard::DType dtype : {reshard::DType::BF16, reshard::DType::F32})
+        EXPECT_GE(b.peakFlops(kernelClass, dtype) * b.kernel(key).flopsFraction,
+                  a.peakFlops(kernelClass, dtype) * kernel.flopsFraction)
             << better << " " << kernelWord(key);
     }
   }

@@ -1,6 +1,7 @@
 //===- CostTest.cpp - Closed forms of kernels, collectives, schedules ------===//
 
 #include "planner/cost/Cost.h"
+#include "planner/graph/Values.h"
 #include "planner/memory/Memory.h"
 #include "planner/predict/Time.h"
 #include "tests/planner/core/StepBuilder.h"
@@ -224,11 +225,11 @@ TEST(NetworkCost, IsNearPublishedMeasurements) {
 TEST(Kernel, FollowsTheRoofline) {
   Cluster cluster = h100();
   const KernelEfficiency &kernel = cluster.kernel(KernelClass::Matmul);
-  LocalWork work{1e13, 1e6, 2};
+  LocalWork work{1e13, 1e6, reshard::DType::BF16};
   EXPECT_NEAR(kernelSeconds(cluster, KernelClass::Matmul, work),
               cluster.launchSeconds + kernel.rampSeconds + 1e13 / (9.89e14 * kernel.flopsFraction),
               1e-12);
-  work = {1, 1e10, 2};
+  work = {1, 1e10, reshard::DType::BF16};
   EXPECT_NEAR(kernelSeconds(cluster, KernelClass::Matmul, work),
               cluster.launchSeconds + 1e10 / (3.35e12 * kernel.memoryFraction), 1e-12);
   EXPECT_EQ(kernelSeconds(cluster, KernelClass::None, work), 0);
@@ -236,18 +237,18 @@ TEST(Kernel, FollowsTheRoofline) {
 
 TEST(Kernel, HasAFloorThatLargeOnesHide) {
   Cluster cluster = h100();
-  double plain = kernelSeconds(cluster, KernelClass::Matmul, {1e12, 1e6, 2});
-  double small = kernelSeconds(cluster, KernelClass::Matmul, {1, 1, 2});
+  double plain = kernelSeconds(cluster, KernelClass::Matmul, {1e12, 1e6, reshard::DType::BF16});
+  double small = kernelSeconds(cluster, KernelClass::Matmul, {1, 1, reshard::DType::BF16});
   cluster.floorSeconds = 2 * small;
-  EXPECT_EQ(kernelSeconds(cluster, KernelClass::Matmul, {1e12, 1e6, 2}), plain);
-  EXPECT_EQ(kernelSeconds(cluster, KernelClass::Matmul, {1, 1, 2}), 2 * small);
+  EXPECT_EQ(kernelSeconds(cluster, KernelClass::Matmul, {1e12, 1e6, reshard::DType::BF16}), plain);
+  EXPECT_EQ(kernelSeconds(cluster, KernelClass::Matmul, {1, 1, reshard::DType::BF16}), 2 * small);
 }
 
 TEST(Kernel, ShortSumsReachLessOfThePeak) {
   Cluster cluster = h100();
   cluster.launchSeconds = cluster.kernels[KernelClass::Matmul].rampSeconds = 0;
   cluster.kernels[KernelClass::Matmul].halfDepth = 100;
-  LocalWork work{1e13, 0, 2};
+  LocalWork work{1e13, 0, reshard::DType::BF16};
   double deep = kernelSeconds(cluster, KernelClass::Matmul, work);
   work.depth = 100;
   EXPECT_NEAR(kernelSeconds(cluster, KernelClass::Matmul, work), 2 * deep, 1e-12);
@@ -271,7 +272,7 @@ TEST(Kernel, CausalAttentionSkipsWhatIsHidden) {
   KernelEfficiency &kernel = cluster.kernels[KernelClass::CausalAttention];
   kernel.rampSeconds = 0;
   kernel.executedFraction = 1;
-  LocalWork work{1e13, 0, 2};
+  LocalWork work{1e13, 0, reshard::DType::BF16};
   double full = kernelSeconds(cluster, KernelClass::CausalAttention, work);
   kernel.executedFraction = 0.5;
   EXPECT_NEAR(kernelSeconds(cluster, KernelClass::CausalAttention, work), 0.5 * full, 1e-12);
@@ -287,7 +288,7 @@ TEST(Kernel, MayWriteItsScores) {
   Cluster cluster = h100();
   KernelEfficiency &kernel = cluster.kernels[KernelClass::Attention];
   kernel.bytesPerFlop = 16e-3;
-  LocalWork work{1e12, 1e9, 2};
+  LocalWork work{1e12, 1e9, reshard::DType::BF16};
   EXPECT_NEAR(kernelSeconds(cluster, KernelClass::Attention, work),
               cluster.launchSeconds + 17e9 / (cluster.memoryBytesPerSecond * kernel.memoryFraction),
               1e-12);
@@ -316,24 +317,53 @@ TEST(Kernel, F16HasAPeakOfItsOwn) {
   Graph graph = makeMlp(4096, {4096, 4096, 4096}, 2);
   double bf16 = kernelSeconds(*v100, KernelClass::Matmul, localWork(graph, 0, {}));
   for (reshard::GraphValue &value : graph.values)
-    value.isF16 = value.isFloat;
-  ASSERT_TRUE(localWork(graph, 0, {}).isF16);
+    value.dtype = reshard::DType::F16;
+  ASSERT_EQ(localWork(graph, 0, {}).dtype, reshard::DType::F16);
   double f16 = kernelSeconds(*v100, KernelClass::Matmul, localWork(graph, 0, {}));
   EXPECT_GT(bf16, 4 * f16);
-  EXPECT_EQ(v100->peakFlops(KernelClass::Matmul, 2, true), v100->peakFlopsPerSecond.at("f16"));
-  EXPECT_EQ(v100->peakFlops(KernelClass::Matmul, 4, true), v100->peakFlopsPerSecond.at("f32"));
+  EXPECT_EQ(v100->peakFlops(KernelClass::Matmul, reshard::DType::F16),
+            v100->peakFlopsPerSecond.at("f16"));
+  EXPECT_EQ(v100->peakFlops(KernelClass::Matmul, reshard::DType::F32),
+            v100->peakFlopsPerSecond.at("f32"));
+}
+
+TEST(Kernel, F8NeedsARateInTheClusterFile) {
+  Graph graph = makeMlp(4096, {4096, 4096, 4096}, 2);
+  for (reshard::GraphValue &value : graph.values)
+    if (value.role == reshard::ValueRole::Parameter)
+      value.dtype = reshard::DType::F8E4M3;
+  Cluster cluster = h100();
+  EXPECT_EQ(cluster.missingRate(reshard::DType::BF16), "");
+  Status status = checkRates(graph, cluster);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message,
+              testing::AllOf(testing::HasSubstr("f8e4m3"), testing::HasSubstr("h100-sxm"),
+                             testing::HasSubstr("device.peak_flops_per_second.f8")));
+  cluster.peakFlopsPerSecond["f8"] = 2 * cluster.peakFlopsPerSecond.at("bf16");
+  EXPECT_TRUE(checkRates(graph, cluster));
+  for (reshard::DType dtype : {reshard::DType::F8E4M3, reshard::DType::F8E5M2})
+    EXPECT_EQ(cluster.peakFlops(KernelClass::Matmul, dtype),
+              2 * cluster.peakFlops(KernelClass::Matmul, reshard::DType::BF16));
+}
+
+TEST(DType, NamesRoundTrip) {
+  for (reshard::DType dtype : reshard::dtypes())
+    EXPECT_EQ(reshard::parseDType(name(dtype)), dtype);
+  EXPECT_EQ(reshard::parseDType("f8"), std::nullopt);
+  EXPECT_EQ(reshard::rates().size(), 4u);
 }
 
 TEST(Kernel, StatisticsDoNotSetThePrecision) {
   Graph graph = makeMlp(8, {16, 32, 4}, 2);
   int extra = graph.ops[0].operands[0];
-  ASSERT_EQ(localWork(graph, 0, {}).elementBytes, 2);
+  ASSERT_EQ(localWork(graph, 0, {}).dtype, reshard::DType::BF16);
   // A small f32 operand beside large bf16 ones, as attention has its row maxima.
   graph.values.push_back(graph.values[extra]);
   graph.values.back().layout.elementBytes = 4;
+  graph.values.back().dtype = reshard::DType::F32;
   graph.values.back().layout.dims.pop_back();
   graph.ops[0].operands.push_back(int(graph.values.size()) - 1);
-  EXPECT_EQ(localWork(graph, 0, {}).elementBytes, 2);
+  EXPECT_EQ(localWork(graph, 0, {}).dtype, reshard::DType::BF16);
 }
 
 TEST(Memory, IsAsSureAsContextAndAllocatorAre) {

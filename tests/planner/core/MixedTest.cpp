@@ -383,7 +383,7 @@ TEST(Mixed, TheWholeIsAsGoodAsTheBest) {
           LocalWork work;
           work.flops = flops;
           work.bytes = 1e3 * double(random() % 1000000);
-          work.elementBytes = random() % 2 ? 2 : 4;
+          work.dtype = random() % 2 ? reshard::DType::BF16 : reshard::DType::F32;
           work.depth = 100;
           EXPECT_LE(kernelSeconds(whole, kernel, work),
                     kernelSeconds(group, kernel, work) * (1 + 1e-12));

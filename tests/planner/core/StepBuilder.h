@@ -188,6 +188,9 @@ private:
   int value(const std::string &name, const Dims &dims, reshard::ValueRole role, int64_t bytes) {
     reshard::GraphValue v;
     v.name = name;
+    v.dtype = bytes == 8   ? reshard::DType::I64
+              : bytes == 4 ? reshard::DType::F32
+                           : reshard::DType::BF16;
     v.layout = layout(dims, bytes);
     v.role = role;
     graph.values.push_back(std::move(v));
