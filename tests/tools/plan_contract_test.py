@@ -171,6 +171,11 @@ class PlanContractTest(unittest.TestCase):
             file.write_text(json.dumps(plan))
             self.assertEqual(explain().returncode, 2)
             self.assertIn("decisions were edited", explain().stderr)
+            page = Path(folder, "page.html")
+            report = subprocess.run([TBC, "report", file, "-o", page], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(report.returncode, 2)
+            self.assertIn("decisions were edited", report.stderr)
+            self.assertFalse(page.exists())
 
 
 if __name__ == "__main__":
