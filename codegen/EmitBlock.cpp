@@ -244,6 +244,12 @@ LogicalResult StageEmitter::emitOp(Operation &op) {
       joint.results.push_back(result);
     return success();
   }
+  if (auto kernel = op.getAttrOfType<IntegerAttr>(kKernelAttr)) {
+    bool isNew = !before || before->getAttr(kKernelAttr) != kernel;
+    if (isNew)
+      block->regions.push_back({int(block->instructions.size()), 0, "", 0});
+    ++block->regions.back().count;
+  }
   block->instructions.push_back(std::move(instruction));
   return success();
 }

@@ -3,6 +3,7 @@
 #include "codegen/PlanMemory.h"
 
 #include "runtime/abi/Order.h"
+#include "runtime/abi/Region.h"
 #include "runtime/memory/Arena.h"
 
 #include <algorithm>
@@ -34,9 +35,9 @@ struct Group {
 
 class StagePlanner {
 public:
-  StagePlanner(const Program &program, int stageIndex)
-      : stage(program.stages[stageIndex]), microBatches(program.microBatches),
-        actions(actionsOf(program, stageIndex)) {
+  StagePlanner(const Program &program, int stageIndex, const MayOverwriteFn &mayOverwrite)
+      : stage(program.stages[stageIndex]), stageIndex(stageIndex), mayOverwrite(mayOverwrite),
+        microBatches(program.microBatches), actions(actionsOf(program, stageIndex)) {
     plan.slots.resize(stage.slots.size());
     plan.values.resize(stage.values.size());
   }
@@ -50,7 +51,9 @@ public:
     for (BlockId id : stage.blocks()) {
       const Block &block = stage.block(id);
       memory::StreamOrder order(program::streamStepsOf(block));
-      placeInSlots(block, order);
+      spans = program::regionSpans(block);
+      placeInside(block);
+      placeInSlots(id, order);
       placeValues(block, order, id.kind == schedule::Action::Kind::Update ? lasting : frames);
     }
     return std::move(plan);
@@ -130,10 +133,31 @@ private:
   // Values
   //===--------------------------------------------------------------------===//
 
+  /// Values inside of regions take no bytes.
+  void placeInside(const Block &block) {
+    for (const program::Region &region : block.regions)
+      for (ValueId value : program::valuesInside(block, region))
+        plan.values[value].offset = program::ValuePlace::inside;
+  }
+
+  /// Whether instruction `at` may compute `result` over the argument that `reader` reads: the
+  /// reader is done before, or both are the same kernel and that works element by element.
+  bool isFreeFor(BlockId id, const memory::StreamOrder &order, int reader, ValueId argument, int at,
+                 ValueId result) const {
+    if (spans[reader] != spans[at])
+      return order.isBefore(spans[reader].second, spans[at].first);
+    const Block &block = stage.block(id);
+    for (int i = spans[at].first; i <= spans[at].second; ++i)
+      if (!mayOverwriteOperands(block.instructions[i]))
+        return false;
+    return reader <= at && (!mayOverwrite || mayOverwrite(stageIndex, id, at, result, argument));
+  }
+
   /// Places arguments, and results that can be computed in their slot.
-  void placeInSlots(const Block &block, const memory::StreamOrder &order) {
+  void placeInSlots(BlockId id, const memory::StreamOrder &order) {
+    const Block &block = stage.block(id);
     struct Reads {
-      std::set<int> instructions; // readers of a slot's arguments
+      std::set<std::pair<int, ValueId>> instructions; // readers of a slot's arguments
       bool isPassedOn = false;
     };
     std::map<int, Reads> reads; // by slot
@@ -146,7 +170,7 @@ private:
     for (int i = 0; i < int(block.instructions.size()); ++i) {
       for (ValueId value : block.instructions[i].operands)
         if (auto found = slotOf.find(value); found != slotOf.end())
-          reads[found->second].instructions.insert(i);
+          reads[found->second].instructions.insert({i, value});
       for (ValueId value : block.instructions[i].results)
         defined[value] = i;
     }
@@ -159,9 +183,8 @@ private:
         continue;
       auto read = reads.find(result.slot);
       int at = definition->second;
-      auto isDone = [&](int reader) {
-        return order.isBefore(reader, at) ||
-               (reader == at && mayOverwriteOperands(block.instructions[at]));
+      auto isDone = [&](const std::pair<int, ValueId> &reader) {
+        return isFreeFor(id, order, reader.first, reader.second, at, result.value);
       };
       bool isFree = read == reads.end() || (!read->second.isPassedOn &&
                                             std::all_of(read->second.instructions.begin(),
@@ -181,29 +204,50 @@ private:
     };
     for (size_t i = 0; i < block.instructions.size(); ++i) {
       const Instruction &instruction = block.instructions[i];
+      const auto [first, last] = spans[i];
       for (ValueId value : instruction.operands)
-        extend(value, order.settled(int(i)) - 1);
+        extend(value, order.settled(last) - 1);
       for (ValueId value : instruction.results) {
-        if (plan.values[value].slot >= 0)
+        if (plan.values[value].slot >= 0 || plan.values[value].isInside())
           continue;
         numbers[value] = values.size();
         values.push_back(value);
-        lifetimes.push_back({program::sizeBytes(stage.values[value]), int64_t(i),
-                             int64_t(order.settled(int(i))) - 1});
+        lifetimes.push_back({program::sizeBytes(stage.values[value]), int64_t(first),
+                             int64_t(order.settled(last)) - 1});
       }
     }
+    for (const program::Region &region : block.regions)
+      for (ValueId value : operandsOfProductBefore(block, region))
+        extend(value, order.settled(region.first + region.count - 1) - 1);
     std::vector<int> times = resultTimes(stage, block);
     for (size_t r = 0; r < times.size(); ++r)
       extend(block.results[r].value, times[r] < 0 || times[r] == int(block.instructions.size())
                                          ? times[r]
-                                         : order.settled(times[r]) - 1);
+                                         : order.settled(spans[times[r]].second) - 1);
     memory::Layout layout = memory::assignOffsets(lifetimes);
     for (size_t i = 0; i < values.size(); ++i)
       plan.values[values[i]].offset = begin + layout.offsets[i];
     plan.arenaBytes = std::max(plan.arenaBytes, begin + layout.bytes);
   }
 
+  /// Returns the operands of a matmul right before the region that reads its product. A library may
+  /// execute both in one call, where the region begins (runtime/cuda/Epilogues.h).
+  static std::vector<ValueId> operandsOfProductBefore(const Block &block,
+                                                      const program::Region &region) {
+    if (region.first == 0)
+      return {};
+    const Instruction &before = block.instructions[region.first - 1];
+    if (before.op != program::matmulOp)
+      return {};
+    const std::vector<ValueId> read = program::regionValues(block, region).operands;
+    bool reads = std::find(read.begin(), read.end(), before.results[0]) != read.end();
+    return reads ? before.operands : std::vector<ValueId>();
+  }
+
   const Stage &stage;
+  int stageIndex;
+  const MayOverwriteFn &mayOverwrite;
+  std::vector<std::pair<int, int>> spans; // of the current block (program::regionSpans)
   int64_t microBatches;
   std::vector<schedule::Action> actions;
   MemoryPlan plan;
@@ -211,9 +255,9 @@ private:
 
 } // namespace
 
-void planMemory(Program &program) {
+void planMemory(Program &program, const MayOverwriteFn &mayOverwrite) {
   for (int stage = 0; stage < program.numStages(); ++stage)
-    program.stages[stage].memory = StagePlanner(program, stage).run();
+    program.stages[stage].memory = StagePlanner(program, stage, mayOverwrite).run();
 }
 
 } // namespace tbc

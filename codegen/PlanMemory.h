@@ -9,6 +9,8 @@
 
 #include "runtime/abi/Program.h"
 
+#include <functional>
+
 namespace tbc {
 
 /// Replaces the memory plan of every stage. The program must be well formed apart from its memory
@@ -25,10 +27,20 @@ namespace tbc {
 ///      (memory::StreamOrder::settled). Values of update begin at 2, as no micro-batch is in flight
 ///      then.
 ///
+/// The instructions of a region are one kernel: what they read lives to its end, and what they make
+/// from its beginning. Values inside of a region take no bytes. The operands of a matmul right
+/// before a region that reads its product live to the end of the region, so that a library can
+/// execute both in one call.
+///
 /// A block result that goes to a slot is computed in the slot if the old content has no more
 /// readers. It is also computed there if its own instruction is the only reader and may overwrite
-/// it. Deterministic.
-void planMemory(program::Program &program);
+/// it, or all instructions of its region may. Deterministic.
+///
+/// `mayOverwrite` says of a compiled kernel whether instruction `at` of block `id` may compute
+/// `result` over `operand`; without it, each kernel may that is made of elementwise instructions.
+using MayOverwriteFn = std::function<bool(int stage, program::BlockId id, int at,
+                                          program::ValueId result, program::ValueId operand)>;
+void planMemory(program::Program &program, const MayOverwriteFn &mayOverwrite = {});
 
 } // namespace tbc
 

@@ -7,6 +7,7 @@ include "ir/TbcBase.td"
 
 class Tbc_ReduceOp<string mnemonic, string text, list<Trait> traits = []>
     : Tbc_InferredOp<mnemonic, traits> {
+  let loopNest = "::llvm::isa<::mlir::FloatType>(::tbc::tensorType(getInput()).getElementType())";
   let summary = text;
   let description = "The dims in `dims` (sorted, each once) are reduced and left out of the result.";
   let arguments = (ins Tbc_Tensor:$input, DenseI64ArrayAttr:$dims);

@@ -41,8 +41,11 @@ def Tbc_TanhOp : Tbc_SmoothOp<"tanh", "Hyperbolic tangent">;
 def Tbc_ErfOp : Tbc_SmoothOp<"erf", "Gauss error function">;
 def Tbc_SigmoidOp : Tbc_SmoothOp<"sigmoid", "1 / (1 + exp(-x))">;
 def Tbc_ReluOp : Tbc_SmoothOp<"relu", "max(x, 0)">;
+// GPUs have neither an instruction nor a polynomial for them.
+let loopNest = "false" in {
 def Tbc_SinOp : Tbc_SmoothOp<"sin", "Sine">;
 def Tbc_CosOp : Tbc_SmoothOp<"cos", "Cosine">;
+}
 def Tbc_AtanOp : Tbc_SmoothOp<"atan", "Inverse tangent">;
 // Constant between jumps: their gradient is zero.
 def Tbc_FloorOp : Tbc_SmoothOp<"floor", "The largest whole number that is not larger">;
@@ -54,7 +57,10 @@ def Tbc_AddOp : Tbc_ArithmeticOp<"add", "Sum">;
 def Tbc_SubOp : Tbc_ArithmeticOp<"sub", "Difference">;
 }
 def Tbc_MulOp : Tbc_ArithmeticOp<"mul", "Product">;
+// Kernels cannot report a division by zero.
+let loopNest = "::llvm::isa<::mlir::FloatType>(::tbc::tensorType(getLhs()).getElementType())" in
 def Tbc_DivOp : Tbc_ArithmeticOp<"div", "Quotient; integers truncate towards zero">;
+let loopNest = "false" in
 def Tbc_PowOp : Tbc_ArithmeticOp<"pow", "lhs raised to rhs">;
 def Tbc_MaximumOp : Tbc_ArithmeticOp<"maximum", "Larger of two; the left one on a tie">;
 def Tbc_MinimumOp : Tbc_ArithmeticOp<"minimum", "Smaller of two; the left one on a tie">;
@@ -103,6 +109,9 @@ def Tbc_CastOp : Tbc_ElementwiseOp<"cast", [DeclareOpInterfaceMethods<Differenti
     Float to narrower float rounds to nearest even; float to integer truncates towards zero; anything to
     boolean is "not equal to zero". Between floats it is the identity in residue arithmetic.
   }];
+  // Kernels cannot report a float outside of the range of an integer.
+  let loopNest = "getType().getElementType().isInteger(1) || getInput().getType().getElementType().isIntOrIndex() || "
+                 "!getType().getElementType().isIntOrIndex()";
   let additive = "getInput().getType().getElementType().isIntOrIndex() == false && getType().getElementType().isIntOrIndex() == false";
   let arguments = (ins Tbc_Tensor:$input);
   let results = (outs Tbc_Tensor:$result);

@@ -5,7 +5,7 @@
 
 include "ir/TbcBase.td"
 
-let additive = "true" in
+let additive = "true", loopNest = "true" in
 def Tbc_BroadcastOp : Tbc_Op<"broadcast", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Repeats a tensor along new dims";
   let description = [{
@@ -20,14 +20,14 @@ def Tbc_BroadcastOp : Tbc_Op<"broadcast", [DeclareOpInterfaceMethods<Differentia
   let hasVerifier = 1; /* broadcast_c1, broadcast_c2 */
 }
 
-let additive = "true" in
+let additive = "true", loopNest = "true" in
 def Tbc_TransposeOp : Tbc_InferredOp<"transpose", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Result dim i is input dim `permutation[i]`";
   let arguments = (ins Tbc_Tensor:$input, DenseI64ArrayAttr:$permutation);
   let results = (outs Tbc_Tensor:$result);
 }
 
-let additive = "true" in
+let additive = "true", loopNest = "true" in
 def Tbc_ReshapeOp : Tbc_InferredOp<"reshape", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Regroups factors into other dims";
   let description = [{
@@ -75,6 +75,7 @@ def Tbc_IotaOp : Tbc_Op<"iota"> {
 }
 
 def Tbc_ConstantOp : Tbc_Op<"constant"> {
+  let loopNest = "::llvm::isa<::mlir::SplatElementsAttr>(getValue())";
   let resizesFixedLoops = "true";
   let summary = "A constant tensor";
   let description = [{
@@ -86,6 +87,7 @@ def Tbc_ConstantOp : Tbc_Op<"constant"> {
   let hasVerifier = 1;
 }
 
+let loopNest = "true" in
 def Tbc_FactorSizeOp : Tbc_Op<"factor_size"> {
   let summary = "The divisor of a mean over the global batch, in elements";
   let description = [{

@@ -11,6 +11,7 @@ include "ir/TbcBase.td"
 class Tbc_NormOp<string mnemonic, string flopsPerElement, list<Trait> traits = []>
     : Tbc_InferredOp<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<CompositeOpInterface>])> {
   let resizesFixedLoops = "true";
+  let loopNest = "true";
   let familyDefinition = [{
     void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}
     double $cppClass::getFlops() {
@@ -135,6 +136,7 @@ def Tbc_BatchNormOp : Tbc_NormOp<"batch_norm", "4", [DeclareOpInterfaceMethods<D
   let results = (outs Tbc_FloatTensor:$result);
 }
 
+let loopNest = "false" in
 def Tbc_BatchNormTrainOp : Tbc_NormOp<"batch_norm_train", "8"> {
   let summary = "Batch norm by the statistics of the batch, and the new running statistics";
   let description = [{

@@ -7,6 +7,7 @@ include "ir/TbcBase.td"
 
 /// Acts on each element; the learning rate and the step number are scalars.
 class Tbc_OptimizerOp<string mnemonic, string flopsPerElement> : Tbc_InferredOp<mnemonic> {
+  let loopNest = "true";
   let familyDefinition = [{
     ::tbc::FactorRule $cppClass::getFactorRule() { return ::tbc::optimizerRule(*this); }
     void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}

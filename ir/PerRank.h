@@ -35,6 +35,10 @@ struct PartitionedTensor {
 /// collective of several tensors.
 inline constexpr llvm::StringLiteral kBucketAttr = "tbc.bucket";
 
+/// On an op of the per-rank IR that is a part of a nest of loops: the number of its kernel
+/// (reshard::planKernels). Neighbours with equal numbers are one kernel.
+inline constexpr llvm::StringLiteral kKernelAttr = "tbc.kernel";
+
 /// On a module of per-rank IR: the tensors outside the blocks, each with its name, role, whole type
 /// and sharding. It is for people; code generation takes PartitionedStep::tensors.
 inline constexpr llvm::StringLiteral kTensorsAttr = "tbc.tensors";

@@ -5,6 +5,7 @@
 
 include "ir/TbcBase.td"
 
+let loopNest = "false" in
 def Tbc_DropoutOp : Tbc_ElementwiseOp<"dropout",
     [DeclareOpInterfaceMethods<DifferentiableOpInterface>, DeclareOpInterfaceMethods<DropoutOpInterface>,
      SameOperandsAndResultType]> {
@@ -20,6 +21,7 @@ def Tbc_DropoutOp : Tbc_ElementwiseOp<"dropout",
   let hasVerifier = 1; /* dropout_c1 */
 }
 
+let loopNest = "true" in
 def Tbc_DropoutTrainOp : Tbc_InferredOp<"dropout_train",
     [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Zero with probability `ratio`, else the element divided by 1 - ratio";

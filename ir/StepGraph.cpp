@@ -171,6 +171,7 @@ void Extractor::addLoops(Operation *op, GraphOp &graphOp,
           ruleLoops.emplace_back();
           same = std::prev(graphOp.loops.end());
         }
+        same->isReduced |= ruleLoop.kind != reshard::LoopKind::Parallel;
         if (same->kind != ruleLoop.kind)
           same->kind = reshard::LoopKind::Fixed;
         addDims(same->operandDims, operandDims);
@@ -208,6 +209,7 @@ LogicalResult Extractor::addOp(Operation *op) {
   graphOp.additive = shardable.isAdditive();
   graphOp.flops = cost.getFlops();
   graphOp.kernelClass = cost.getKernelClass();
+  graphOp.isLoopNest = cost.isLoopNest();
   graphOp.generator = llvm::all_of(op->getOperands(), [&](Value operand) {
     int producer = step.graph.values[indexOf(operand)].producer;
     return producer >= 0 && step.graph.ops[producer].generator;

@@ -56,6 +56,8 @@ inline mlir::RankedTensorType tensorType(mlir::Value value) {
 /// Helpers shared by the op families.
 FactorRule elementwiseRule(mlir::Operation *op);
 double elementwiseFlops(mlir::Operation *op, double perElement);
+/// Whether kernels support the element types of all operands and results: all but f64.
+bool hasKernelTypes(mlir::Operation *op);
 double convolutionFlops(const FactorRule &rule);
 FactorRule poolingRule(mlir::Operation *op);
 double poolingFlops(mlir::Operation *op, llvm::ArrayRef<int64_t> kernel);

@@ -52,12 +52,17 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
   string additive = "false";
   /// A C++ expression: whether loops of kind `Fixed` may be resized all the same.
   string resizesFixedLoops = "false";
+  /// A C++ expression: whether it is a nest of loops that may be a part of a larger one.
+  string loopNest = "false";
   /// Definitions shared by all ops of a family.
   code familyDefinition = "";
   let extraClassDefinition =
       "bool $cppClass::isAdditive() { return " # additive # "; }\n" #
       "bool $cppClass::isResizable(unsigned loop) {\n"
       "  return " # resizesFixedLoops # " || getFactorRule().loops[loop].kind != ::tbc::LoopKind::Fixed;\n"
+      "}\n"
+      "bool $cppClass::isLoopNest() {\n"
+      "  return ::tbc::hasKernelTypes(*this) && (" # loopNest # ");\n"
       "}\n" # familyDefinition;
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
@@ -71,6 +76,7 @@ class Tbc_InferredOp<string mnemonic, list<Trait> traits = []>
 class Tbc_ElementwiseOp<string mnemonic, list<Trait> traits = []>
     : Tbc_Op<mnemonic, !listconcat(traits, [SameOperandsAndResultShape])> {
   string flopsPerElement = "1";
+  let loopNest = "true";
   let familyDefinition = [{
     ::tbc::FactorRule $cppClass::getFactorRule() { return ::tbc::elementwiseRule(*this); }
     void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}

@@ -42,6 +42,12 @@ FactorRule elementwiseRule(Operation *op) {
   return rule;
 }
 
+bool hasKernelTypes(Operation *op) {
+  auto isKnown = [](Type type) { return !getElementTypeOrSelf(type).isF64(); };
+  return llvm::all_of(op->getOperandTypes(), isKnown) &&
+         llvm::all_of(op->getResultTypes(), isKnown);
+}
+
 double elementwiseFlops(Operation *op, double perElement) {
   return perElement * double(cast<RankedTensorType>(op->getResult(0).getType()).getNumElements());
 }

@@ -45,6 +45,12 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
       Returns the kernel class for the cost model (planner/reshard/KernelClass.h), or `None` for an
       op without cost.
     }], "::tbc::KernelClass", "getKernelClass", (ins)>,
+    InterfaceMethod<[{
+      Whether the op is a nest of loops that may be a part of a larger one (planner/reshard/Kernels.h): each
+      element of a result comes from one element of each operand, or from a sum or maximum along loops that
+      are not `Parallel` in the factor rule. codegen/region compiles these ops; a test compares.
+      Example: add, broadcast, layer_norm; not slice, einsum.
+    }], "bool", "isLoopNest", (ins)>,
   ];
 }
 

@@ -25,7 +25,8 @@ def Tbc_EmbeddingOp : Tbc_Op<"embedding", [InferTypeOpAdaptor,
       Tbc_IntTensor:$last);
   let results = (outs Tbc_FloatTensor:$result);
   let extraClassDefinition =
-      "bool $cppClass::isAdditive() { return false; }"; // isResizable is in Vocabulary.cpp
+      "bool $cppClass::isAdditive() { return false; }\n"
+      "bool $cppClass::isLoopNest() { return false; }"; // isResizable is in Vocabulary.cpp
 }
 
 def Tbc_EmbeddingGradOp : Tbc_Op<"embedding_grad"> {
@@ -41,7 +42,8 @@ def Tbc_EmbeddingGradOp : Tbc_Op<"embedding_grad"> {
       Tbc_IntTensor:$last);
   let results = (outs Tbc_FloatTensor:$result);
   let extraClassDefinition =
-      "bool $cppClass::isAdditive() { return false; }"; // isResizable is in Vocabulary.cpp
+      "bool $cppClass::isAdditive() { return false; }\n"
+      "bool $cppClass::isLoopNest() { return false; }"; // isResizable is in Vocabulary.cpp
   let hasVerifier = 1;                                  /* embedding_grad_c1 */
 }
 

@@ -479,8 +479,8 @@ Kernel emitKernel(func::FuncOp function, const Domain &domain, int lanes) {
   return KernelEmitter(function, domain, lanes).run();
 }
 
-std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
-                                      const CpuTarget &target) {
+RegionKernels formRegions(program::Program &program, const EmittedOps &origins,
+                          const CpuTarget &target) {
   return region::formRegions(program, origins,
                              [&](func::FuncOp function, const Domain &domain) -> FailureOr<Kernel> {
                                return emitKernel(function, domain, target.lanes);

@@ -20,9 +20,9 @@ using region::KernelSource;
 /// then over the lanes. The order of a sum depends on shapes and `lanes` alone.
 Kernel emitKernel(mlir::func::FuncOp function, const Domain &domain, int lanes);
 
-/// Gives every block of `program` its regions for `target` (region::formRegions).
-std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
-                                      const CpuTarget &target);
+/// Compiles the regions of every block of `program` for `target` (region::formRegions).
+region::RegionKernels formRegions(program::Program &program, const EmittedOps &origins,
+                                  const CpuTarget &target);
 
 } // namespace tbc::cpu
 

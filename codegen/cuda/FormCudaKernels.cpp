@@ -62,10 +62,11 @@ public:
       : program(program), context(context), target(target) {}
 
   Result<CudaSources> run(const EmittedOps &origins) {
-    result.sources = region::formRegions(program, origins,
+    result.regions = region::formRegions(program, origins,
                                          [&](func::FuncOp function, const region::Domain &domain) {
                                            return emitCudaKernel(function, domain, target.form);
                                          });
+    result.sources = std::move(result.regions.sources);
     for (int s = 0; s < program.numStages(); ++s)
       for (program::BlockId id : program.stages[size_t(s)].blocks())
         addBlock(s, id, origins[size_t(s)].at(id));
@@ -128,7 +129,7 @@ private:
     std::vector<bool> inRegion = isInRegion(block);
     for (size_t i = 0; i < block.instructions.size(); ++i)
       if (block.instructions[i].kind == InstructionKind::Kernel && !inRegion[i] &&
-          !addOpKernel(stage, block, int(i), ops[i]))
+          !addOpKernel(s, id, int(i), ops[i]))
         missing.add(block.instructions[i].op, describe(program, s, id, int(i)));
     std::sort(block.regions.begin(), block.regions.end(),
               [](const auto &a, const auto &b) { return a.first < b.first; });
@@ -139,7 +140,9 @@ private:
   }
 
   /// Makes a region of one instruction; false if it has no kernel.
-  bool addOpKernel(const program::Stage &stage, program::Block &block, int index, Operation *op) {
+  bool addOpKernel(int s, program::BlockId id, int index, Operation *op) {
+    program::Stage &stage = program.stages[size_t(s)];
+    program::Block &block = stage.block(id);
     program::Region region{index, 1, "", 1};
     program::RegionValues values = regionValues(block, region);
     if (values.results.empty())
@@ -149,11 +152,12 @@ private:
         emitOpKernel(context, callOf(stage, instruction, values), target.form);
     if (failed(kernel) && op)
       kernel = nestKernel(instruction, values, op);
-    if (failed(kernel) || !fits(sharedPlaces(stage, block, region), values, *kernel))
+    if (failed(kernel))
       return false;
     region.extent = kernel->extent;
     region.symbol = symbolOf(*kernel->module);
     block.regions.push_back(region);
+    result.regions.overwrites[{s, id}][index] = {values, std::move(kernel->mayOverwrite)};
     if (symbols.insert(region.symbol).second) {
       result.sources.push_back({region.symbol, textOf(*kernel->module)});
       result.list.kernels.push_back({region.symbol, region.extent, threadsPerBlock, 0});
@@ -164,14 +168,6 @@ private:
   static int numberOf(const std::vector<program::ValueId> &list, program::ValueId value) {
     auto found = std::find(list.begin(), list.end(), value);
     return found == list.end() ? -1 : int(found - list.begin());
-  }
-
-  static bool fits(const std::vector<program::SharedPlace> &places,
-                   const program::RegionValues &values, const region::Kernel &kernel) {
-    return llvm::all_of(places, [&](const program::SharedPlace &shared) {
-      return shared.isSame && kernel.mayOverwrite[size_t(numberOf(values.results, shared.result))]
-                                                 [size_t(numberOf(values.operands, shared.other))];
-    });
   }
 
   static OpCall callOf(const program::Stage &stage, const program::Instruction &instruction,

@@ -13,11 +13,13 @@ namespace tbc::cuda {
 struct CudaSources {
   /// Sources of regions and, in the form for devices, of accumulators, each once.
   std::vector<region::KernelSource> sources;
+  /// The kernels of regions; their sources are in `sources`.
+  region::RegionKernels regions;
   /// Launch parameters; images and the Program's hash are missing.
   program::CudaKernels list;
 };
 
-/// Gives every block of `program` its regions: those of `region::formRegions`, and one for each
+/// Compiles the regions of every block of `program` (region::formRegions), and adds one for each
 /// other op with a kernel (`emitOpKernel`). The context of `origins` must be prepared
 /// (`cuda::prepareContext`).
 ///

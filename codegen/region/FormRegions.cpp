@@ -4,7 +4,6 @@
 
 #include "codegen/region/RegionFunction.h"
 #include "runtime/abi/ObservedOps.h"
-#include "runtime/abi/Region.h"
 #include "runtime/abi/Sha256.h"
 
 #include <algorithm>
@@ -18,16 +17,14 @@ using program::ValueId;
 
 namespace {
 
-/// Longer regions take long to compile and run no faster.
-constexpr int maxRegionInstructions = 48;
 constexpr size_t symbolHashDigits = 24;
 
 class RegionFormer {
 public:
-  RegionFormer(const program::Stage &stage, program::Block &block, ArrayRef<Operation *> ops,
-               const EmitFn &emit, std::vector<KernelSource> &sources,
+  RegionFormer(program::Block &block, ArrayRef<Operation *> ops, const EmitFn &emit,
+               RegionKernels &made, std::map<int, Overwrites> &overwrites,
                std::set<std::string> &symbols)
-      : stage(stage), block(block), ops(ops), emit(emit), sources(sources), symbols(symbols) {
+      : block(block), ops(ops), emit(emit), made(made), overwrites(overwrites), symbols(symbols) {
     for (size_t i = 0; i < ops.size(); ++i) {
       if (!ops[i])
         continue;
@@ -46,12 +43,20 @@ public:
   }
 
   void run() {
-    for (int first = 0; first < int(ops.size());) {
-      int count = longestNest(first);
-      while (count > 0 && !addRegion({first, count, "", 1}))
-        --count;
-      first += std::max(count, 1);
+    std::vector<bool> isIn(ops.size(), false);
+    std::vector<Region> planned = std::move(block.regions);
+    block.regions.clear();
+    for (const Region &region : planned) {
+      if (addRegion(region))
+        std::fill_n(isIn.begin() + region.first, region.count, true);
+      else
+        made.apart += region.count > 1;
     }
+    for (int i = 0; i < int(ops.size()); ++i)
+      if (!isIn[i] && isKernel(i))
+        addRegion({i, 1, "", 1});
+    std::sort(block.regions.begin(), block.regions.end(),
+              [](const Region &a, const Region &b) { return a.first < b.first; });
   }
 
 private:
@@ -71,31 +76,11 @@ private:
     return makeRegionFunction(ops.slice(region.first, region.count), operands, results);
   }
 
-  bool isNest(const Region &region) const {
-    program::RegionValues values = regionValues(block, region);
-    OwningOpRef<ModuleOp> module = functionOfRegion(region, values);
-    return module && succeeded(findDomain(functionOf(*module)));
-  }
-
-  /// Returns the number of instructions from `first` on that form one nest of loops, as does every
-  /// shorter run. A run may fail only because the readers of its values are missing, so the search
-  /// looks two instructions ahead.
-  int longestNest(int first) const {
-    constexpr int lookahead = 2;
-    int longest = 0;
-    for (int count = 1; count <= maxRegionInstructions && first + count <= int(ops.size()) &&
-                        count <= longest + 1 + lookahead;
-         ++count) {
-      if (!isKernel(first + count - 1))
-        break;
-      if (isNest({first, count, "", 1}))
-        longest = count;
-    }
-    return longest;
-  }
-
-  /// Adds the region for compilation; false if its kernel conflicts with the memory plan.
+  /// Adds the region for compilation; false if there is no kernel for it.
   bool addRegion(Region region) {
+    for (int i = region.first; i < region.first + region.count; ++i)
+      if (!isKernel(i))
+        return false;
     program::RegionValues values = regionValues(block, region);
     if (values.results.empty())
       return false;
@@ -107,22 +92,12 @@ private:
     if (failed(domain))
       return false;
     FailureOr<Kernel> kernel = emit(function, *domain);
-    if (failed(kernel) || !fits(region, values, *kernel))
+    if (failed(kernel))
       return false;
     region.extent = kernel->extent;
     region.symbol = symbolOf(*kernel->module);
     block.regions.push_back(region);
-    return true;
-  }
-
-  bool fits(const Region &region, const program::RegionValues &values, const Kernel &kernel) const {
-    auto indexOf = [](const std::vector<ValueId> &list, ValueId value) {
-      return size_t(std::find(list.begin(), list.end(), value) - list.begin());
-    };
-    for (const program::SharedPlace &shared : sharedPlaces(stage, block, region))
-      if (!shared.isSame || !kernel.mayOverwrite[indexOf(values.results, shared.result)]
-                                                [indexOf(values.operands, shared.other)])
-        return false;
+    overwrites[region.first] = {std::move(values), std::move(kernel->mayOverwrite)};
     return true;
   }
 
@@ -137,32 +112,51 @@ private:
     std::string symbol = "tbc_" + sha256Hex(print()).substr(0, symbolHashDigits);
     if (symbols.insert(symbol).second) {
       functionOf(module).setName(symbol);
-      sources.push_back({symbol, print()});
+      made.sources.push_back({symbol, print()});
     }
     return symbol;
   }
 
-  const program::Stage &stage;
   program::Block &block;
   ArrayRef<Operation *> ops;
   const EmitFn &emit;
-  std::vector<KernelSource> &sources;
+  RegionKernels &made;
+  std::map<int, Overwrites> &overwrites; // by the region's first instruction
   std::set<std::string> &symbols;
   std::map<ValueId, Value> valueOf;
 };
 
 } // namespace
 
-std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
-                                      const EmitFn &emit) {
-  std::vector<KernelSource> sources;
+RegionKernels formRegions(program::Program &program, const EmittedOps &origins,
+                          const EmitFn &emit) {
+  RegionKernels made;
   std::set<std::string> symbols;
   for (size_t s = 0; s < program.stages.size(); ++s) {
     program::Stage &stage = program.stages[s];
     for (program::BlockId id : stage.blocks())
-      RegionFormer(stage, stage.block(id), origins[s].at(id), emit, sources, symbols).run();
+      RegionFormer(stage.block(id), origins[s].at(id), emit, made, made.overwrites[{int(s), id}],
+                   symbols)
+          .run();
   }
-  return sources;
+  return made;
+}
+
+bool RegionKernels::mayOverwrite(const program::Program &program, int stage, program::BlockId id,
+                                 int at, ValueId result, ValueId operand) const {
+  auto block = overwrites.find({stage, id});
+  if (block == overwrites.end())
+    return true;
+  int first = program::regionSpans(program.stages[size_t(stage)].block(id))[size_t(at)].first;
+  auto found = block->second.find(first);
+  if (found == block->second.end())
+    return true; // executed instruction by instruction
+  auto indexOf = [](const std::vector<ValueId> &list, ValueId value) {
+    return size_t(std::find(list.begin(), list.end(), value) - list.begin());
+  };
+  const Overwrites &kernel = found->second;
+  return kernel.mayOverwrite[indexOf(kernel.values.results, result)]
+                            [indexOf(kernel.values.operands, operand)];
 }
 
 } // namespace tbc::region

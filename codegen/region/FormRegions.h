@@ -1,23 +1,43 @@
-//===- FormRegions.h - Choose the kernels of a Program to compile together --===//
+//===- FormRegions.h - Compile the kernels of a Program ---------------------===//
 
 #ifndef TBC_CODEGEN_REGION_FORMREGIONS_H
 #define TBC_CODEGEN_REGION_FORMREGIONS_H
 
 #include "codegen/EmitProgram.h"
 #include "codegen/region/Kernel.h"
+#include "runtime/abi/Region.h"
+
+#include <map>
 
 namespace tbc::region {
 
-/// Gives every block of `program` its regions. Returns the distinct functions of these regions, in
-/// the order of their first use. `origins`: from `emitProgram`; its context must be prepared
-/// (`prepareContext`). The program must have its memory plan, as regions must be correct under it.
-///
-/// A region is the longest run of kernels from an instruction on that is one nest of loops
-/// (`findDomain`). Its results must not lie over operands still read by the kernel: a run that
-/// conflicts with the memory plan is cut short. Example: matmul, add, gelu, matmul gives one
-/// region, {add, gelu}.
-std::vector<KernelSource> formRegions(program::Program &program, const EmittedOps &origins,
-                                      const EmitFn &emit);
+/// What a compiled kernel reads and writes, and by result, then operand, whether the result may lie
+/// over the operand.
+struct Overwrites {
+  program::RegionValues values;
+  std::vector<std::vector<bool>> mayOverwrite;
+};
+
+/// The kernels of the regions of a Program.
+struct RegionKernels {
+  std::vector<KernelSource> sources; // the distinct functions, in the order of their first use
+  /// Regions of several instructions for which there is no kernel. Their instructions are executed
+  /// one by one.
+  int64_t apart = 0;
+  /// By stage and block, then the region's first instruction.
+  std::map<std::pair<int, program::BlockId>, std::map<int, Overwrites>> overwrites;
+
+  /// Whether the kernel of instruction `at` may compute `result` over `operand`; true without a
+  /// compiled kernel.
+  bool mayOverwrite(const program::Program &program, int stage, program::BlockId id, int at,
+                    program::ValueId result, program::ValueId operand) const;
+};
+
+/// Makes the kernels of the regions of every block, which are those of the IR (kKernelAttr), and
+/// adds a region for every other instruction with a kernel of one nest of loops. A region without a
+/// kernel is removed. `origins`: from `emitProgram`; its context must be prepared
+/// (`prepareContext`). The memory plan is made afterwards (planMemory), with `mayOverwrite`.
+RegionKernels formRegions(program::Program &program, const EmittedOps &origins, const EmitFn &emit);
 
 } // namespace tbc::region
 

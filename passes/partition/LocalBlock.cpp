@@ -37,8 +37,6 @@ LocalBlock::LocalBlock(const PartitionInput &input, ModuleOp module, Phase phase
       if (int before = in.overlap.issuedBefore[number]; before >= 0)
         gathersBefore.insert({before, &reshard});
     }
-  for (const reshard::GradientParts &parts : in.derivation.gradientParts)
-    skipped.insert(parts.skippedAdds.begin(), parts.skippedAdds.end());
   for (const reshard::Residual &residual : in.derivation.residuals)
     if (residual.isOnHost && residual.chunk == chunk && residual.phase == phase)
       onHost[{residual.value, residual.sharding}] = Value();
@@ -82,18 +80,10 @@ Operation *LocalBlock::templateOf(int op) const {
 
 LogicalResult LocalBlock::build() {
   receive();
-  for (auto [i, op] : llvm::enumerate(in.graph.ops)) {
-    if (op.phase != phase || op.chunk != chunk || op.generator || skipped.count(i))
-      continue;
-    auto [first, last] = gathersBefore.equal_range(int(i));
-    for (auto gather = first; gather != last; ++gather)
-      if (!get(gather->second->value, gather->second->to))
+  if (auto kernels = in.kernels.find({chunk, phase}); kernels != in.kernels.end())
+    for (const reshard::Kernel &kernel : kernels->second)
+      if (mlir::failed(emitKernel(kernel)))
         return failure();
-    if (mlir::failed(emitOp(i)))
-      return failure();
-    for (int result : op.results)
-      emitGradients(result);
-  }
   // Gradients without a producer in this block.
   while (!gradientsOf.empty())
     emitGradients(gradientsOf.begin()->first);
@@ -111,21 +101,72 @@ void LocalBlock::receive() {
                                     in.graph.values[transfer.value].name, transfer.fromChunk));
 }
 
-LogicalResult LocalBlock::emitOp(int index) {
-  const GraphOp &op = in.graph.ops[index];
-  SmallVector<Value> operands;
-  for (auto [i, value] : llvm::enumerate(op.operands)) {
-    Value operand = get(value, in.derivation.operands[index][i].sharding);
-    if (!operand)
-      return failure();
-    operands.push_back(operand);
+/// Emits the ops of a kernel one after the other: first everything that they read from outside, and
+/// last what happens to their results.
+LogicalResult LocalBlock::emitKernel(const reshard::Kernel &emitted) {
+  const std::vector<int> &kernel = emitted.ops;
+  for (int index : kernel) {
+    auto [first, last] = gathersBefore.equal_range(index);
+    for (auto gather = first; gather != last; ++gather)
+      if (!get(gather->second->value, gather->second->to))
+        return failure();
   }
-  if (reshard::streamedBlocks(in.graph, index, in.assignment.strategies[index]) > 1)
-    return emitStreamed(index, operands);
-  Operation *local = emitLocal(index, operands);
-  for (auto [i, result] : llvm::enumerate(op.results))
-    remember(result, in.derivation.raw[result], local->getResult(i));
+  std::map<int, Value> inside; // the results of the kernel's ops
+  std::vector<SmallVector<Value>> operands;
+  auto isMade = [&](int value) {
+    return llvm::is_contained(kernel, in.graph.values[value].producer);
+  };
+  for (int index : kernel) {
+    operands.emplace_back();
+    for (auto [i, value] : llvm::enumerate(in.graph.ops[index].operands)) {
+      operands.back().push_back(isMade(value) ? Value() : operandOf(index, i));
+      if (!isMade(value) && !operands.back().back())
+        return failure();
+    }
+  }
+  for (auto [index, values] : llvm::zip_equal(kernel, operands)) {
+    const GraphOp &op = in.graph.ops[index];
+    for (auto [i, value] : llvm::enumerate(op.operands))
+      if (!values[i])
+        values[i] = inside.at(value);
+    if (!op.generator &&
+        reshard::streamedBlocks(in.graph, index, in.assignment.strategies[index]) > 1) {
+      if (mlir::failed(emitStreamed(index, values))) // a kernel of its own
+        return failure();
+      continue;
+    }
+    Operation *local = emitLocal(index, values);
+    if (emitted.isNest)
+      local->setAttr(kKernelAttr, function.builder().getI64IntegerAttr(numKernels));
+    for (auto [i, result] : llvm::enumerate(op.results))
+      inside[result] = local->getResult(i);
+  }
+  ++numKernels;
+  const bool isGenerated = in.graph.ops[kernel.back()].generator;
+  for (int index : kernel)
+    for (int result : in.graph.ops[index].results) {
+      if (!inside.count(result))
+        continue; // a streamed op has remembered it
+      if (!in.graph.ops[index].generator)
+        remember(result, in.derivation.raw[result], inside.at(result));
+      else if (!in.repeatedOps[size_t(index)] || (isGenerated && index == kernel.back()))
+        generated[result] = inside.at(result);
+    }
+  for (int index : kernel)
+    for (int result : in.graph.ops[index].results)
+      emitGradients(result);
   return success();
+}
+
+/// Returns what an op reads from outside of its kernel.
+Value LocalBlock::operandOf(int index, int operand) {
+  const GraphOp &op = in.graph.ops[index];
+  int value = op.operands[operand];
+  if (!op.generator)
+    return get(value, in.derivation.operands[index][operand].sharding);
+  if (mlir::failed(emitGenerator(in.graph.values[value].producer)))
+    return {};
+  return generated.at(value);
 }
 
 /// Emits a data-independent op. It is whole on every rank, and runs in each block that needs it.

@@ -74,7 +74,8 @@ private:
   using Key = std::pair<int, reshard::Sharding>;
 
   void receive();
-  mlir::LogicalResult emitOp(int op);
+  mlir::LogicalResult emitKernel(const reshard::Kernel &emitted);
+  mlir::Value operandOf(int op, int operand);
   mlir::LogicalResult emitStreamed(int op, llvm::ArrayRef<mlir::Value> operands);
   mlir::LogicalResult emitGenerator(int op);
   mlir::Value inSequenceOrder(int value, mlir::Value generated);
@@ -104,12 +105,12 @@ private:
   std::map<Key, mlir::Value> cache;
   std::map<Key, mlir::Value> onHost; // offloaded values of the block, null until computed
   std::map<int, std::vector<const reshard::Reshard *>> reshards; // of this block, by value
-  std::set<int> skipped;                                         // adds that join stages
   std::multimap<int, const reshard::Reshard *> gathersBefore;    // issued ahead of their use, by op
   std::multimap<int, int> gradientsOf; // parameters, by the value to be added to their gradient
   /// By bucket: members with a computed value, and the parameters of their gradients.
   std::map<int, std::map<const reshard::Reshard *, llvm::SmallVector<int>>> waiting;
   std::map<int, mlir::Value> generated; // results of generators, in the original order
+  int64_t numKernels = 0;
   bool failed = false;
 };
 

@@ -336,9 +336,25 @@ LogicalResult LocalUpdate::emitScalarOp(Operation &op) {
           "its parameters and of ops on scalars");
   OperationState state(op.getLoc(), op.getName(), operands, op.getResultTypes(), op.getAttrs());
   Operation *clone = function.builder().create(state);
+  joinRun(clone, noParameter);
   for (auto [from, to] : llvm::zip_equal(op.getResults(), clone->getResults()))
     local[from] = to;
   return success();
+}
+
+/// Puts an op into the kernel of the op right before it, if that is of the same parameter, or of
+/// none as well, and both are nests of loops; else into a new one. All work element by element on
+/// one shape.
+void LocalUpdate::joinRun(Operation *op, int parameter) {
+  auto id = op->getAttrOfType<StringAttr>(kIdAttr);
+  bool isObserved = id && id.getValue() == kGradientNormId;
+  if (!cast<CostOpInterface>(op).isLoopNest() || isObserved)
+    return;
+  if (!lastOfRun || op->getPrevNode() != lastOfRun || parameter != parameterOfRun)
+    ++numKernels;
+  lastOfRun = op;
+  parameterOfRun = parameter;
+  op->setAttr(kKernelAttr, function.builder().getI64IntegerAttr(numKernels));
 }
 
 //===----------------------------------------------------------------------===//
@@ -360,6 +376,7 @@ LogicalResult LocalUpdate::emitOp(Operation &op, int parameter) {
     state.addTypes(RankedTensorType::get(shape, tensorType(result).getElementType()));
   state.addAttributes(op.getAttrs());
   Operation *clone = function.builder().create(state);
+  joinRun(clone, parameter);
   for (auto [from, to] : llvm::zip_equal(op.getResults(), clone->getResults()))
     local[from] = to;
   return success();

@@ -21,6 +21,7 @@ private:
   void assignParameters();
   mlir::Value argument(mlir::BlockArgument arg);
   mlir::LogicalResult emitOp(mlir::Operation &op, int parameter);
+  void joinRun(mlir::Operation *op, int parameter);
   mlir::LogicalResult emitScalarOp(mlir::Operation &op);
   mlir::LogicalResult emitOwnedSum(mlir::Operation &op);
   mlir::LogicalResult emitStepTotal(mlir::Operation &op);
@@ -54,6 +55,10 @@ private:
   llvm::DenseMap<int, mlir::BlockArgument> gradientOf;           // of @update, by parameter
   llvm::DenseMap<int, mlir::Value> gradients;                    // as accumulated, by parameter
   llvm::DenseMap<const reshard::Reshard *, mlir::Value> reduced; // members of buckets
+  static constexpr int noParameter = -1;
+  mlir::Operation *lastOfRun = nullptr; // of the current kernel
+  int parameterOfRun = noParameter;
+  int64_t numKernels = 0;
 };
 
 } // namespace tbc

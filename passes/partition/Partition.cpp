@@ -94,9 +94,12 @@ FailureOr<PartitionedStep> partitionStep(DerivedStep &step) {
   if (failed(checkShardings(step)) || failed(checkCollectives(step)))
     return failure();
   PlannedStep &planned = step.planned;
-  PartitionInput in{
-      planned.train,      planned.update,  *planned.analysis, planned.step,   planned.graph,
-      planned.assignment, step.derivation, step.overlap,      planned.zigzag, {}};
+  const reshard::BlockKernels kernels =
+      reshard::planKernels(planned.graph, planned.assignment, step.derivation);
+  const std::vector<bool> repeatedOps = reshard::repeatedOps(planned.graph);
+  PartitionInput in{planned.train, planned.update,     *planned.analysis, planned.step,
+                    planned.graph, planned.assignment, step.derivation,   step.overlap,
+                    kernels,       repeatedOps,        planned.zigzag,    {}};
   for (auto [i, op] : llvm::enumerate(in.step.graph.ops))
     in.opById[op.id] = in.step.ops[i];
 

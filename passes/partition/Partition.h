@@ -5,6 +5,7 @@
 
 #include "ir/PerRank.h"
 #include "passes/plan/DeriveShardings.h"
+#include "planner/reshard/Kernels.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -26,6 +27,8 @@ struct PartitionInput {
   const reshard::Assignment &assignment;
   const reshard::Derivation &derivation;
   const reshard::Overlap &overlap; // of it
+  const reshard::BlockKernels &kernels;
+  const std::vector<bool> &repeatedOps; // of graph
   /// The number of ranks of the zigzag order of the tokens of a sequence; 1: the original order.
   int64_t zigzag = 1;
   /// The ops of `train` by id.

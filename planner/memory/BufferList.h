@@ -11,6 +11,7 @@
 #include "runtime/memory/Streams.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tbc::planner {
 
@@ -20,22 +21,50 @@ class BufferList {
 public:
   static constexpr int inSlot = -1;
 
+  /// What executes an instruction. Nest: a kernel of one nest of loops; values that only it reads
+  /// stay in registers.
+  enum class Form { Other, Communication, Matmul, Nest };
+
   /// Begins an instruction for graph op `op`.
-  void next(int op = -1, bool isCommunication = false) {
+  void next(int op = -1, Form form = Form::Other) {
+    productOperands.clear();
+    if (!forms.empty() && forms.back() == Form::Matmul && form == Form::Nest)
+      productOperands = lastReads;
+    lastReads.clear();
+    run = noRun;
     buffers.opOf.push_back(op);
-    uses.push_back({isCommunication, {}});
+    forms.push_back(form);
+    uses.push_back({form == Form::Communication, {}});
+  }
+  /// Begins a nest, or goes on with the one before if that has the same `number` and nothing came
+  /// in between.
+  void nextInRun(int number) {
+    if (run != number)
+      next(-1, Form::Nest);
+    run = number;
   }
   void read(int buffer) {
     if (buffer == inSlot)
       return;
-    usersOf[buffer].push_back(now());
-    uses.back().sources.push_back(usersOf[buffer].front());
+    use(buffer);
+    lastReads.push_back(buffer);
+    // A library may execute a matmul together with the nest behind it, which then reads its
+    // operands.
+    if (!productOperands.empty() && usersOf[buffer].front() == now() - 1)
+      for (int operand : std::exchange(productOperands, {}))
+        use(operand);
   }
   int make(double bytes, BufferKind kind) {
     buffers.lifetimes.push_back({int64_t(bytes), now(), now()});
     buffers.kinds.push_back(kind);
     usersOf.push_back({now()});
+    isKept.push_back(false);
     return int(buffers.kinds.size()) - 1;
+  }
+  /// Marks `buffer` as a result of the block.
+  void keep(int buffer) {
+    if (buffer != inSlot)
+      isKept[buffer] = true;
   }
   /// Marks `buffer` as made in a slot, so it takes no bytes of its own.
   void moveToSlot(int buffer) {
@@ -50,7 +79,8 @@ public:
                int64_t elementBytes, BufferKind lastKind, int op = -1) {
     for (size_t i = 0; i < steps.size(); ++i) {
       elements = elementsAfter(steps[i], elements);
-      next(op, steps[i].kind != reshard::CollectiveKind::ShardSlice);
+      bool isSlice = steps[i].kind == reshard::CollectiveKind::ShardSlice;
+      next(op, isSlice ? Form::Other : Form::Communication);
       read(from);
       from = make(double(elements * elementBytes),
                   i + 1 == steps.size() ? lastKind : BufferKind::Collective);
@@ -85,7 +115,7 @@ public:
       std::for_each(members.begin(), members.end(), skipSlices);
       if (members.empty() || !isAtMessage(members.front()))
         return; // all members have the same number of messages
-      next(op, /*isCommunication=*/true);
+      next(op, Form::Communication);
       for (const Member &member : members)
         read(member.buffer);
       for (Member &member : members) {
@@ -99,10 +129,17 @@ public:
   /// next instruction is known to begin after all its users.
   BlockBuffers finish() {
     memory::StreamOrder order(memory::overlapCommunication(uses));
-    for (size_t buffer = 0; buffer < usersOf.size(); ++buffer)
-      for (int user : usersOf[buffer])
+    for (size_t buffer = 0; buffer < usersOf.size(); ++buffer) {
+      int maker = usersOf[buffer].front();
+      bool isInside = forms[maker] == Form::Nest && !isKept[buffer];
+      for (int user : usersOf[buffer]) {
+        isInside = isInside && user == maker;
         buffers.lifetimes[buffer].last =
             std::max(buffers.lifetimes[buffer].last, int64_t(order.settled(user)) - 1);
+      }
+      if (isInside)
+        buffers.lifetimes[buffer].bytes = 0;
+    }
     return std::move(buffers);
   }
 
@@ -111,6 +148,12 @@ private:
   void takeStep(Member &member) {
     member.elements = elementsAfter(member.reshard->steps[member.at], member.elements);
     member.buffer = make(double(member.elements * member.elementBytes), BufferKind::Collective);
+  }
+
+  void use(int buffer) {
+    usersOf[buffer].push_back(now());
+    if (usersOf[buffer].front() != now())
+      uses.back().sources.push_back(usersOf[buffer].front());
   }
 
   int now() const { return int(buffers.opOf.size()) - 1; }
@@ -133,8 +176,15 @@ private:
     return elements;
   }
 
+  static constexpr int noRun = -2;
+
   BlockBuffers buffers;
   std::vector<memory::StreamUse> uses;   // by instruction
+  std::vector<Form> forms;               // by instruction
+  std::vector<int> lastReads;            // of the current instruction
+  std::vector<int> productOperands;      // of the matmul before, if the current is a nest
+  std::vector<bool> isKept;              // by buffer
+  int run = noRun;                       // of the current instruction
   std::vector<std::vector<int>> usersOf; // by buffer: its maker, then its readers
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 /// The entries of one block, taken from the derivation's lists.
 struct BlockLists {
-  std::vector<int> ops;
+  std::vector<Kernel> kernels;
   std::map<int, std::vector<const Reshard *>> reshards; // by value
   std::vector<const Transfer *> received, sent;
   std::vector<int> residuals;          // indices of the residuals it keeps
@@ -29,7 +29,7 @@ public:
   StepWalk(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
            const Overlap &overlap)
       : graph(graph), assignment(assignment), derivation(derivation), overlap(overlap),
-        cache(graph.values.size()) {
+        repeated(repeatedOps(graph)), cache(graph.values.size()) {
     index();
   }
 
@@ -56,14 +56,8 @@ private:
   //===--------------------------------------------------------------------===//
 
   void index() {
-    std::set<int> skipped;
-    for (const GradientParts &parts : derivation.gradientParts)
-      skipped.insert(parts.skippedAdds.begin(), parts.skippedAdds.end());
-    for (int op = 0; op < int(graph.ops.size()); ++op) {
-      const GraphOp &o = graph.ops[op];
-      if (!o.generator && !skipped.count(op))
-        blocks[{o.chunk, o.phase}].ops.push_back(op);
-    }
+    for (auto &[key, kernels] : planKernels(graph, assignment, derivation))
+      blocks[key].kernels = std::move(kernels);
     for (const Reshard &reshard : derivation.reshards)
       if (!reshard.perStep && reshard.chunk >= 0)
         blocks[{reshard.chunk, reshard.phase}].reshards[reshard.value].push_back(&reshard);
@@ -105,19 +99,12 @@ private:
     op = -1;
     waiting.clear();
     for (const Transfer *transfer : here->received) {
-      list.next(-1, /*isCommunication=*/true);
+      list.next(-1, BufferList::Form::Communication);
       remember(transfer->value, transfer->sharding,
                list.make(bytes(transfer->value, transfer->sharding), BufferKind::Transient));
     }
-    for (int next : here->ops) {
-      op = next;
-      auto [first, last] = here->gathersBefore.equal_range(next);
-      for (auto gather = first; gather != last; ++gather)
-        get(gather->second->value, gather->second->to);
-      emit(next);
-      for (int value : graph.ops[next].results)
-        addGradients(value);
-    }
+    for (const Kernel &kernel : here->kernels)
+      emit(kernel);
     while (!here->gradientsOf.empty())
       addGradients(here->gradientsOf.begin()->first);
     keepResiduals();
@@ -127,7 +114,7 @@ private:
           list.moveToSlot(get(updated, derivation.home[updated]));
     for (const Transfer *transfer : here->sent) {
       int buffer = get(transfer->value, transfer->sharding);
-      list.next(op, /*isCommunication=*/true);
+      list.next(op, BufferList::Form::Communication);
       list.read(buffer);
     }
   }
@@ -137,18 +124,78 @@ private:
     return (producer < 0 ? 0 : graph.ops[producer].chunk) == block.first;
   }
 
-  void emit(int index) {
+  /// Adds a kernel: gathers ahead and operands from outside, its ops, then what happens to their
+  /// results.
+  void emit(const Kernel &emitted) {
+    const std::vector<int> &kernel = emitted.ops;
+    op = kernel.back();
+    for (int index : kernel) {
+      auto [first, last] = here->gathersBefore.equal_range(index);
+      for (auto gather = first; gather != last; ++gather)
+        get(gather->second->value, gather->second->to);
+    }
+    std::map<int, int> inside; // buffers of the results, by value
+    std::vector<std::vector<int>> operands;
+    auto isMade = [&](int value) {
+      return std::find(kernel.begin(), kernel.end(), graph.values[value].producer) != kernel.end();
+    };
+    for (int index : kernel) {
+      const GraphOp &o = graph.ops[index];
+      operands.emplace_back();
+      for (size_t k = 0; k < o.operands.size(); ++k)
+        operands.back().push_back(isMade(o.operands[k]) ? BufferList::inSlot
+                                                        : get(o.operands[k], needed(index, k)));
+    }
+    list.next(op, formOf(emitted));
+    for (size_t i = 0; i < kernel.size(); ++i) {
+      const GraphOp &o = graph.ops[kernel[i]];
+      for (size_t k = 0; k < o.operands.size(); ++k)
+        list.read(isMade(o.operands[k]) ? inside.at(o.operands[k]) : operands[i][k]);
+      for (int value : o.results)
+        inside[value] = list.make(bytes(value, derivation.raw[value]), BufferKind::Transient);
+      holdBlocks(kernel[i]);
+    }
+    keepResults(kernel, inside);
+    for (int index : kernel)
+      for (int value : graph.ops[index].results)
+        addGradients(value);
+  }
+
+  BufferList::Form formOf(const Kernel &kernel) const {
+    const GraphOp &first = graph.ops[kernel.ops.front()];
+    bool isMatmul = first.kernelClass == KernelClass::Matmul && first.operands.size() == 2;
+    return kernel.isNest ? BufferList::Form::Nest
+           : isMatmul    ? BufferList::Form::Matmul
+                         : BufferList::Form::Other;
+  }
+
+  const Sharding &needed(int index, size_t operand) const {
+    return graph.ops[index].generator ? derivation.raw[graph.ops[index].operands[operand]]
+                                      : derivation.operands[index][operand].sharding;
+  }
+
+  void keepResults(const std::vector<int> &kernel, const std::map<int, int> &inside) {
+    const bool isGenerated = graph.ops[kernel.back()].generator;
+    for (int index : kernel) {
+      if (repeated[size_t(index)] && !(isGenerated && index == kernel.back()))
+        continue;
+      for (int value : graph.ops[index].results)
+        remember(value, derivation.raw[value], inside.at(value));
+    }
+  }
+
+  /// Adds a generator that no kernel has made before.
+  void emitGenerator(int index) {
     const GraphOp &o = graph.ops[index];
     std::vector<int> operands;
-    for (size_t k = 0; k < o.operands.size(); ++k)
-      operands.push_back(get(o.operands[k], derivation.operands[index][k].sharding));
+    for (int value : o.operands)
+      operands.push_back(get(value, derivation.raw[value]));
     list.next(op < 0 ? index : op);
     for (int buffer : operands)
       list.read(buffer);
     for (int value : o.results)
       remember(value, derivation.raw[value],
                list.make(bytes(value, derivation.raw[value]), BufferKind::Transient));
-    holdBlocks(index);
     emitted.insert(index);
   }
 
@@ -180,7 +227,7 @@ private:
       if (const Reshard *member = bucketed(value, derivation.gradient[it->second]))
         waiting[overlap.bucket(derivation, *member)].insert(member);
       else
-        get(value, derivation.gradient[it->second]);
+        list.keep(get(value, derivation.gradient[it->second]));
     here->gradientsOf.erase(first, last);
     reduceFullBuckets();
   }
@@ -211,7 +258,7 @@ private:
       }
       list.addBucket(members, op);
       for (const BufferList::Member &member : members)
-        remember(member.reshard->value, member.reshard->to, member.buffer);
+        list.keep(remember(member.reshard->value, member.reshard->to, member.buffer));
       it = waiting.erase(it);
     }
   }
@@ -293,7 +340,7 @@ private:
     int producer = graphValue.producer;
     if (!graph.ops[producer].generator || emitted.count(producer))
       return remember(value, sharding, BufferList::inSlot); // only with a wrong derivation
-    emit(producer);
+    emitGenerator(producer);
     return get(value, sharding);
   }
 
@@ -320,6 +367,7 @@ private:
   const Assignment &assignment;
   const Derivation &derivation;
   const Overlap &overlap;
+  const std::vector<bool> repeated; // by op
   std::map<BlockKey, BlockLists> blocks;
   std::map<int, std::vector<int>> residualsOf; // by value
   std::map<SlotKey, KeptSlot> slots;

@@ -10,6 +10,7 @@
 #define TBC_PLANNER_MEMORY_BUFFERS_H
 
 #include "planner/plan/Plan.h"
+#include "planner/reshard/Kernels.h"
 #include "planner/reshard/Overlap.h"
 #include "runtime/memory/Arena.h"
 
@@ -34,8 +35,7 @@ struct BlockBuffers {
   std::vector<int> opOf;
 };
 
-/// A chunk of the model and one of its phases.
-using BlockKey = std::pair<int, reshard::Phase>; // chunk, phase
+using reshard::BlockKey;
 
 /// A value kept by a stage for a micro-batch, in one slot.
 struct KeptSlot {

@@ -126,14 +126,24 @@ private:
 
   int make(double bytes, std::initializer_list<int> operands) {
     list.next();
+    return result(bytes, operands);
+  }
+
+  /// Adds an op on each element of parameter `p`. Those in a row are one kernel.
+  int compute(int p, double bytes, std::initializer_list<int> operands) {
+    list.nextInRun(p);
+    return result(bytes, operands);
+  }
+
+  int result(double bytes, std::initializer_list<int> operands) {
     for (int operand : operands)
       list.read(operand);
     return list.make(bytes, BufferKind::Transient);
   }
 
   /// Selects the new value or the old one, if the step may be skipped.
-  int chosen(int fresh, int old, bool inSlot, double bytes) {
-    list.next();
+  int chosen(int p, int fresh, int old, bool inSlot, double bytes) {
+    list.nextInRun(p);
     list.read(fresh);
     list.read(old);
     return inSlot ? BufferList::inSlot : list.make(bytes, BufferKind::Transient);
@@ -157,12 +167,12 @@ private:
 
     int gradient = completed[p] != unknown ? completed[p] : complete(p);
     if (graph.values[parameter.gradient].layout.elementBytes < wideBytes)
-      gradient = make(wide, {gradient});
+      gradient = compute(p, wide, {gradient});
     if (isScaled)
-      gradient = make(wide, {gradient});
+      gradient = compute(p, wide, {gradient});
     auto clip = job.settings.find("clip_value");
     if (clip != job.settings.end() && clip->second != 0)
-      gradient = make(wide, {gradient});
+      gradient = compute(p, wide, {gradient});
     int old = BufferList::inSlot; // the master copy
     if (!hasMaster)
       old = apply(Where::GradientStep, parameter.value, own, old, derivation.stored[p],
@@ -178,7 +188,7 @@ private:
     // If the step cannot be skipped, results go to their slots at once, unless these are on the
     // host.
     bool inSlot = hasMaster ? !onHost : isWhole;
-    list.next();
+    list.nextInRun(p);
     for (int scalar : scalars)
       list.read(scalar);
     list.read(gradient);
@@ -190,11 +200,11 @@ private:
       moments.push_back(maySkip || onHost ? list.make(wide, BufferKind::Transient)
                                           : BufferList::inSlot);
     if (maySkip) {
-      fresh = chosen(fresh, old, inSlot, wide);
+      fresh = chosen(p, fresh, old, inSlot, wide);
       if (hasMaster && onHost)
         offload(fresh);
       for (int64_t m = 0; m < numMoments; ++m) {
-        int moment = chosen(moments[m], oldMoments[m], !onHost, wide);
+        int moment = chosen(p, moments[m], oldMoments[m], !onHost, wide);
         if (onHost)
           offload(moment);
       }
@@ -205,7 +215,7 @@ private:
         offload(moment);
     }
     if (hasMaster) {
-      list.next();
+      list.nextInRun(p);
       list.read(fresh);
       fresh =
           isWhole ? BufferList::inSlot : list.make(elements * double(own), BufferKind::Transient);

@@ -49,6 +49,8 @@ struct Loop {
   LoopKind kind = LoopKind::Parallel;
   std::vector<TensorDim> operandDims;
   std::vector<TensorDim> resultDims;
+  /// Whether the op combines elements along it. Example: the last dim of a softmax.
+  bool isReduced = false;
 };
 
 struct GraphValue {
@@ -87,6 +89,8 @@ struct GraphOp {
   /// Floating-point operations for the sizes in `loops` (all global); sharding a loop divides it.
   double flops = 0;
   KernelClass kernelClass = KernelClass::Elementwise;
+  /// Whether it is a nest of loops that may be a part of a larger one (CostOpInterface).
+  bool isLoopNest = false;
 };
 
 /// One trained parameter: its input value and its gradient value.

@@ -170,6 +170,9 @@ struct Communication {
   static constexpr int flatDim = -1;
 };
 
+/// The op of a matmul.
+inline constexpr std::string_view matmulOp = "einsum";
+
 /// A queue of instructions. One stream runs its instructions one after the other, in the order of
 /// the block. Streams run concurrently, and join at the end of every block.
 enum class Stream { Compute, Communication };
@@ -209,14 +212,15 @@ struct BlockResult {
   bool accumulate = false;
 };
 
-/// The `count` consecutive kernels of a block from `first` on, done by one compiled kernel. A
-/// region is only a way to execute these kernels; it does not change their meaning. Checkers, and
-/// executors without compiled kernels, read the instructions. See runtime/abi/Region.h.
+/// The `count` consecutive kernels of a block from `first` on, for one compiled kernel. A region is
+/// only a way to execute these kernels; it does not change their meaning. Checkers, and executors
+/// without compiled kernels, read the instructions. The memory plan has no place for values that
+/// are made and read only inside of a region. See runtime/abi/Region.h.
 struct Region {
   int first = 0;
   int count = 0;
   /// A function of the program's shared object (runtime/abi/CompiledKernel.h). Regions with the
-  /// same computation share one function.
+  /// same computation share one function. Empty without a compiled kernel.
   std::string symbol;
   /// Iterations of its parallel loop. They may run in any order and concurrently.
   int64_t extent = 1;
@@ -260,11 +264,14 @@ struct SlotPlace {
 
 /// The position of a value. In a slot: the value is an argument of that slot, or a result computed
 /// in place. Otherwise `slot` is -1 and the value lies at `offset` of the arena. It lives from its
-/// instruction to its last read or, for a result, to its time in `resultTimes`. A value on the host
-/// always lies in a slot there.
+/// instruction to its last read or, for a result, to its time in `resultTimes`; the instructions of
+/// a region count as one. A value on the host always lies in a slot there. A value inside of a
+/// region has the offset `inside`, and no place: a compiled kernel holds it in registers.
 struct ValuePlace {
+  static constexpr int64_t inside = -1;
   int slot = -1;
   int64_t offset = 0;
+  bool isInside() const { return slot < 0 && offset == inside; }
   bool operator==(const ValuePlace &o) const { return slot == o.slot && offset == o.offset; }
 };
 

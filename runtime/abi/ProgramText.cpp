@@ -122,6 +122,8 @@ private:
   void showPlace(const Stage &stage, const ValuePlace &place) {
     if (place.slot >= 0)
       out << " in " << stage.slots[place.slot].name;
+    else if (place.isInside())
+      out << " inside";
     else
       out << " at " << place.offset;
   }
@@ -153,6 +155,9 @@ private:
         std::any_of(block.instructions.begin(), block.instructions.end(),
                     [](const Instruction &i) { return i.stream != Stream::Compute; });
     for (int i = 0; i < int(block.instructions.size()); ++i) {
+      while (region != block.regions.end() &&
+             (region->symbol.empty() || i >= region->first + region->count))
+        ++region;
       if (region != block.regions.end() && i == region->first)
         out << "    " << region->symbol << " of " << region->extent << " does " << region->count
             << ":\n";
@@ -161,8 +166,6 @@ private:
       if (isOverlapped)
         showStream(block.instructions[i], i);
       showInstruction(stage, block.instructions[i]);
-      if (isCompiled && i + 1 == region->first + region->count)
-        ++region;
     }
     for (const BlockResult &result : block.results)
       out << "    " << stage.slots[result.slot].name << (result.accumulate ? " += %" : " = %")

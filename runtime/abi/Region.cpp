@@ -36,6 +36,26 @@ RegionValues regionValues(const Block &block, const Region &region) {
   return values;
 }
 
+std::vector<ValueId> valuesInside(const Block &block, const Region &region) {
+  const std::vector<ValueId> results = regionValues(block, region).results;
+  std::vector<ValueId> inside;
+  for (int i = region.first; i < region.first + region.count; ++i)
+    for (ValueId value : block.instructions[i].results)
+      if (std::find(results.begin(), results.end(), value) == results.end())
+        inside.push_back(value);
+  return inside;
+}
+
+std::vector<std::pair<int, int>> regionSpans(const Block &block) {
+  std::vector<std::pair<int, int>> spans;
+  for (int i = 0; i < int(block.instructions.size()); ++i)
+    spans.push_back({i, i});
+  for (const Region &region : block.regions)
+    for (int i = region.first; i < region.first + region.count; ++i)
+      spans[i] = {region.first, region.first + region.count - 1};
+  return spans;
+}
+
 namespace {
 
 /// The bytes of a value. Offsets count from the frame for a slot of a frame, and otherwise from the
@@ -59,7 +79,7 @@ Extent slotExtent(const Stage &stage, int slot, int64_t bytes) {
 
 Extent extentOf(const Stage &stage, ValueId value) {
   const ValuePlace &place = stage.memory.values[value];
-  int64_t bytes = sizeBytes(stage.values[value]);
+  int64_t bytes = place.isInside() ? 0 : sizeBytes(stage.values[value]);
   return place.slot < 0 ? Extent{-1, place.offset, place.offset + bytes}
                         : slotExtent(stage, place.slot, bytes);
 }

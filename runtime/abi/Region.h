@@ -24,6 +24,13 @@ struct RegionValues {
 /// region after the kernel has ended.
 RegionValues regionValues(const Block &block, const Region &region);
 
+/// Returns the values that are made and read only inside of the region.
+std::vector<ValueId> valuesInside(const Block &block, const Region &region);
+
+/// Returns, by instruction, its region's first and last instruction; without a region, itself
+/// twice.
+std::vector<std::pair<int, int>> regionSpans(const Block &block);
+
 /// Two values of a region that share bytes in the memory plan.
 struct SharedPlace {
   ValueId result = 0;

@@ -233,7 +233,7 @@ std::string whyInvalid(const Block &block, const Region &region, int done) {
   for (int i = region.first; i < region.first + region.count; ++i)
     if (block.instructions[i].kind != InstructionKind::Kernel)
       return "its instruction " + std::to_string(i) + " is communication";
-  bool isSymbol = !region.symbol.empty() && region.symbol.size() <= maxSymbolLength &&
+  bool isSymbol = region.symbol.size() <= maxSymbolLength &&
                   std::all_of(region.symbol.begin(), region.symbol.end(), [](char c) {
                     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                            (c >= '0' && c <= '9') || c == '_';

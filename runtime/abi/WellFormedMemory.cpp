@@ -1,5 +1,6 @@
 //===- WellFormedMemory.cpp - Whether a memory plan is within its bounds ---===//
 
+#include "runtime/abi/Region.h"
 #include "runtime/abi/WellFormed.h"
 #include "runtime/memory/Arena.h"
 
@@ -67,7 +68,9 @@ std::string whyInvalid(const MemoryPlan &plan, const Slot &slot, const SlotPlace
 }
 
 std::string whyInvalid(const Stage &stage, const kernels::TensorType &type, bool isOnHost,
-                       const ValuePlace &place) {
+                       bool isInside, const ValuePlace &place) {
+  if (place.isInside())
+    return isInside ? "" : "it has no place, but is read outside of its region";
   if (place.slot < -1 || place.slot >= int(stage.slots.size()))
     return "there is no slot number " + std::to_string(place.slot);
   bool slotIsOnHost = place.slot >= 0 && stage.slots[place.slot].location == Location::Host;
@@ -111,9 +114,14 @@ Status checkMemoryPlan(const Program &program, int index) {
             whyInvalid(plan.frames[i], program.microBatches, arenaBytes(plan, ofFrames[i]));
         !why.empty())
       return malformed(where + ", frame " + std::to_string(i), why);
-  std::vector<bool> isOnHost = valuesOnHost(stage);
+  std::vector<bool> isOnHost = valuesOnHost(stage), isInside(stage.values.size(), false);
+  for (BlockId id : stage.blocks())
+    for (const Region &region : stage.block(id).regions)
+      for (ValueId value : valuesInside(stage.block(id), region))
+        isInside[value] = true;
   for (size_t i = 0; i < plan.values.size(); ++i)
-    if (std::string why = whyInvalid(stage, stage.values[i], isOnHost[i], plan.values[i]);
+    if (std::string why =
+            whyInvalid(stage, stage.values[i], isOnHost[i], isInside[i], plan.values[i]);
         !why.empty())
       return malformed(where + ", value %" + std::to_string(i), why);
   return Status::ok();

@@ -97,7 +97,8 @@ private:
 Status CheckedMachine::prepare(BlockId id) {
   if (options.native.compiled)
     for (const program::Region &region : code.block(id).regions)
-      known[{id, region.first}].region = &region;
+      if (!region.symbol.empty())
+        known[{id, region.first}].region = &region;
   return inner->prepare(id);
 }
 

@@ -111,8 +111,9 @@ Status NativeMachine::prepare(BlockId id) {
   prepared[id].resize(block.instructions.size());
   if (compiled)
     for (const program::Region &region : block.regions)
-      if (Status status = prepareRegion(id, region); !status)
-        return status;
+      if (!region.symbol.empty())
+        if (Status status = prepareRegion(id, region); !status)
+          return status;
   for (int i = 0; i < int(block.instructions.size());) {
     const Prepared &ready = prepared[id][i];
     if (!ready.kernel && block.instructions[i].kind == InstructionKind::Kernel)
@@ -261,7 +262,8 @@ compiledKernelsOf(const program::Program &program, const program::SealedFolder &
   bool hasRegions = false;
   for (const program::Stage &stage : program.stages)
     for (BlockId id : stage.blocks())
-      hasRegions |= !stage.block(id).regions.empty();
+      for (const program::Region &region : stage.block(id).regions)
+        hasRegions |= !region.symbol.empty();
   if (!hasRegions)
     return std::shared_ptr<const CompiledKernels>();
   if (!folder.has(program::kernelsFile))

@@ -28,8 +28,9 @@ Status CudaMachine::prepare(BlockId id) {
     if (Status status = libraries.prepare(id); !status)
       return status;
     for (const program::Region &region : block.regions)
-      if (Status status = prepareRegion(id, region); !status)
-        return status;
+      if (!region.symbol.empty())
+        if (Status status = prepareRegion(id, region); !status)
+          return status;
   }
   for (int i = 0; i < int(block.instructions.size()); i += list[i].count) {
     const program::Instruction &instruction = block.instructions[i];

@@ -1,6 +1,7 @@
 //===- RankMemory.cpp - The slots and values of a rank ---------------------===//
 
 #include "runtime/exec/RankMemory.h"
+#include "runtime/abi/Region.h"
 
 #include <algorithm>
 #include <cstring>
@@ -104,6 +105,24 @@ RankMemory::RankMemory(const program::Stage &stage, Arith arith)
   auto aside = std::make_unique<HostArena>(stage.memory.hostArenaBytes, arith);
   offloadedHost = aside.get();
   offloaded = std::move(aside);
+  placeInside();
+}
+
+void RankMemory::placeInside() {
+  constexpr int64_t alignment = 256;
+  insideOffsets.assign(stage->values.size(), 0);
+  int64_t most = 0;
+  for (program::BlockId id : stage->blocks())
+    for (const program::Region &region : stage->block(id).regions) {
+      int64_t bytes = 0;
+      for (program::ValueId value : program::valuesInside(stage->block(id), region)) {
+        insideOffsets[value] = bytes;
+        int64_t size = program::sizeBytes(stage->values[value]);
+        bytes += (size + alignment - 1) / alignment * alignment;
+      }
+      most = std::max(most, bytes);
+    }
+  inside = std::make_unique<HostArena>(most, arith);
 }
 
 void RankMemory::useHostArena(std::unique_ptr<Arena> other) {
@@ -122,6 +141,8 @@ Arena &RankMemory::arenaOfSlot(int slot) const {
 
 Arena &RankMemory::arenaOf(program::ValueId value) const {
   int slot = stage->memory.values[value].slot;
+  if (isInside(value))
+    return *inside;
   return slot < 0 ? *arena : arenaOfSlot(slot);
 }
 
@@ -177,6 +198,8 @@ void RankMemory::bind(program::ValueId value, int slot) {
 
 int64_t RankMemory::offsetOf(program::ValueId value) const {
   const program::ValuePlace &place = stage->memory.values[value];
+  if (place.isInside())
+    return insideOffsets[value];
   return place.slot < 0 ? place.offset : slotOffset(*stage, place.slot, microBatch);
 }
 

@@ -101,7 +101,8 @@ public:
     return host && (arith == kernels::Arith::Native || arith == kernels::Arith::Residue251);
   }
   unsigned char *bytesOf(program::ValueId value) const {
-    return (isOffloaded(value) ? offloadedHost : host)->at(offsetOf(value));
+    HostArena *at = isInside(value) ? inside.get() : isOffloaded(value) ? offloadedHost : host;
+    return at->at(offsetOf(value));
   }
   unsigned char *bytesOfSlot(int slot) const { return host->at(offsetOfSlot(slot)); }
 
@@ -123,6 +124,8 @@ private:
     int slot = stage->memory.values[value].slot;
     return slot >= 0 && stage->slots[slot].location == program::Location::Host;
   }
+  bool isInside(program::ValueId value) const { return stage->memory.values[value].isInside(); }
+  void placeInside();
   int64_t instanceOf(int slot, int64_t microBatch) const;
   Arena &arenaOf(program::ValueId value) const;
   Arena &arenaOfSlot(int slot) const;
@@ -133,6 +136,10 @@ private:
   HostArena *host = nullptr;          // `arena`, if it is a HostArena
   std::unique_ptr<Arena> offloaded;   // for slots on the host, if there is an arena
   HostArena *offloadedHost = nullptr; // `offloaded`, if it is a HostArena
+  /// For values inside of regions whose instructions are executed one by one; compiled kernels do
+  /// not touch it. Regions share its bytes.
+  std::unique_ptr<HostArena> inside;
+  std::vector<int64_t> insideOffsets; // by value
   /// By slot and instance. With an arena, the tensors have no value.
   std::vector<std::map<int64_t, kernels::Tensor>> slots;
   std::vector<Held> values;

@@ -73,6 +73,9 @@ public:
 
   Status check() {
     for (BlockId id : stage.blocks()) {
+      spans = program::regionSpans(stage.block(id));
+      if (Status status = checkInside(id); !status)
+        return status;
       findLifetimes(stage.block(id));
       Clocks clocks(stage.block(id));
       if (Status status = checkInSlots(id, clocks); !status)
@@ -99,16 +102,35 @@ private:
   }
 
   /// Finds the definition and last use of each value of the block. Each value belongs to one block.
+  /// The instructions of a region count as its last one for uses, and as its first for definitions.
   void findLifetimes(const Block &block) {
     for (const program::Argument &argument : block.arguments)
       argumentSlot[argument.value] = argument.slot;
     for (int i = 0; i < int(block.instructions.size()); ++i) {
       int stream = int(block.instructions[i].stream);
       for (ValueId value : block.instructions[i].operands)
-        lastUse[value][stream] = i;
-      for (ValueId value : block.instructions[i].results)
-        definedAt[value] = lastUse[value][stream] = i;
+        lastUse[value][stream] = spans[i].second;
+      for (ValueId value : block.instructions[i].results) {
+        definedAt[value] = spans[i].first;
+        lastUse[value][stream] = spans[i].second;
+      }
     }
+  }
+
+  /// Checks that values without a place are made and read inside of one region.
+  Status checkInside(BlockId id) const {
+    const Block &block = stage.block(id);
+    std::set<ValueId> inside;
+    for (const program::Region &region : block.regions)
+      for (ValueId value : program::valuesInside(block, region))
+        inside.insert(value);
+    for (int i = 0; i < int(block.instructions.size()); ++i)
+      for (ValueId value : block.instructions[i].results)
+        if (plan.values[value].isInside() && !inside.count(value))
+          return rejected(describe(program, stageIndex, id, i),
+                          "the memory plan has no place for value " + percent(value) +
+                              ", which is read outside of its region");
+    return Status::ok();
   }
 
   static Clock never() {
@@ -173,6 +195,23 @@ private:
     return Status::ok();
   }
 
+  /// Whether every instruction of a region may overwrite its operands.
+  bool mayOverwriteAll(const Block &block, std::pair<int, int> span) const {
+    for (int i = span.first; i <= span.second; ++i)
+      if (!mayOverwriteOperands(block.instructions[i]))
+        return false;
+    return true;
+  }
+
+  /// Returns the last instruction of a region that reads what a slot held; -1 if there is none.
+  int lastReadInRegion(BlockId id, int slot, std::pair<int, int> span) const {
+    for (int i = span.second; i >= span.first; --i)
+      for (ValueId value : stage.block(id).instructions[i].operands)
+        if (argumentSlot[value] == slot)
+          return i;
+    return -1;
+  }
+
   Status checkComputedIn(BlockId id, int index, ValueId value, int slot, const SlotReads &reads,
                          const Clocks &clocks) const {
     auto reject = [&](const std::string &why) {
@@ -185,15 +224,32 @@ private:
     Clock others = reads.last;
     bool readsItself = false;
     for (int &reader : others)
-      if (reader == index) {
+      if (reader == spans[index].second) {
         reader = -1; // earlier instructions of its stream are done
         readsItself = true;
       }
-    if (reads.isPassedOn || lastAtWork(others, index, clocks) >= 0)
+    if (reads.isPassedOn || lastAtWork(others, spans[index].first, clocks) >= 0 ||
+        (readsItself && lastReadInRegion(id, slot, spans[index]) > index))
       return reject("of which what it held is still read");
-    if (readsItself && !mayOverwriteOperands(stage.block(id).instructions[index]))
+    if (readsItself && !mayOverwriteAll(stage.block(id), spans[index]))
       return reject("which the instruction reads and may not overwrite");
     return Status::ok();
+  }
+
+  bool hasBytes(ValueId value) const {
+    return plan.values[value].slot < 0 && !plan.values[value].isInside() && bytesOf(value) > 0;
+  }
+
+  /// Returns the results that take their bytes when instruction `index` begins: its own, or at the
+  /// first of a region those of all its instructions.
+  std::vector<ValueId> resultsAt(const Block &block, int index) const {
+    std::vector<ValueId> values;
+    if (spans[index].first != index)
+      return values;
+    for (int i = index; i <= spans[index].second; ++i)
+      values.insert(values.end(), block.instructions[i].results.begin(),
+                    block.instructions[i].results.end());
+    return values;
   }
 
   /// Checks values live at the same time, and collects the bytes used by any value of the block.
@@ -207,13 +263,13 @@ private:
       bool isAtEnd = times[r] == int(end);
       int &last = lastUse[block.results[r].value]
                          [isAtEnd ? 0 : int(block.instructions[size_t(times[r])].stream)];
-      last = std::max(last, times[r]);
+      last = std::max(last, isAtEnd ? times[r] : spans[size_t(times[r])].second);
     }
     Taken taken;
     std::vector<std::pair<int64_t, int64_t>> &extents = extentsOf[id];
     for (size_t i = 0; i < end; ++i) {
-      for (ValueId value : block.instructions[i].results) {
-        if (plan.values[value].slot >= 0 || bytesOf(value) == 0)
+      for (ValueId value : resultsAt(block, int(i))) {
+        if (!hasBytes(value))
           continue;
         int64_t begin = plan.values[value].offset;
         Owner owner;
@@ -380,7 +436,7 @@ private:
     for (size_t i = 0; i < block.instructions.size(); ++i)
       for (ValueId value : block.instructions[i].results) {
         int64_t begin = plan.values[value].offset;
-        if (plan.values[value].slot >= 0 || bytesOf(value) == 0)
+        if (!hasBytes(value))
           continue;
         if (const Owner *other = taken.find(begin, begin + bytesOf(value)))
           return rejected(describe(program, stageIndex, action, int(i)) + ", micro-batch " +
@@ -397,6 +453,7 @@ private:
   const Stage &stage;
   const MemoryPlan &plan;
   std::vector<Action> actions;
+  std::vector<std::pair<int, int>> spans;   // of the current block (regionSpans)
   std::vector<int> definedAt, argumentSlot; // by value
   std::vector<Clock> lastUse;               // by value; numbered as in resultTimes
   std::map<BlockId, std::vector<std::pair<int64_t, int64_t>>> extentsOf;

@@ -94,9 +94,13 @@ void tryMutants(const Case &testCase, Tally &tally) {
   plan = small->plan;
   auto compiled = driver::compilePlan(step, *plan);
   ASSERT_TRUE(compiled) << compiled.error().message;
-  // Mutants have new values, so the memory plan does not fit. Memory plans have their own mutants.
-  for (program::Stage &stage : compiled->program.stages)
+  // Mutants have new values, so the memory plan does not fit, and other instructions in regions.
+  // Memory plans have their own mutants.
+  for (program::Stage &stage : compiled->program.stages) {
     stage.memory = {};
+    for (program::BlockId id : stage.blocks())
+      stage.block(id).regions.clear();
+  }
   auto residues = driver::makeRunData(step, *plan, 2, kernels::Arith::Residue61, seed);
   auto doubles = driver::makeRunData(step, *plan, 2, kernels::Arith::F64, seed);
   ASSERT_TRUE(residues && doubles);

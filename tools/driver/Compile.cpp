@@ -143,18 +143,12 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
   if (failed(program))
     return diagnostics.error(ErrorCode::Other, "the per-rank functions could not be emitted");
   result.program = std::move(*program);
-  assignStreams(result.program);
-  // The passes below rely on these checks; the memory plan itself is checked later with the rest.
-  Status status = program::checkWellFormed(result.program);
-  if (status)
-    status = verify::checkDataflow(result.program);
-  if (!status)
-    return Error{ErrorCode::VerificationFailed,
-                 "the compiled Program fails its own check: " + status.error().message};
-  planMemory(result.program);
+  // Regions come first: the memory plan counts each as one kernel.
+  region::RegionKernels regions;
   if (target) {
     region::prepareContext(*step.train.getContext());
-    result.kernels = cpu::formRegions(result.program, origins, *target);
+    regions = cpu::formRegions(result.program, origins, *target);
+    result.kernels = std::move(regions.sources);
   } else if (cudaTarget) {
     MLIRContext &context = *step.train.getContext();
     cuda::prepareContext(context);
@@ -162,7 +156,21 @@ Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
     if (!kernels)
       return kernels.error();
     result.cudaKernels = std::move(*kernels);
+    regions = std::move(result.cudaKernels.regions);
   }
+  result.kernelsApart = regions.apart;
+  assignStreams(result.program);
+  // The memory plan relies on these checks; it is checked later with the rest.
+  Status status = program::checkWellFormed(result.program);
+  if (status)
+    status = verify::checkDataflow(result.program);
+  if (!status)
+    return Error{ErrorCode::VerificationFailed,
+                 "the compiled Program fails its own check: " + status.error().message};
+  planMemory(result.program, [&](int stage, program::BlockId id, int at, program::ValueId made,
+                                 program::ValueId operand) {
+    return regions.mayOverwrite(result.program, stage, id, at, made, operand);
+  });
 
   if (status = verify::verifyProgram(result.program); !status)
     return Error{ErrorCode::VerificationFailed,

@@ -28,6 +28,8 @@ struct CompiledPlan {
   /// instead.
   std::vector<region::KernelSource> kernels;
   cuda::CudaSources cudaKernels;
+  /// Predicted kernels of several ops that the target executes op by op.
+  int64_t kernelsApart = 0;
 };
 
 /// Partitions `step` by `plan`, emits the Program and runs the independent checkers on it. Also

@@ -164,6 +164,10 @@ static Result<std::vector<std::string>> writeKernels(const driver::CompiledPlan 
   std::cout << "wrote " << path << ": " << regions << " regions with " << inRegions << " of "
             << kernels << " kernels, " << distinct << " distinct" << inCache << ", for " << what
             << ", in " << text << " s\n";
+  if (compiled.kernelsApart > 0)
+    std::cout << "  " << compiled.kernelsApart
+              << " planned kernels have no code for it: their ops are executed one by one, with "
+                 "more memory than predicted\n";
   if (targets.cuda)
     sayEpilogues(compiled.program);
   return written;

@@ -93,10 +93,17 @@ static bool isSafe(const program::Stage &stage, const Block &block, const Region
   return std::all_of(shared.begin(), shared.end(), [](const auto &pair) { return pair.isSame; });
 }
 
+/// Names the planned regions, and adds others around them.
 static void formRegions(const program::Stage &stage, Block &block, int mostInstructions,
                         const std::string &prefix) {
+  std::vector<bool> isPlanned(block.instructions.size(), false);
+  for (Region &region : block.regions) {
+    region.symbol = prefix + std::to_string(region.first);
+    region.extent = 1;
+    std::fill_n(isPlanned.begin() + region.first, region.count, true);
+  }
   auto isKernel = [&](int i) {
-    return i < int(block.instructions.size()) &&
+    return i < int(block.instructions.size()) && !isPlanned[size_t(i)] &&
            block.instructions[i].kind == InstructionKind::Kernel;
   };
   for (int i = 0; i < int(block.instructions.size());) {
@@ -115,6 +122,8 @@ static void formRegions(const program::Stage &stage, Block &block, int mostInstr
     block.regions.push_back(region);
     i += region.count;
   }
+  std::sort(block.regions.begin(), block.regions.end(),
+            [](const Region &a, const Region &b) { return a.first < b.first; });
 }
 
 program::CudaKernels addProgramKernels(FakeDriver &driver, program::Program &program,

@@ -1,0 +1,298 @@
+//===- Kernels.cpp - The ops of a block that share a kernel -----------------===//
+
+#include "planner/reshard/Kernels.h"
+
+#include "planner/reshard/Nest.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tbc::reshard {
+
+namespace {
+
+/// Groups the ops of one block.
+class BlockFuser {
+public:
+  BlockFuser(const Graph &graph, const Derivation &derivation, const std::vector<bool> &isKept,
+             const std::vector<bool> &repeated, NestFinder &nests)
+      : graph(graph), derivation(derivation), isKept(isKept), repeated(repeated), nests(nests),
+        kernelOf(graph.ops.size(), none), inBlock(graph.ops.size(), false) {}
+
+  /// `ops`: those of the block, in the order of the graph, without generators.
+  std::vector<Kernel> run(const std::vector<int> &ops) {
+    for (int op : ops)
+      inBlock[size_t(op)] = true;
+    for (int op : ops) {
+      if (kernelOf[size_t(op)] != none)
+        continue;
+      if (waitsForReader(op))
+        continue;
+      place(op);
+    }
+    // A view whose readers are in no kernel of this block.
+    for (int op : ops)
+      if (kernelOf[size_t(op)] == none)
+        place(op);
+    return std::move(kernels);
+  }
+
+private:
+  static constexpr int none = -1;
+
+  int producerOf(int value) const { return graph.values[size_t(value)].producer; }
+
+  /// Whether the op is executed in this block, now or later.
+  bool isHere(int op) const {
+    return op >= 0 && (graph.ops[size_t(op)].generator || inBlock[size_t(op)]);
+  }
+
+  bool isView(const GraphOp &op) const {
+    return op.kernelClass == KernelClass::None && op.isLoopNest && op.operands.size() == 1;
+  }
+
+  /// A view waits if an op of this block reads it as it is made.
+  bool waitsForReader(int index) const {
+    const GraphOp &op = graph.ops[size_t(index)];
+    if (!isView(op) || isKept[size_t(op.results[0])])
+      return false;
+    for (int user : graph.values[size_t(op.results[0])].users)
+      if (inBlock[size_t(user)])
+        return true;
+    return false;
+  }
+
+  bool isRepeated(int op) const { return repeated[size_t(op)]; }
+
+  /// Whether operand k of the op is read as its producer makes it, without communication.
+  bool isDirect(int index, size_t k) const {
+    const GraphOp &op = graph.ops[size_t(index)];
+    if (op.generator)
+      return true;
+    int value = op.operands[k];
+    const Derivation::Operand &operand = derivation.operands[size_t(index)][k];
+    if (operand.reshard >= 0)
+      return false;
+    if (int producer = producerOf(value); producer >= 0 && graph.ops[size_t(producer)].generator)
+      return isRepeated(producer);
+    return !isHere(producerOf(value)) || operand.sharding == derivation.raw[size_t(value)];
+  }
+
+  /// Appends the op and, before it, those of its operands that are executed with it.
+  void collect(int index, std::vector<int> &unit) {
+    if (std::find(unit.begin(), unit.end(), index) != unit.end())
+      return;
+    const GraphOp &op = graph.ops[size_t(index)];
+    for (size_t k = 0; k < op.operands.size(); ++k) {
+      int producer = producerOf(op.operands[k]);
+      if (!isHere(producer) || !isDirect(index, k))
+        continue;
+      bool waits = kernelOf[size_t(producer)] == none && waitsForReader(producer);
+      if (waits || isRepeated(producer))
+        collect(producer, unit);
+    }
+    unit.push_back(index);
+  }
+
+  /// Puts the op into a kernel, after all ops of the block that it needs.
+  void place(int index) {
+    const GraphOp &op = graph.ops[size_t(index)];
+    if (op.isLoopNest) {
+      std::vector<int> unit;
+      collect(index, unit);
+      for (int member : unit)
+        placeOperands(member, unit);
+      for (int kernel : candidates(unit))
+        if (joins(kernel, unit))
+          return;
+      if (nests.isNest(unit, [&](int value) { return isReadOutside(value, unit, {}); }))
+        return begin(unit, /*isNest=*/true);
+    }
+    placeOperands(index, {});
+    const std::vector<int> alone = {index};
+    begin(alone, op.isLoopNest && nests.isNest(alone, [&](int value) {
+      return isReadOutside(value, alone, {});
+    }));
+  }
+
+  /// Places the producers of operands that are neither placed nor part of the unit.
+  void placeOperands(int index, const std::vector<int> &unit) {
+    for (int value : graph.ops[size_t(index)].operands) {
+      int producer = producerOf(value);
+      if (!isHere(producer) || kernelOf[size_t(producer)] != none || stored.count(producer) ||
+          std::find(unit.begin(), unit.end(), producer) != unit.end())
+        continue;
+      if (isRepeated(producer))
+        stored.insert(producer);
+      place(producer);
+    }
+  }
+
+  /// The kernels that the unit may join, the best first.
+  std::vector<int> candidates(const std::vector<int> &unit) const {
+    std::set<int> makers;
+    bool sharesWithLast = false;
+    for (int index : unit) {
+      const GraphOp &op = graph.ops[size_t(index)];
+      for (size_t k = 0; k < op.operands.size(); ++k) {
+        int producer = producerOf(op.operands[k]);
+        if (isHere(producer) && kernelOf[size_t(producer)] != none)
+          makers.insert(kernelOf[size_t(producer)]);
+        sharesWithLast |= lastReads.count(op.operands[k]) > 0;
+      }
+    }
+    std::vector<int> list(makers.rbegin(), makers.rend());
+    int last = int(kernels.size()) - 1;
+    if (sharesWithLast && !makers.count(last))
+      list.insert(list.begin(), last);
+    return list;
+  }
+
+  /// Adds the unit to a kernel if it can execute it.
+  bool joins(int kernel, const std::vector<int> &unit) {
+    std::vector<int> &ops = kernels[size_t(kernel)].ops;
+    if (!kernels[size_t(kernel)].isNest || ops.size() + unit.size() > maxKernelOps)
+      return false;
+    for (int index : unit)
+      if (!existsBefore(kernel, index, unit))
+        return false;
+    std::vector<int> all = ops;
+    for (int op : unit)
+      if (std::find(ops.begin(), ops.end(), op) == ops.end())
+        all.push_back(op);
+    if (!nests.isNest(all, [&](int value) { return isReadOutside(value, unit, ops); }))
+      return false;
+    ops = std::move(all);
+    note(kernel, unit);
+    return true;
+  }
+
+  /// Whether the operands of an op of the unit exist when the kernel begins, or are made by it.
+  bool existsBefore(int kernel, int index, const std::vector<int> &unit) const {
+    const GraphOp &op = graph.ops[size_t(index)];
+    for (size_t k = 0; k < op.operands.size(); ++k) {
+      int producer = producerOf(op.operands[k]);
+      if (!isDirect(index, k))
+        return false;
+      if (!isHere(producer) || std::find(unit.begin(), unit.end(), producer) != unit.end())
+        continue;
+      if (kernelOf[size_t(producer)] == none || kernelOf[size_t(producer)] > kernel)
+        return false;
+    }
+    return true;
+  }
+
+  /// Whether a value is read by an op that is in neither list, or is kept by the block.
+  bool isReadOutside(int value, const std::vector<int> &some,
+                     const std::vector<int> &others) const {
+    int producer = producerOf(value);
+    if (stored.count(producer) && !some.empty() && some.back() == producer)
+      return true;
+    if (producer >= 0 && isRepeated(producer))
+      return false;
+    if (isKept[size_t(value)])
+      return true;
+    auto contains = [](const std::vector<int> &list, int op) {
+      return std::find(list.begin(), list.end(), op) != list.end();
+    };
+    for (int user : graph.values[size_t(value)].users) {
+      if (!isHere(user))
+        continue;
+      if (!contains(some, user) && !contains(others, user))
+        return true;
+      const GraphOp &op = graph.ops[size_t(user)];
+      for (size_t k = 0; k < op.operands.size(); ++k)
+        if (op.operands[k] == value && !isDirect(user, k))
+          return true;
+    }
+    return false;
+  }
+
+  void begin(const std::vector<int> &unit, bool isNest) {
+    kernels.push_back({unit, isNest});
+    lastReads.clear();
+    note(int(kernels.size()) - 1, unit);
+  }
+
+  void note(int kernel, const std::vector<int> &unit) {
+    for (int op : unit) {
+      if (!isRepeated(op))
+        kernelOf[size_t(op)] = kernel;
+      if (kernel + 1 == int(kernels.size()) && kernels.back().isNest)
+        for (int value : graph.ops[size_t(op)].operands)
+          if (int producer = producerOf(value); producer < 0 || !isRepeated(producer))
+            lastReads.insert(value);
+    }
+  }
+
+  const Graph &graph;
+  const Derivation &derivation;
+  const std::vector<bool> &isKept;   // by value: a block passes it on
+  const std::vector<bool> &repeated; // by op (repeatedOps)
+  NestFinder &nests;
+  std::vector<Kernel> kernels;
+  std::vector<int> kernelOf; // by op
+  std::vector<bool> inBlock; // by op
+  std::set<int> lastReads;   // values read by the last kernel
+  std::set<int> stored;      // repeated ops whose result a kernel has made for others
+};
+
+/// Returns, by value, whether something other than an op reads it: another block, a collective, the
+/// update.
+std::vector<bool> keptValues(const Graph &graph, const Derivation &derivation) {
+  std::vector<bool> isKept(graph.values.size(), false);
+  auto keep = [&](int value) {
+    if (value >= 0)
+      isKept[size_t(value)] = true;
+  };
+  for (const Reshard &reshard : derivation.reshards)
+    keep(reshard.value);
+  for (const Residual &residual : derivation.residuals)
+    keep(residual.value);
+  for (const Transfer &transfer : derivation.transfers)
+    keep(transfer.value);
+  for (const GradientParts &parts : derivation.gradientParts)
+    for (const GradientParts::Part &part : parts.parts)
+      keep(part.value);
+  for (auto [state, updated] : graph.stateUpdates)
+    keep(updated);
+  keep(graph.loss);
+  keep(graph.count);
+  return isKept;
+}
+
+} // namespace
+
+std::vector<bool> repeatedOps(const Graph &graph) {
+  std::vector<bool> repeated(graph.ops.size(), false);
+  for (size_t index = 0; index < graph.ops.size(); ++index) {
+    const GraphOp &op = graph.ops[index];
+    bool isRepeated = op.generator && op.isLoopNest;
+    for (int value : op.operands)
+      isRepeated = isRepeated && repeated[size_t(graph.values[size_t(value)].producer)];
+    for (const Loop &loop : op.loops)
+      isRepeated = isRepeated && (loop.factor != graph.sequenceFactor || loop.size == 1);
+    repeated[index] = isRepeated;
+  }
+  return repeated;
+}
+
+BlockKernels planKernels(const Graph &graph, const Assignment &assignment,
+                         const Derivation &derivation) {
+  std::set<int> skipped;
+  for (const GradientParts &parts : derivation.gradientParts)
+    skipped.insert(parts.skippedAdds.begin(), parts.skippedAdds.end());
+  std::map<BlockKey, std::vector<int>> blocks;
+  for (int op = 0; op < int(graph.ops.size()); ++op)
+    if (const GraphOp &o = graph.ops[size_t(op)]; !o.generator && !skipped.count(op))
+      blocks[{o.chunk, o.phase}].push_back(op);
+  const std::vector<bool> isKept = keptValues(graph, derivation);
+  const std::vector<bool> repeated = repeatedOps(graph);
+  NestFinder nests(graph, assignment, derivation);
+  BlockKernels result;
+  for (const auto &[key, ops] : blocks)
+    result[key] = BlockFuser(graph, derivation, isKept, repeated, nests).run(ops);
+  return result;
+}
+
+} // namespace tbc::reshard

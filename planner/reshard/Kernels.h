@@ -1,0 +1,65 @@
+//===- Kernels.h - The ops of a block that share a kernel -------------------===//
+//
+// Plain C++. The partitioner emits the kernels of this list, and the planner counts their memory:
+// both call `planKernels` on the same graph.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_RESHARD_KERNELS_H
+#define TBC_PLANNER_RESHARD_KERNELS_H
+
+#include "planner/reshard/Graph.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace tbc::reshard {
+
+/// A chunk of the model and one of its phases.
+using BlockKey = std::pair<int, Phase>;
+
+struct Kernel {
+  /// In an order in which they can be executed. Two or more are one nest of loops.
+  std::vector<int> ops;
+  /// One nest of loops; else one op with a kernel of its own.
+  bool isNest = false;
+};
+
+/// The kernels of every block, in the order of their execution.
+using BlockKernels = std::map<BlockKey, std::vector<Kernel>>;
+
+/// The most ops of a kernel. Longer kernels take long to compile and run no faster.
+inline constexpr int maxKernelOps = 40;
+
+/// Returns, by op, whether it computes constants from constants, so that each kernel that reads it
+/// executes it again. Values along the sequence are not: ranks may have that in another order.
+/// Example: a splat constant and its broadcast.
+std::vector<bool> repeatedOps(const Graph &graph);
+
+/// Groups the ops of each block into kernels, on the dataflow and not on their order:
+///
+/// - An op with a nest of loops (GraphOp::isLoopNest) joins the latest kernel that makes one of its
+///   operands. It also joins the kernel right before it that reads one of them. All together must
+///   be one nest, as below, and every operand must exist where that kernel begins.
+/// - A view, such as a broadcast or a reshape, waits for its first reader and joins that one's
+///   kernel. An op made of constants alone is executed again by each kernel that reads it.
+/// - An op that needs a collective for an operand begins a kernel; so does a gather ahead of use.
+///
+/// One nest: each value is an array over some of the loops, all loops are those of one value (the
+/// operand of the first reduction, or else a result), and all reductions run over the same loops.
+/// A result that is read outside has all loops that are not reduced; if it has one of the reduced,
+/// it has all. The innermost loops are contiguous in all values that have them. codegen/region
+/// makes the same demands of IR (`findDomain`).
+///
+/// Example: h = x + a; y = layer_norm(h); z = y w; d = reshape(dy); c = d * s; sum(c) gives the
+/// kernels {add, layer_norm}, {einsum}, {reshape, mul, sum}.
+///
+/// Every op of the block stands in one kernel, and those of constants alone in any number. Linear
+/// in the ops of the graph, for kernels of bounded size.
+BlockKernels planKernels(const Graph &graph, const Assignment &assignment,
+                         const Derivation &derivation);
+
+} // namespace tbc::reshard
+
+#endif // TBC_PLANNER_RESHARD_KERNELS_H

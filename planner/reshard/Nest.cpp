@@ -1,0 +1,191 @@
+//===- Nest.cpp - Whether ops are one nest of loops -------------------------===//
+
+#include "planner/reshard/Nest.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tbc::reshard {
+
+int NestFinder::LoopTable::ofSegments(const std::vector<Segment> &segments) {
+  std::vector<std::vector<FactorId>> key;
+  for (const Segment &segment : segments) {
+    key.emplace_back();
+    for (const Factor &factor : segment.factors)
+      key.back().push_back(factor.id);
+  }
+  return number(segmented, key);
+}
+
+NestFinder::Loops NestFinder::loopsOf(int value, const Sharding &sharding, bool &isPossible) {
+  const TensorLayout &layout = graph.values[size_t(value)].layout;
+  auto localSize = [&](int dim, const Factor &factor) {
+    const FactorSharding *split = find(sharding, dim, factor.id);
+    return factor.size / (split ? groupSize(split->axes) : 1);
+  };
+  Loops loops;
+  auto add = [&](int number, int64_t size) {
+    if (size == 1)
+      return;
+    for (const Loop &loop : loops)
+      isPossible = isPossible && loop.number != number; // else a diagonal
+    isPossible = isPossible && size > 0;
+    loops.push_back({number, size});
+  };
+  isPossible = isPossible && sharding.flat.empty();
+  for (int dim = 0; dim < int(layout.dims.size()); ++dim) {
+    const std::vector<Segment> &segments = layout.dims[size_t(dim)].segments;
+    if (segments.size() == 1) {
+      for (const Factor &factor : segments[0].factors)
+        add(table.ofFactor(factor.id), localSize(dim, factor));
+      continue;
+    }
+    int64_t size = 0;
+    for (const Segment &segment : segments) {
+      int64_t product = 1;
+      for (const Factor &factor : segment.factors)
+        product *= localSize(dim, factor);
+      size += product;
+    }
+    add(table.ofSegments(segments), size);
+  }
+  return loops;
+}
+
+const NestFinder::OpLoops &NestFinder::loopsOf(int index) {
+  OpLoops &result = known[size_t(index)];
+  if (result.isKnown)
+    return result;
+  result.isKnown = true;
+  const GraphOp &op = graph.ops[size_t(index)];
+  const Sharding replicated;
+  for (size_t k = 0; k < op.operands.size(); ++k)
+    result.operands.push_back(loopsOf(
+        op.operands[k], op.generator ? replicated : derivation.operands[size_t(index)][k].sharding,
+        result.isPossible));
+  for (int value : op.results)
+    result.results.push_back(loopsOf(
+        value, op.generator ? replicated : derivation.raw[size_t(value)], result.isPossible));
+  std::set<int> reduced;
+  for (const reshard::Loop &loop : op.loops) {
+    if (!loop.isReduced)
+      continue;
+    for (const TensorDim &place : loop.operandDims) {
+      const std::vector<Segment> &segments = graph.values[size_t(op.operands[size_t(place.tensor)])]
+                                                 .layout.dims[size_t(place.dim)]
+                                                 .segments;
+      int number = segments.size() == 1 ? table.ofFactor(loop.factor) : table.ofSegments(segments);
+      for (const Loop &of : result.operands[size_t(place.tensor)])
+        if (of.number == number)
+          reduced.insert(number);
+    }
+  }
+  result.reduced.assign(reduced.begin(), reduced.end());
+  result.isPossible =
+      result.isPossible && streamedBlocks(graph, index, assignment.strategies[size_t(index)]) == 1;
+  return result;
+}
+
+bool NestFinder::isNest(const std::vector<int> &ops,
+                        const std::function<bool(int value)> &isReadOutside) {
+  std::vector<const OpLoops *> all;
+  std::vector<int> made;
+  std::vector<int> reduced;
+  const Loops *order = nullptr;
+  auto agrees = [&](const Loops &loops) {
+    for (const Loop &loop : loops) {
+      int64_t &size = sizes[size_t(loop.number)];
+      if (size != 0 && size != loop.size)
+        return false;
+      size = loop.size;
+    }
+    return true;
+  };
+  auto longest = [](const std::vector<Loops> &lists) {
+    return &*std::max_element(lists.begin(), lists.end(),
+                              [](const Loops &a, const Loops &b) { return a.size() < b.size(); });
+  };
+  for (int index : ops)
+    all.push_back(&loopsOf(index));
+  sizes.assign(size_t(table.count()), 0);
+  for (const OpLoops *one : all) {
+    const OpLoops &loops = *one;
+    if (!loops.isPossible || !std::all_of(loops.operands.begin(), loops.operands.end(), agrees) ||
+        !std::all_of(loops.results.begin(), loops.results.end(), agrees))
+      return false;
+    if (!loops.reduced.empty()) {
+      if (!order)
+        order = longest(loops.operands);
+      if (!reduced.empty() && reduced != loops.reduced)
+        return false;
+      reduced = loops.reduced;
+    }
+  }
+  // The arrays in memory.
+  std::vector<const Loops *> arguments, results;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const GraphOp &op = graph.ops[size_t(ops[i])];
+    for (size_t k = 0; k < op.operands.size(); ++k)
+      if (std::find(made.begin(), made.end(), op.operands[k]) == made.end())
+        arguments.push_back(&all[i]->operands[k]);
+    for (size_t r = 0; r < op.results.size(); ++r) {
+      made.push_back(op.results[r]);
+      if (isReadOutside(op.results[r]))
+        results.push_back(&all[i]->results[r]);
+    }
+  }
+  for (const Loops *loops : results)
+    if (reduced.empty() && (!order || loops->size() > order->size()))
+      order = loops;
+  if (!order)
+    return false;
+
+  auto isReduced = [&](const Loop &loop) {
+    return std::binary_search(reduced.begin(), reduced.end(), loop.number);
+  };
+  auto isIn = [](const Loops &loops, const Loop &loop) {
+    return std::find(loops.begin(), loops.end(), loop) != loops.end();
+  };
+  for (const OpLoops *loops : all)
+    for (const std::vector<Loops> *lists : {&loops->operands, &loops->results})
+      for (const Loops &list : *lists)
+        for (const Loop &loop : list)
+          if (!isIn(*order, loop))
+            return false;
+
+  // The innermost loops, contiguous in every array that has one of them.
+  const bool isVectorReduced = !order->empty() && isReduced(order->back());
+  auto isContiguous = [&](const Loops &loops, size_t count) {
+    bool hasAny = std::any_of(order->end() - std::ptrdiff_t(count), order->end(),
+                              [&](const Loop &loop) { return isIn(loops, loop); });
+    return !hasAny ||
+           (loops.size() >= count && std::equal(order->end() - std::ptrdiff_t(count), order->end(),
+                                                loops.end() - std::ptrdiff_t(count)));
+  };
+  auto areContiguous = [&](const std::vector<const Loops *> &arrays, size_t count) {
+    return std::all_of(arrays.begin(), arrays.end(),
+                       [&](const Loops *loops) { return isContiguous(*loops, count); });
+  };
+  size_t count = 0;
+  while (count < order->size() &&
+         isReduced((*order)[order->size() - count - 1]) == isVectorReduced &&
+         areContiguous(arguments, count + 1) && areContiguous(results, count + 1))
+    ++count;
+  if (!order->empty() && count == 0)
+    return false;
+
+  // Different iterations write different elements.
+  for (const Loops *loops : results) {
+    bool hasReduced = std::any_of(loops->begin(), loops->end(), isReduced);
+    for (size_t i = 0; i < order->size(); ++i) {
+      const Loop &loop = (*order)[i];
+      bool isVector = i + count >= order->size();
+      bool isParallel = isVector ? !isVectorReduced : !isReduced(loop);
+      if ((isParallel || hasReduced) && !isIn(*loops, loop))
+        return false;
+    }
+  }
+  return true;
+}
+
+} // namespace tbc::reshard

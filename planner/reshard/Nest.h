@@ -1,0 +1,76 @@
+//===- Nest.h - Whether ops are one nest of loops ---------------------------===//
+//
+// Plain C++. The rules of codegen/region (`findDomain`), on factors instead of IR.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_RESHARD_NEST_H
+#define TBC_PLANNER_RESHARD_NEST_H
+
+#include "planner/reshard/Graph.h"
+
+#include <functional>
+#include <map>
+#include <vector>
+
+namespace tbc::reshard {
+
+/// Decides on one assignment, for ops that read their operands as the assignment requires.
+class NestFinder {
+public:
+  NestFinder(const Graph &graph, const Assignment &assignment, const Derivation &derivation)
+      : graph(graph), assignment(assignment), derivation(derivation), known(graph.ops.size()) {}
+
+  /// Whether `ops` are one nest (planKernels). Values read outside are results of the kernel.
+  bool isNest(const std::vector<int> &ops, const std::function<bool(int value)> &isReadOutside);
+
+private:
+  /// Numbers for loops: a factor is a loop; so is a dim of several segments, as a whole.
+  class LoopTable {
+  public:
+    int ofFactor(FactorId factor) { return number(factors, factor); }
+    /// Equal segments give equal numbers.
+    int ofSegments(const std::vector<Segment> &segments);
+    int count() const { return next; }
+
+  private:
+    template <typename Key> int number(std::map<Key, int> &numbers, const Key &key) {
+      auto [found, isNew] = numbers.try_emplace(key, next);
+      next += isNew;
+      return found->second;
+    }
+    std::map<FactorId, int> factors;
+    std::map<std::vector<std::vector<FactorId>>, int> segmented;
+    int next = 0;
+  };
+
+  /// A loop of a value, with its size on a rank. Loops of size 1 are left out.
+  struct Loop {
+    int number;
+    int64_t size;
+    bool operator==(const Loop &o) const { return number == o.number && size == o.size; }
+  };
+  using Loops = std::vector<Loop>;
+  /// The loops of one op.
+  struct OpLoops {
+    bool isKnown = false;
+    bool isPossible = true; // no value has a loop twice
+    std::vector<Loops> operands, results;
+    std::vector<int> reduced; // ascending
+  };
+
+  const OpLoops &loopsOf(int op);
+  Loops loopsOf(int value, const Sharding &sharding, bool &isPossible);
+
+  const Graph &graph;
+  const Assignment &assignment;
+  const Derivation &derivation;
+  LoopTable table;
+  std::vector<OpLoops> known; // by op
+  // Of the current question: by loop, its size; 0: not in the nest so far.
+  std::vector<int64_t> sizes;
+};
+
+} // namespace tbc::reshard
+
+#endif // TBC_PLANNER_RESHARD_NEST_H

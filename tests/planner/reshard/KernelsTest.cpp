@@ -1,0 +1,226 @@
+//===- KernelsTest.cpp - The ops of a block that share a kernel -------------===//
+
+#include "planner/reshard/Kernels.h"
+#include "tests/planner/reshard/GraphBuilder.h"
+
+#include "gtest/gtest.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tbc::reshard {
+namespace {
+
+using test::GraphBuilder;
+
+const Mesh mesh{{{"dp", 2}, {"tp", 2}}};
+const AxisRef dp = wholeAxis(mesh, 0), tp = wholeAxis(mesh, 1);
+
+/// A graph whose ops are nests of loops unless said otherwise.
+struct Step : GraphBuilder {
+  Step() : GraphBuilder({{'b', 8}, {'s', 6}, {'h', 4}, {'f', 12}}) {}
+
+  /// A nest of loops. Letters without a place in the result are reduced.
+  int nest(const std::string &id, const std::string &spec, std::vector<int> operands) {
+    int value = forward(id, spec, std::move(operands));
+    opOf(value).isLoopNest = true;
+    for (Loop &loop : opOf(value).loops)
+      loop.isReduced = loop.resultDims.empty();
+    return value;
+  }
+  /// A norm: reduced along `letter`, which the result has.
+  int norm(const std::string &id, const std::string &spec, std::vector<int> operands, char letter) {
+    int value = nest(id, spec, std::move(operands));
+    for (Loop &loop : opOf(value).loops)
+      loop.isReduced |= loop.factor == letter;
+    return value;
+  }
+  int view(const std::string &id, const std::string &spec, std::vector<int> operands) {
+    int value = nest(id, spec, std::move(operands));
+    opOf(value).kernelClass = KernelClass::None;
+    return value;
+  }
+
+  std::vector<std::string> kernels(const Assignment &assignment) const {
+    std::vector<std::string> list;
+    for (const auto &[block, kernels] : planKernels(graph, assignment, derive(graph, assignment)))
+      for (const Kernel &kernel : kernels) {
+        std::string text;
+        for (int op : kernel.ops)
+          text += (text.empty() ? "" : " ") + graph.ops[size_t(op)].id;
+        list.push_back(kernel.isNest ? text : "(" + text + ")");
+      }
+    return list;
+  }
+  std::vector<std::string> kernels() const { return kernels(test::replicated(graph, mesh)); }
+};
+
+using Texts = std::vector<std::string>;
+
+TEST(Kernels, ChainsJoinAcrossTheOrderOfOps) {
+  Step g;
+  int x = g.input("x", "bsh"), w = g.parameter("w", "hf");
+  int a = g.nest("neg", "bsh->bsh", {x});
+  int y = g.forward("einsum", "bsh,hf->bsf", {a, w});
+  int late = g.nest("sum", "bsh->h", {a}); // behind the matmul, joins its producer before it
+  int gelu = g.nest("gelu", "bsf->bsf", {y});
+  g.forward("loss", "bsf,h->", {gelu, late});
+  EXPECT_EQ(g.kernels(), (Texts{"neg sum", "(einsum)", "gelu", "(loss)"}));
+}
+
+TEST(Kernels, AnOperandMustExistWhereTheKernelBegins) {
+  Step g;
+  int x = g.input("x", "bsh"), w = g.parameter("w", "hf"), v = g.parameter("v", "fh");
+  int a = g.nest("neg", "bsh->bsh", {x});
+  int y = g.forward("in", "bsh,hf->bsf", {a, w});
+  int z = g.forward("out", "bsf,fh->bsh", {y, v});
+  int sum = g.nest("add", "bsh,bsh->bsh", {a, z}); // cannot join neg
+  g.forward("loss", "bsh->", {sum});
+  EXPECT_EQ(g.kernels(), (Texts{"neg", "(in)", "(out)", "add", "(loss)"}));
+}
+
+TEST(Kernels, NormsTakeTheirResidualAdds) {
+  Step g;
+  int x = g.input("x", "bsh"), r = g.input("r", "bsh"), scale = g.parameter("scale", "h");
+  int h = g.nest("add", "bsh,bsh->bsh", {x, r});
+  int y = g.norm("norm", "bsh,h->bsh", {h, scale}, 'h');
+  g.forward("loss", "bsh,bsh->", {y, h});
+  EXPECT_EQ(g.kernels(), (Texts{"add norm", "(loss)"}));
+}
+
+TEST(Kernels, ReductionsOverDifferentLoopsStayApart) {
+  Step g;
+  int x = g.input("x", "bsh");
+  int a = g.nest("neg", "bsh->bsh", {x});
+  int rows = g.nest("rows", "bsh->bs", {a});
+  int columns = g.nest("columns", "bsh->h", {a});
+  g.forward("loss", "bs,h->", {rows, columns});
+  EXPECT_EQ(g.kernels(), (Texts{"neg rows", "columns", "(loss)"}));
+}
+
+/// Reading the rows of a matrix and writing its columns is no nest: no loop is innermost in both.
+TEST(Kernels, ATransposeOfTheInnermostDimIsNoNest) {
+  Step g;
+  int x = g.input("x", "bh");
+  int t = g.view("transpose", "bh->hb", {x});
+  int y = g.nest("neg", "hb->hb", {t});
+  g.forward("loss", "hb->", {y});
+  EXPECT_EQ(g.kernels(), (Texts{"(transpose)", "neg", "(loss)"}));
+}
+
+/// A bias is repeated along the rows right where it is added, behind the matmul.
+TEST(Kernels, ViewsWaitForTheirReader) {
+  Step g;
+  int x = g.input("x", "bsh"), w = g.parameter("w", "hf"), bias = g.parameter("bias", "f");
+  int repeated = g.view("broadcast", "f->bsf", {bias});
+  int y = g.forward("einsum", "bsh,hf->bsf", {x, w});
+  int sum = g.nest("add", "bsf,bsf->bsf", {y, repeated});
+  g.forward("loss", "bsf->", {sum});
+  EXPECT_EQ(g.kernels(), (Texts{"(einsum)", "broadcast add", "(loss)"}));
+}
+
+TEST(Kernels, ConstantsAreExecutedByEachReader) {
+  Step g;
+  int x = g.input("x", "bsh");
+  int one = g.generator("one", "bsh");
+  g.opOf(one).isLoopNest = true;
+  int a = g.nest("add", "bsh,bsh->bsh", {x, one});
+  int y = g.forward("own", "bsh->bsh", {a});
+  int b = g.nest("mul", "bsh,bsh->bsh", {y, one});
+  g.forward("loss", "bsh->", {b});
+  EXPECT_EQ(g.kernels(), (Texts{"one add", "(own)", "one mul", "(loss)"}));
+}
+
+/// A value that needs a collective is another array behind it.
+TEST(Kernels, CollectivesCutKernels) {
+  Step g;
+  int x = g.input("x", "bsh"), w = g.parameter("w", "hf"), v = g.parameter("v", "fh");
+  int y = g.forward("in", "bsh,hf->bsf", {x, w});
+  int gelu = g.nest("gelu", "bsf->bsf", {y});
+  int z = g.forward("out", "bsf,fh->bsh", {gelu, v});
+  int a = g.nest("neg", "bsh->bsh", {z});
+  int b = g.nest("exp", "bsh->bsh", {a});
+  g.forward("loss", "bsh->", {b});
+  Assignment split = test::replicated(g.graph, mesh);
+  for (const char *op : {"in", "gelu", "out"})
+    test::shard(g.graph, split.strategies[size_t(g.opIndex(op))], g.opIndex(op), 'f', {tp});
+  // neg splits the tokens, exp is whole: an all_gather between them.
+  test::shard(g.graph, split.strategies[size_t(g.opIndex("neg"))], g.opIndex("neg"), 's', {tp});
+  EXPECT_EQ(g.kernels(split), (Texts{"(in)", "gelu", "(out)", "neg", "exp", "(loss)"}));
+  EXPECT_EQ(g.kernels(), (Texts{"(in)", "gelu", "(out)", "neg exp", "(loss)"}));
+}
+
+TEST(Kernels, HaveAtMostSoManyOps) {
+  Step g;
+  int x = g.input("x", "bsh");
+  constexpr int numOps = 3 * maxKernelOps + 5;
+  for (int i = 0; i < numOps; ++i)
+    x = g.nest("op" + std::to_string(i), "bsh->bsh", {x});
+  g.forward("loss", "bsh->", {x});
+  BlockKernels kernels = planKernels(g.graph, test::replicated(g.graph, mesh),
+                                     derive(g.graph, test::replicated(g.graph, mesh)));
+  ASSERT_EQ(kernels.size(), 1u);
+  EXPECT_EQ(kernels.begin()->second.size(), 5u);
+  for (const Kernel &kernel : kernels.begin()->second)
+    EXPECT_LE(kernel.ops.size(), size_t(maxKernelOps));
+}
+
+/// Every op stands in one kernel of its block, behind the makers of its operands.
+TEST(Kernels, AreAnOrderOfTheBlock) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    unsigned state = seed * 2654435761U + 1;
+    auto random = [&](unsigned n) {
+      state = state * 1664525U + 1013904223U;
+      return int((state >> 16) % n);
+    };
+    Step g;
+    std::vector<int> values = {g.input("x", "bsh"), g.input("y", "bsh")};
+    std::vector<int> vectors = {g.parameter("scale", "h")};
+    for (int i = 0; i < 25; ++i) {
+      std::string id = "op" + std::to_string(i);
+      int a = values[size_t(random(unsigned(values.size())))];
+      int b = values[size_t(random(unsigned(values.size())))];
+      int v = vectors[size_t(random(unsigned(vectors.size())))];
+      switch (random(6)) {
+      case 0:
+        values.push_back(g.nest(id, "bsh,bsh->bsh", {a, b}));
+        break;
+      case 1:
+        values.push_back(g.forward(id, "bsh,bsh->bsh", {a, b}));
+        break;
+      case 2:
+        values.push_back(g.norm(id, "bsh,h->bsh", {a, v}, 'h'));
+        break;
+      case 3:
+        vectors.push_back(g.nest(id, "bsh->h", {a}));
+        break;
+      case 4:
+        values.push_back(g.view(id, "h->bsh", {v}));
+        break;
+      default:
+        values.push_back(g.nest(id, "bsh,h->bsh", {a, v}));
+      }
+    }
+    g.forward("loss", "bsh,h->", {values.back(), vectors.back()});
+    Assignment assignment = test::dataParallel(g.graph, mesh, {dp});
+    std::set<int> done;
+    size_t numOps = 0;
+    for (const auto &[block, kernels] :
+         planKernels(g.graph, assignment, derive(g.graph, assignment)))
+      for (const Kernel &kernel : kernels) {
+        EXPECT_TRUE(kernel.isNest || kernel.ops.size() == 1);
+        for (int op : kernel.ops) {
+          for (int value : g.graph.ops[size_t(op)].operands) {
+            int producer = g.graph.values[size_t(value)].producer;
+            EXPECT_TRUE(producer < 0 || done.count(producer)) << "seed " << seed;
+          }
+          EXPECT_TRUE(done.insert(op).second) << "seed " << seed;
+          ++numOps;
+        }
+      }
+    EXPECT_EQ(numOps, g.graph.ops.size()) << "seed " << seed;
+  }
+}
+
+} // namespace
+} // namespace tbc::reshard
