@@ -30,6 +30,23 @@ namespace {
 constexpr int accessBytes = 16; // widest load or store of a thread
 constexpr int64_t maxBlocks = std::numeric_limits<int32_t>::max();
 
+// A kernel with reduced loops takes parts of these if it has few threads. All are functions of the
+// shapes, so the order of a sum is the same on every device.
+/// Threads in all parts together. Example: 16 bytes each in four loads are 2 MB in flight, and an
+/// H100 needs 0.7 (tests/gate/Gate.h).
+constexpr int64_t aimedThreads = 1 << 15;
+/// The second launch has a lane for at most this many parts divided by the lanes of a warp.
+constexpr int64_t mostParts = 1024;
+/// With fewer parts, another launch costs more than it saves.
+constexpr int64_t fewestParts = 4;
+/// Items of a thread. Fewer are read sooner than another kernel is launched.
+constexpr int64_t fewestItems = 64, fewestItemsOfPart = 4;
+/// Items whose loads a thread has in flight at once.
+constexpr int64_t itemsAtOnce = 4;
+/// Threads of a block. If the data allow there are at least `aimedThreads`, so 512 blocks.
+constexpr int partThreads = 64;
+constexpr int64_t partialsAlignment = 64; // floats
+
 int64_t bytesOf(Value value) { // of one element in memory
   return std::max(8U, tensorType(value).getElementTypeBitWidth()) / 8;
 }
@@ -62,24 +79,17 @@ public:
     vectorSize = domain.product(domain.vector);
     reducedSize = domain.product(domain.reduced);
     chooseWidth();
-    int64_t perRow = domain.isVectorReduced ? warp : vectorSize / width;
+    perRow = domain.isVectorReduced ? warp : vectorSize / width;
     numThreads = domain.product(domain.rows) * perRow;
+    chooseParts();
   }
 
   FailureOr<region::Kernel> run() {
-    int64_t blocks = int64_t(llvm::divideCeil(uint64_t(numThreads), uint64_t(threadsPerBlock)));
-    if (blocks > maxBlocks)
+    if (blocksOf(numThreads) > maxBlocks)
       return failure();
-    region::Kernel kernel;
-    kernel.module = ModuleOp::create(loc);
-    kernel.extent = form == Form::Device ? blocks : numThreads;
-    builder.setInsertionPointToEnd(kernel.module->getBody());
     lastRead.assign(function.getNumArguments(), -1);
     written.assign(returned().size(), 0);
-    KernelFrame frame = openKernel(builder, loc, numBuffers(), numThreads, form);
-    buffers = frame.buffers;
-    emitThread(frame.thread);
-    expandMath(*kernel.module);
+    region::Kernel kernel = numParts > 1 ? emitInParts() : emitWhole();
     if (needsLibrary(*kernel.module))
       return failure();
     kernel.mayOverwrite = mayOverwrite();
@@ -106,17 +116,63 @@ private:
       width /= 2;
   }
 
-  void emitThread(Value thread) {
-    int64_t perRow = domain.isVectorReduced ? warp : vectorSize / width;
-    Value row = e.make<arith::DivUIOp>(thread, integer(perRow));
-    Value part = e.make<arith::RemUIOp>(thread, integer(perRow));
+  /// Chooses the number of parts of the reduced loops; see `aimedThreads`. An item is one index of
+  /// the reduced loops, or one access along the vector if that is reduced too.
+  void chooseParts() {
+    itemsPerIndex = domain.isVectorReduced ? vectorSize / width : 1;
+    numItems = reducedSize * itemsPerIndex;
+    itemStride = domain.isVectorReduced ? warp : 1;
+    auto ceiling = [](int64_t a, int64_t b) {
+      return int64_t(llvm::divideCeil(uint64_t(a), uint64_t(b)));
+    };
+    int64_t ofThread = ceiling(numItems, itemStride);
+    // Not in parts, a warp takes one index of the reduced loops at a time.
+    int64_t ofWhole = reducedSize * ceiling(itemsPerIndex, itemStride);
+    int64_t wanted = std::min(mostParts, ceiling(aimedThreads, numThreads));
+    if (domain.numPasses == 0 || ofWhole < fewestItems || wanted < fewestParts)
+      return;
+    auto each =
+        int64_t(llvm::bit_floor(uint64_t(std::max(fewestItemsOfPart, ceiling(ofThread, wanted)))));
+    itemsPerPart = each * itemStride;
+    numParts = ceiling(numItems, itemsPerPart);
+  }
+
+  int64_t blocksOf(int64_t threads) const {
+    int ofBlock = numParts > 1 ? partThreads : threadsPerBlock;
+    return int64_t(llvm::divideCeil(uint64_t(threads), uint64_t(ofBlock)));
+  }
+
+  /// Begins the function of a launch, and the code of its `thread`.
+  region::Kernel open(int64_t threads) {
+    region::Kernel launch;
+    launch.module = ModuleOp::create(loc);
+    launch.extent = form == Form::Device ? blocksOf(threads) : threads;
+    launch.threads = numParts > 1 ? partThreads : 0;
+    builder.setInsertionPointToEnd(launch.module->getBody());
+    KernelFrame frame =
+        openKernel(builder, loc, numBuffers() + (numParts > 1 ? 1 : 0), threads, form);
+    buffers = frame.buffers, thread = frame.thread;
+    values.clear(), constants.clear(), sums.clear(), indices.clear();
+    return launch;
+  }
+
+  /// Sets the indices of a thread that begins at the row's first element.
+  void splitThread(Value number) {
+    row = e.make<arith::DivUIOp>(number, integer(perRow));
+    lane = e.make<arith::RemUIOp>(number, integer(perRow));
     splitIndex(domain.rows, row);
-    position = e.mul(part, integer(width)); // first position of the lane
-    lane = part;
+    position = e.mul(lane, integer(width));
+  }
+
+  region::Kernel emitWhole() {
+    region::Kernel kernel = open(numThreads);
+    splitThread(thread);
     for (pass = 0; pass <= domain.numPasses; ++pass)
       if (Domain::Pass work = domain.passOf(function, pass); !work.isEmpty())
         emitPass(work);
     storeOnce();
+    expandMath(*kernel.module);
+    return kernel;
   }
 
   /// Splits the linear `index` into the indices of `loops`; the last loop is the fastest.
@@ -137,15 +193,17 @@ private:
   Value evaluate(Value value) {
     if (Value sum = sums.lookup(value))
       return sum;
-    if (Value known = values.lookup(value))
-      return known;
     Operation *op = value.getDefiningOp();
     if (!op) {
       int argument = int(cast<BlockArgument>(value).getArgNumber());
       lastRead[argument] = std::max(lastRead[argument], pass);
-      return values[value] = accessTo(value).load(buffers[argument], offsetOf(value),
-                                                  isWide(value) ? width : 0, width);
     }
+    if (Value known = values.lookup(value))
+      return known;
+    if (Value known = constants.lookup(value))
+      return known;
+    if (!op)
+      return values[value] = load(cast<BlockArgument>(value));
     SmallVector<Value> elements;
     bool anyVector = false;
     for (Value operand : op->getOperands()) {
@@ -161,6 +219,11 @@ private:
     for (auto [result, element] : llvm::zip_equal(op->getResults(), results))
       values[result] = element;
     return values[value];
+  }
+
+  Value load(BlockArgument argument) {
+    return accessTo(argument).load(buffers[argument.getArgNumber()], offsetOf(argument),
+                                   isWide(argument) ? width : 0, width);
   }
 
   bool isWide(Value value) const { return width > 1 && domain.hasVector(value); }
@@ -230,17 +293,28 @@ private:
     return cast<KernelOpInterface>(reduction).getCombiner() == Combiner::Sum;
   }
 
-  void emitPass(const Domain::Pass &work) {
-    SmallVector<Value> carried;
+  double identityOf(Operation *reduction) {
+    return isSum(reduction) ? 0.0 : -std::numeric_limits<double>::infinity();
+  }
+
+  SmallVector<Value> identities(const Domain::Pass &work) {
+    SmallVector<Value> list;
     for (Operation *reduction : work.reductions) {
       bool wide =
           width > 1 && (domain.isVectorReduced || domain.hasVector(reduction->getResult(0)));
       Type element = builder.getF32Type();
-      carried.push_back(
-          e.constant(wide ? Type(VectorType::get({width}, element)) : element,
-                     isSum(reduction) ? 0.0 : -std::numeric_limits<double>::infinity()));
+      list.push_back(e.constant(wide ? Type(VectorType::get({width}, element)) : element,
+                                identityOf(reduction)));
     }
-    carried = overReduced(work, carried);
+    return list;
+  }
+
+  Value combine(Operation *reduction, Value x, Value y) {
+    return isSum(reduction) ? e.add(x, y) : e.larger(x, y);
+  }
+
+  void emitPass(const Domain::Pass &work) {
+    SmallVector<Value> carried = overReduced(work, identities(work));
     for (auto [reduction, sum] : llvm::zip_equal(work.reductions, carried))
       sums[reduction->getResult(0)] =
           domain.isVectorReduced
@@ -248,10 +322,10 @@ private:
               : sum;
   }
 
-  SmallVector<Value> emitLoop(Value begin, int64_t end, int64_t step, ArrayRef<Value> carried,
+  SmallVector<Value> emitLoop(Value begin, Value end, int64_t step, ArrayRef<Value> carried,
                               llvm::function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) {
     OpBuilder::InsertionGuard guard(builder);
-    auto loop = builder.create<scf::ForOp>(loc, begin, integer(end), integer(step), carried);
+    auto loop = builder.create<scf::ForOp>(loc, begin, end, integer(step), carried);
     if (carried.empty())
       builder.setInsertionPoint(loop.getBody()->getTerminator());
     else
@@ -268,17 +342,18 @@ private:
   SmallVector<Value> overReduced(const Domain::Pass &work, ArrayRef<Value> carried) {
     if (domain.reduced.empty())
       return overRow(work, carried);
-    return emitLoop(integer(0), reducedSize, 1, carried, [&](Value index, ArrayRef<Value> inner) {
-      splitIndex(domain.reduced, index);
-      return overRow(work, inner);
-    });
+    return emitLoop(integer(0), integer(reducedSize), 1, carried,
+                    [&](Value index, ArrayRef<Value> inner) {
+                      splitIndex(domain.reduced, index);
+                      return overRow(work, inner);
+                    });
   }
 
   SmallVector<Value> overRow(const Domain::Pass &work, ArrayRef<Value> carried) {
     if (!domain.isVectorReduced)
       return emitAt(work, carried);
     Value first = position;
-    SmallVector<Value> result = emitLoop(first, vectorSize, int64_t(warp) * width, carried,
+    SmallVector<Value> result = emitLoop(first, integer(vectorSize), int64_t(warp) * width, carried,
                                          [&](Value index, ArrayRef<Value> inner) {
                                            position = index;
                                            return emitAt(work, inner);
@@ -293,7 +368,7 @@ private:
       Value element = evaluate(reduction->getOperand(0));
       if (isa<VectorType>(sum.getType()))
         element = splat(element);
-      next.push_back(isSum(reduction) ? e.add(sum, element) : e.larger(sum, element));
+      next.push_back(combine(reduction, sum, element));
     }
     store(work.results);
     values.clear();
@@ -309,14 +384,243 @@ private:
         arith::FastMathFlags::reassoc);
   }
 
+  //===--------------------------------------------------------------------===//
+  // In parts: pass p is launch 2 p, which writes partial results, and launch 2 p + 1, which
+  // combines these. The last combination also writes the results without reduced loops.
+  //===--------------------------------------------------------------------===//
+
+  region::Kernel emitInParts() {
+    numColumns = domain.product(domain.rows) * (domain.isVectorReduced ? 1 : vectorSize);
+    columnStride = int64_t(llvm::alignTo(uint64_t(numColumns), uint64_t(partialsAlignment)));
+    int64_t most = 0; // reductions of a pass
+    for (int p = 0; p < domain.numPasses; ++p) {
+      Domain::Pass work = domain.passOf(function, p);
+      llvm::append_range(reductions, work.reductions);
+      most = std::max(most, int64_t(work.reductions.size()));
+    }
+    SmallVector<region::Kernel> launches;
+    for (int p = 0; p <= domain.numPasses; ++p) {
+      Domain::Pass work = domain.passOf(function, p);
+      if (!work.isEmpty())
+        launches.push_back(emitParts(p, work));
+      if (p < domain.numPasses)
+        launches.push_back(emitCombination(p, work));
+    }
+    int64_t floats = (int64_t(reductions.size()) + most * numParts) * columnStride;
+    return joinLaunches(launches, floats * int64_t(sizeof(float)));
+  }
+
+  Value workspace() { return buffers.back(); }
+  MemoryAccess partialAccess(int elements) {
+    return MemoryAccess(builder, loc, builder.getF32Type(), unsigned(elements * sizeof(float)));
+  }
+  /// The offset of a reduction's total for `column`, and of a part of reduction `number` of a pass.
+  Value totalOffset(Operation *reduction, Value column) {
+    int64_t number = llvm::find(reductions, reduction) - reductions.begin();
+    return e.add(column, integer(number * columnStride));
+  }
+  Value partialOffset(size_t number, Value part, Value column) {
+    int64_t before = int64_t(reductions.size()) + int64_t(number) * numParts;
+    return e.add(e.mul(e.add(part, integer(before)), integer(columnStride)), column);
+  }
+  /// Returns the column of `width` elements from `position` on.
+  Value columnHere() {
+    return domain.isVectorReduced ? row : e.add(e.mul(row, integer(vectorSize)), position);
+  }
+  bool isWideSum(Operation *reduction) {
+    return width > 1 && !domain.isVectorReduced && domain.hasVector(reduction->getResult(0));
+  }
+
+  /// Loads the totals of the first `p` passes.
+  void loadTotals(int p) {
+    for (Operation *reduction : reductions)
+      if (Value result = reduction->getResult(0); domain.ready.lookup(result) <= p)
+        sums[result] = partialAccess(isWideSum(reduction) ? width : 1)
+                           .load(workspace(), totalOffset(reduction, columnHere()),
+                                 isWideSum(reduction) ? width : 0, width);
+  }
+
+  void onFirstLane(llvm::function_ref<void()> body) {
+    OpBuilder::InsertionGuard guard(builder);
+    Value isFirst = e.make<arith::CmpIOp>(arith::CmpIPredicate::eq, lane, integer(0));
+    auto branch = builder.create<scf::IfOp>(loc, isFirst, /*withElseRegion=*/false);
+    builder.setInsertionPoint(branch.thenBlock()->getTerminator());
+    body();
+  }
+
+  region::Kernel emitParts(int p, const Domain::Pass &work) {
+    region::Kernel launch = open(numThreads * numParts);
+    pass = 2 * p;
+    Value part = e.make<arith::DivUIOp>(thread, integer(numThreads));
+    splitThread(e.make<arith::RemUIOp>(thread, integer(numThreads)));
+    loadTotals(p);
+    for (BlockArgument argument : function.getArguments())
+      if (!domain.hasReduced(argument))
+        constants[argument] = load(argument);
+    SmallVector<Value> partials = overItems(work, part);
+    auto storePartials = [&] {
+      for (auto [number, reduction] : llvm::enumerate(work.reductions)) {
+        Value partial = partials[number];
+        if (width > 1 && !domain.isVectorReduced)
+          partial = splat(partial);
+        partialAccess(domain.isVectorReduced ? 1 : width)
+            .store(partial, workspace(), partialOffset(number, part, columnHere()), width);
+      }
+    };
+    if (domain.isVectorReduced) {
+      for (auto [reduction, partial] : llvm::zip_equal(work.reductions, partials))
+        partial =
+            combineOverWarp(builder, loc, overLanes(reduction, partial), isSum(reduction), form);
+      onFirstLane(storePartials);
+    } else {
+      storePartials();
+    }
+    expandMath(*launch.module);
+    return launch;
+  }
+
+  /// Does all items of a part: several at once, with the loads of all of them first.
+  SmallVector<Value> overItems(const Domain::Pass &work, Value part) {
+    Value begin = e.mul(part, integer(itemsPerPart));
+    Value end = e.add(begin, integer(itemsPerPart));
+    bool isExact = numItems % itemsPerPart == 0;
+    if (!isExact)
+      end = e.make<arith::MinSIOp>(end, integer(numItems));
+    Value first = domain.isVectorReduced ? e.add(begin, lane) : begin;
+    Value firstPosition = position;
+    SmallVector<Value> carried = identities(work);
+    carried.push_back(first);
+    Value endOfWhole = e.sub(end, integer((itemsAtOnce - 1) * itemStride));
+    carried = emitLoop(first, endOfWhole, itemsAtOnce * itemStride, carried,
+                       [&](Value item, ArrayRef<Value> inner) {
+                         SmallVector<Value> next = itemsFrom(work, item, inner.drop_back());
+                         next.push_back(e.add(item, integer(itemsAtOnce * itemStride)));
+                         return next;
+                       });
+    Value rest = carried.pop_back_val();
+    if (!isExact)
+      carried = emitLoop(rest, end, itemStride, carried, [&](Value item, ArrayRef<Value> inner) {
+        setItem(item);
+        return emitAt(work, inner);
+      });
+    position = firstPosition;
+    return carried;
+  }
+
+  void setItem(Value item) {
+    splitIndex(domain.reduced, e.make<arith::DivUIOp>(item, integer(itemsPerIndex)));
+    if (domain.isVectorReduced)
+      position = e.mul(e.make<arith::RemUIOp>(item, integer(itemsPerIndex)), integer(width));
+  }
+
+  SmallVector<Value> itemsFrom(const Domain::Pass &work, Value item, ArrayRef<Value> carried) {
+    struct Item {
+      DenseMap<int, Value> indices;
+      DenseMap<Value, Value> values;
+      Value position;
+    };
+    SmallVector<Item> items;
+    for (int64_t i = 0; i < itemsAtOnce; ++i) {
+      setItem(e.add(item, integer(i * itemStride)));
+      values.clear();
+      for (BlockArgument argument : function.getArguments())
+        if (domain.hasReduced(argument))
+          values[argument] = load(argument);
+      items.push_back({indices, values, position});
+    }
+    SmallVector<Value> sum(carried);
+    for (Item &one : items) {
+      indices = one.indices, values = one.values, position = one.position;
+      sum = emitAt(work, sum);
+    }
+    return sum;
+  }
+
+  /// Combines the parts of pass `p`: a thread per column, or per four. If there are many parts, a
+  /// warp.
+  region::Kernel emitCombination(int p, const Domain::Pass &work) {
+    constexpr int columnsAtOnce = 4;
+    int widthOfParts = width;
+    width = !domain.isVectorReduced && vectorSize % columnsAtOnce == 0 ? columnsAtOnce : 1;
+    int64_t lanes = numParts > warpThreads ? warp : 1;
+    region::Kernel launch = open(numColumns / width * lanes);
+    pass = 2 * p + 1;
+    lane = e.make<arith::RemUIOp>(thread, integer(lanes));
+    Value column = e.mul(e.make<arith::DivUIOp>(thread, integer(lanes)), integer(width));
+    int64_t ofRow = domain.isVectorReduced ? 1 : vectorSize;
+    row = e.make<arith::DivUIOp>(column, integer(ofRow));
+    position = e.make<arith::RemUIOp>(column, integer(ofRow));
+    splitIndex(domain.rows, row);
+    SmallVector<SmallVector<Value>> partials;
+    for (size_t number = 0; number < work.reductions.size(); ++number)
+      partials.push_back(loadParts(number, column, lanes, identityOf(work.reductions[number])));
+    for (auto [number, reduction] : llvm::enumerate(work.reductions)) {
+      Value total = partials[number].front();
+      for (Value partial : ArrayRef<Value>(partials[number]).drop_front())
+        total = combine(reduction, total, partial);
+      if (lanes > 1)
+        total = overWarp(reduction, total);
+      bool isScalar = width > 1 && !domain.hasVector(reduction->getResult(0));
+      sums[reduction->getResult(0)] = isScalar ? e.make<vector::ExtractOp>(total, 0) : total;
+    }
+    bool isLast = p + 1 == domain.numPasses;
+    loadTotals(p);
+    onFirstLane([&] {
+      if (!isLast || !domain.passOf(function, p + 1).isEmpty())
+        for (Operation *reduction : work.reductions) {
+          Value total = sums.lookup(reduction->getResult(0));
+          partialAccess(width).store(width > 1 ? splat(total) : total, workspace(),
+                                     totalOffset(reduction, column), width);
+        }
+      if (isLast)
+        store(domain.resultsBehindPasses(function));
+    });
+    expandMath(*launch.module);
+    width = widthOfParts;
+    return launch;
+  }
+
+  /// Loads this lane's parts of a column, all before the first is used. Those beyond the last are
+  /// the identity.
+  SmallVector<Value> loadParts(size_t number, Value column, int64_t lanes, double identity) {
+    SmallVector<Value> list;
+    for (int64_t first = 0; first < numParts; first += lanes) {
+      Value part = e.add(lane, integer(first)), isThere;
+      if (first + lanes > numParts) {
+        isThere = e.less(part, integer(numParts));
+        part = e.select(isThere, part, integer(0));
+      }
+      Value partial = partialAccess(width).load(workspace(), partialOffset(number, part, column),
+                                                width > 1 ? width : 0, width);
+      if (isThere)
+        partial = e.select(isThere, partial, e.number(partial, identity));
+      list.push_back(partial);
+    }
+    return list;
+  }
+
+  Value overWarp(Operation *reduction, Value x) {
+    auto vector = dyn_cast<VectorType>(x.getType());
+    if (!vector)
+      return combineOverWarp(builder, loc, x, isSum(reduction), form);
+    Value all = x;
+    for (int64_t i = 0; i < vector.getDimSize(0); ++i)
+      all = e.make<vector::InsertOp>(
+          combineOverWarp(builder, loc, e.make<vector::ExtractOp>(x, i), isSum(reduction), form),
+          all, i);
+    return all;
+  }
+
   /// Returns for each (result, operand) whether the result may lie over the operand. It may if
   /// every thread reads only the elements that it writes, and in no later pass than the write.
+  /// In parts: in no later launch.
   /// Within a pass, `store` reads before it writes.
   std::vector<std::vector<bool>> mayOverwrite() {
     std::vector<std::vector<bool>> answer;
     for (auto [i, value] : llvm::enumerate(returned())) {
       std::vector<bool> &row = answer.emplace_back();
-      bool isOwn = domain.hasVector(value) || numThreads == domain.product(domain.rows);
+      bool isOwn = domain.hasVector(value) || numThreads == domain.product(domain.rows) ||
+                   (numParts > 1 && !domain.hasReduced(value));
       for (BlockArgument argument : function.getArguments())
         row.push_back(isOwn && domain.loops.lookup(value) == domain.loops.lookup(argument) &&
                       value.getType() == argument.getType() &&
@@ -334,14 +638,20 @@ private:
 
   int warp;      // lanes per row
   int width = 1; // elements per thread at a time
-  int64_t vectorSize = 1, reducedSize = 1, numThreads = 1;
+  int64_t vectorSize = 1, reducedSize = 1, perRow = 1, numThreads = 1;
+  // In parts.
+  int64_t numParts = 1, itemsPerPart = 0, numItems = 0, itemsPerIndex = 1, itemStride = 1;
+  int64_t numColumns = 0, columnStride = 0; // of partial results: one per row and vector position
+  SmallVector<Operation *> reductions;      // of all passes
 
   SmallVector<Value> buffers;
-  DenseMap<Value, Value> values; // at the current indices
-  DenseMap<Value, Value> sums;   // results of reductions, for the whole row
-  DenseMap<int, Value> indices;  // of loops outside of the vector's
-  Value position, lane;          // along the vector's loops; in the warp
-  int pass = 0;
+  Value thread;
+  DenseMap<Value, Value> values;      // at the current indices
+  DenseMap<Value, Value> constants;   // arguments without reduced loops, if loaded ahead
+  DenseMap<Value, Value> sums;        // results of reductions, for the whole row
+  DenseMap<int, Value> indices;       // of loops outside of the vector's
+  Value row, position, lane;          // of all rows; along the vector's loops; in the warp
+  int pass = 0;                       // or launch, in parts
   std::vector<int> lastRead, written; // passes, by argument and by result
 };
 
@@ -354,57 +664,6 @@ void prepareContext(MLIRContext &context) {
 
 FailureOr<region::Kernel> emitCudaKernel(func::FuncOp function, const Domain &domain, Form form) {
   return CudaEmitter(function, domain, form).run();
-}
-
-//===----------------------------------------------------------------------===//
-// Accumulators
-//===----------------------------------------------------------------------===//
-
-/// Returns the type of floats in kernels; null for other types.
-static Type floatType(MLIRContext &context, kernels::DType dtype) {
-  switch (dtype) {
-  case kernels::DType::F32:
-    return Float32Type::get(&context);
-  case kernels::DType::BF16:
-    return BFloat16Type::get(&context);
-  case kernels::DType::F16:
-    return Float16Type::get(&context);
-  default:
-    return {};
-  }
-}
-
-std::optional<std::string> emitAccumulator(MLIRContext &context, const std::string &symbol,
-                                           kernels::DType slot, kernels::DType value) {
-  Type slotType = floatType(context, slot), valueType = floatType(context, value);
-  if (!slotType || !valueType || (slotType != valueType && slot != kernels::DType::F32))
-    return std::nullopt;
-  OpBuilder builder(&context);
-  Location loc = builder.getUnknownLoc();
-  Elements e{builder, loc};
-  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
-  builder.setInsertionPointToEnd(module->getBody());
-  Type pointer = LLVM::LLVMPointerType::get(&context), i64 = builder.getI64Type();
-  auto function = builder.create<func::FuncOp>(
-      loc, symbol, builder.getFunctionType({pointer, pointer, i64}, {}));
-  Block *entry = function.addEntryBlock();
-  builder.setInsertionPointToEnd(entry);
-  Value first = globalThread(builder, loc);
-  Value threads = e.mul(
-      Value(e.make<arith::ExtUIOp>(i64, Value(e.make<NVVM::GridDimXOp>(builder.getI32Type())))),
-      Value(e.make<arith::ExtUIOp>(i64, Value(e.make<NVVM::BlockDimXOp>(builder.getI32Type())))));
-  auto loop = builder.create<scf::ForOp>(loc, first, entry->getArgument(2), threads);
-  builder.create<func::ReturnOp>(loc);
-  builder.setInsertionPoint(loop.getBody()->getTerminator());
-  MemoryAccess slots(builder, loc, slotType), values(builder, loc, valueType);
-  Value index = loop.getInductionVar();
-  Value sum = e.add(slots.load(entry->getArgument(0), index, 0, 1),
-                    values.load(entry->getArgument(1), index, 0, 1));
-  slots.store(sum, entry->getArgument(0), index, 1);
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  module->print(stream);
-  return text;
 }
 
 } // namespace tbc::cuda

@@ -7,7 +7,6 @@
 #include "codegen/cuda/ThreadKernel.h"
 #include "codegen/region/RegionFunction.h"
 #include "runtime/abi/Region.h"
-#include "runtime/abi/Sha256.h"
 
 #include "llvm/Support/raw_ostream.h"
 
@@ -62,10 +61,14 @@ public:
       : program(program), context(context), target(target) {}
 
   Result<CudaSources> run(const EmittedOps &origins) {
-    result.regions = region::formRegions(program, origins,
-                                         [&](func::FuncOp function, const region::Domain &domain) {
-                                           return emitCudaKernel(function, domain, target.form);
-                                         });
+    result.regions = region::formRegions(
+        program, origins, [&](func::FuncOp function, const region::Domain &domain) {
+          FailureOr<region::Kernel> kernel = emitCudaKernel(function, domain, target.form);
+          if (succeeded(kernel) && !kernel->then.empty())
+            inSteps.try_emplace(region::symbolOf(*kernel->module),
+                                entryOf(region::symbolOf(*kernel->module), *kernel));
+          return kernel;
+        });
     result.sources = std::move(result.regions.sources);
     for (int s = 0; s < program.numStages(); ++s)
       for (program::BlockId id : program.stages[size_t(s)].blocks())
@@ -117,15 +120,32 @@ private:
   /// Adds a kernel used by options of a run, not by an instruction.
   void addRunKernel(const std::string &symbol, region::Kernel &kernel) {
     result.sources.push_back({symbol, textOf(*kernel.module)});
-    result.list.kernels.push_back({symbol, kernel.extent, threadsPerBlock, 0});
+    result.list.kernels.push_back(entryOf(symbol, kernel));
+  }
+
+  static program::CudaKernel entryOf(const std::string &symbol, const region::Kernel &kernel) {
+    program::CudaKernel entry;
+    auto threadsOf = [](int threads) { return threads > 0 ? threads : threadsPerBlock; };
+    entry.symbol = symbol, entry.blocks = kernel.extent;
+    entry.threads = threadsOf(kernel.threads);
+    entry.workspaceBytes = kernel.workspaceBytes;
+    for (auto [i, launch] : llvm::enumerate(kernel.then))
+      entry.then.push_back(
+          {region::symbolOfLaunch(symbol, i + 1), launch.extent, threadsOf(launch.threads), 0});
+    return entry;
   }
 
   void addBlock(int s, program::BlockId id, ArrayRef<Operation *> ops) {
     program::Stage &stage = program.stages[size_t(s)];
     program::Block &block = stage.block(id);
     for (const program::Region &region : block.regions)
-      if (symbols.insert(region.symbol).second)
-        result.list.kernels.push_back({region.symbol, region.extent, threadsPerBlock, 0});
+      if (symbols.insert(region.symbol).second) {
+        auto [entry, isOne] = inSteps.try_emplace(region.symbol);
+        if (isOne)
+          entry->second.threads = threadsPerBlock;
+        entry->second.symbol = region.symbol, entry->second.blocks = region.extent;
+        result.list.kernels.push_back(entry->second);
+      }
     std::vector<bool> inRegion = isInRegion(block);
     for (size_t i = 0; i < block.instructions.size(); ++i)
       if (block.instructions[i].kind == InstructionKind::Kernel && !inRegion[i] &&
@@ -155,12 +175,12 @@ private:
     if (failed(kernel))
       return false;
     region.extent = kernel->extent;
-    region.symbol = symbolOf(*kernel->module);
+    region.symbol = nameByContent(*kernel->module);
     block.regions.push_back(region);
     result.regions.overwrites[{s, id}][index] = {values, std::move(kernel->mayOverwrite)};
     if (symbols.insert(region.symbol).second) {
       result.sources.push_back({region.symbol, textOf(*kernel->module)});
-      result.list.kernels.push_back({region.symbol, region.extent, threadsPerBlock, 0});
+      result.list.kernels.push_back(entryOf(region.symbol, *kernel));
     }
     return true;
   }
@@ -213,10 +233,9 @@ private:
     return text;
   }
   /// Renames the function by its content, so equal functions have equal names.
-  static std::string symbolOf(ModuleOp module) {
-    constexpr size_t hashDigits = 24;
-    std::string symbol = "tbc_" + sha256Hex(textOf(module)).substr(0, hashDigits);
-    region::functionOf(module).setName(symbol);
+  static std::string nameByContent(ModuleOp module) {
+    std::string symbol = region::symbolOf(module);
+    region::nameFunctions(module, symbol);
     return symbol;
   }
 
@@ -239,6 +258,7 @@ private:
   const CudaTarget &target;
   CudaSources result;
   std::set<std::string> symbols;
+  std::map<std::string, program::CudaKernel> inSteps; // kernels of several launches, by symbol
   Missing missing;
 };
 

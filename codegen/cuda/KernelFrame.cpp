@@ -93,4 +93,17 @@ Value combineOverWarp(OpBuilder &builder, Location loc, Value x, bool isSum, For
   return x;
 }
 
+region::Kernel joinLaunches(MutableArrayRef<region::Kernel> launches, int64_t workspaceBytes) {
+  region::Kernel whole = std::move(launches.front());
+  whole.workspaceBytes = workspaceBytes;
+  for (region::Kernel &launch : launches.drop_front()) {
+    func::FuncOp function = *launch.module->getOps<func::FuncOp>().begin();
+    function->remove();
+    whole.then.push_back({launch.extent, launch.threads});
+    function.setName(region::symbolOfLaunch(region::kKernelName.str(), whole.then.size()));
+    whole.module->push_back(function);
+  }
+  return whole;
+}
+
 } // namespace tbc::cuda

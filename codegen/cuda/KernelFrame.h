@@ -28,6 +28,9 @@ KernelFrame openKernel(mlir::OpBuilder &builder, mlir::Location loc, int numBuff
 mlir::Value combineOverWarp(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x, bool isSum,
                             Form form);
 
+/// Returns the kernel of these launches in this order, each with one function.
+region::Kernel joinLaunches(llvm::MutableArrayRef<region::Kernel> launches, int64_t workspaceBytes);
+
 } // namespace tbc::cuda
 
 #endif // TBC_CODEGEN_CUDA_KERNELFRAME_H

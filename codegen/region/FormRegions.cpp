@@ -4,7 +4,6 @@
 
 #include "codegen/region/RegionFunction.h"
 #include "runtime/abi/ObservedOps.h"
-#include "runtime/abi/Sha256.h"
 
 #include <algorithm>
 
@@ -16,8 +15,6 @@ using program::Region;
 using program::ValueId;
 
 namespace {
-
-constexpr size_t symbolHashDigits = 24;
 
 class RegionFormer {
 public:
@@ -95,24 +92,21 @@ private:
     if (failed(kernel))
       return false;
     region.extent = kernel->extent;
-    region.symbol = symbolOf(*kernel->module);
+    region.symbol = addSource(*kernel->module);
     block.regions.push_back(region);
     overwrites[region.first] = {std::move(values), std::move(kernel->mayOverwrite)};
     return true;
   }
 
   /// Returns the function's name; equal functions share one.
-  std::string symbolOf(ModuleOp module) {
-    auto print = [&] {
+  std::string addSource(ModuleOp module) {
+    std::string symbol = symbolOf(module);
+    if (symbols.insert(symbol).second) {
+      nameFunctions(module, symbol);
       std::string text;
       llvm::raw_string_ostream stream(text);
       module.print(stream);
-      return text;
-    };
-    std::string symbol = "tbc_" + sha256Hex(print()).substr(0, symbolHashDigits);
-    if (symbols.insert(symbol).second) {
-      functionOf(module).setName(symbol);
-      made.sources.push_back({symbol, print()});
+      made.sources.push_back({symbol, text});
     }
     return symbol;
   }

@@ -10,7 +10,7 @@ namespace tbc::program {
 using Json = nlohmann::ordered_json;
 
 static constexpr const char *format = "tbc-cuda-kernels";
-static constexpr int version = 2;
+static constexpr int version = 3;
 
 static const char *nameOf(CudaCode code) { return code == CudaCode::Ptx ? "ptx" : "cubin"; }
 
@@ -21,6 +21,28 @@ bool isExecutedBy(const CudaImage &image, int capability) {
 
 std::string sumName(kernels::DType slot, kernels::DType value) {
   return "sum of " + std::string(name(slot)) + " and " + std::string(name(value));
+}
+
+std::vector<CudaLaunch> CudaKernel::launches() const {
+  std::vector<CudaLaunch> list = {{symbol, blocks, threads, sharedBytes}};
+  list.insert(list.end(), then.begin(), then.end());
+  return list;
+}
+
+static Json jsonOf(const CudaLaunch &launch) {
+  return {{"symbol", launch.symbol},
+          {"blocks", launch.blocks},
+          {"threads", launch.threads},
+          {"shared_bytes", launch.sharedBytes}};
+}
+
+static Json jsonOf(const CudaKernel &kernel) {
+  Json json = jsonOf(kernel.launches().front());
+  json["workspace_bytes"] = kernel.workspaceBytes;
+  json["then"] = Json::array();
+  for (const CudaLaunch &launch : kernel.then)
+    json["then"].push_back(jsonOf(launch));
+  return json;
 }
 
 std::string writeCudaKernels(const CudaKernels &kernels) {
@@ -34,10 +56,7 @@ std::string writeCudaKernels(const CudaKernels &kernels) {
                               {"file", image.file},
                               {"sha256", image.sha256}});
   for (const CudaKernel &kernel : kernels.kernels)
-    json["kernels"].push_back({{"symbol", kernel.symbol},
-                               {"blocks", kernel.blocks},
-                               {"threads", kernel.threads},
-                               {"shared_bytes", kernel.sharedBytes}});
+    json["kernels"].push_back(jsonOf(kernel));
   for (const CudaAccumulator &accumulator : kernels.accumulators)
     json["accumulators"].push_back({{"symbol", accumulator.symbol},
                                     {"slot", std::string(name(accumulator.slot))},
@@ -89,6 +108,12 @@ public:
     fail("\"" + std::string(key) + "\" is no element type");
     return kernels::DType::F32;
   }
+  template <typename Launch> void launch(const Json &object, Launch &into) {
+    into.symbol = text(object, "symbol");
+    into.blocks = integer(object, "blocks", 1);
+    into.threads = integer(object, "threads", 1);
+    into.sharedBytes = integer(object, "shared_bytes", 0);
+  }
   void fail(const std::string &why) {
     if (error.empty())
       error = why;
@@ -124,10 +149,10 @@ Result<CudaKernels> readCudaKernels(std::string_view text) {
   }
   for (const Json &item : reader.field(json, "kernels")) {
     CudaKernel &kernel = kernels.kernels.emplace_back();
-    kernel.symbol = reader.text(item, "symbol");
-    kernel.blocks = reader.integer(item, "blocks", 1);
-    kernel.threads = reader.integer(item, "threads", 1);
-    kernel.sharedBytes = reader.integer(item, "shared_bytes", 0);
+    reader.launch(item, kernel);
+    kernel.workspaceBytes = reader.integer(item, "workspace_bytes", 0);
+    for (const Json &launch : reader.field(item, "then"))
+      reader.launch(launch, kernel.then.emplace_back());
   }
   for (const Json &item : reader.field(json, "accumulators")) {
     CudaAccumulator &accumulator = kernels.accumulators.emplace_back();

@@ -12,6 +12,11 @@
 // memory plan has a result at the bytes of an operand, both are the same address. Otherwise a
 // result shares no bytes with an operand or another result.
 //
+// A kernel may take several launches, one after the other in one stream, with the same parameters.
+// Example: a sum over rows by parts of the rows, then over the parts. Between its launches a kernel
+// keeps values in a workspace, whose address is the last parameter if `workspaceBytes` is not 0.
+// It is aligned to 256 bytes and needs no initial content. Kernels of one stream may share it.
+//
 // An accumulator adds to a slot. Its parameters are the address of the slot, the address of the
 // value and the number of elements (64 bits). It is correct for any number of blocks.
 //
@@ -45,11 +50,24 @@ struct CudaImage {
 /// minor. Example: 90 is sm_90, which executes PTX for sm_80 but no cubin for sm_80.
 bool isExecutedBy(const CudaImage &image, int capability);
 
-struct CudaKernel {
+struct CudaLaunch {
   std::string symbol;
   int64_t blocks = 1; // of `threads` threads each, in one dimension
   int threads = 1;
   int sharedBytes = 0; // dynamic shared memory of a block
+};
+
+/// A kernel of one launch, or of several: its own first, and `then` those after it.
+struct CudaKernel {
+  std::string symbol;
+  int64_t blocks = 1;
+  int threads = 1;
+  int sharedBytes = 0;
+  std::vector<CudaLaunch> then = {};
+  int64_t workspaceBytes = 0;
+
+  /// Returns all launches in order.
+  std::vector<CudaLaunch> launches() const;
 };
 
 struct CudaAccumulator {

@@ -11,10 +11,13 @@ static Error usage(const std::string &message) { return Error{ErrorCode::Usage, 
 
 Status LaunchableKernel::launch(const Device &device, const Stream &stream,
                                 void **arguments) const {
-  return device.check(device.driver().launchKernel(function, blocks, 1, 1, threads, 1, 1,
-                                                   sharedBytes, stream.handle(), arguments,
-                                                   nullptr),
-                      "launching kernel " + symbol);
+  Status status =
+      device.check(device.driver().launchKernel(function, blocks, 1, 1, threads, 1, 1, sharedBytes,
+                                                stream.handle(), arguments, nullptr),
+                   "launching kernel " + symbol);
+  for (size_t i = 0; status && i < then.size(); ++i)
+    status = then[i].launch(device, stream, arguments);
+  return status;
 }
 
 Result<std::shared_ptr<const KernelModule>>
@@ -33,8 +36,7 @@ KernelModule::load(DevicePtr device, const FolderFiles &files, const std::string
   if (Status status = module->loadImage(*list, files); !status)
     return status.error();
   for (const program::CudaKernel &kernel : list->kernels) {
-    auto prepared =
-        module->prepare(kernel.symbol, kernel.blocks, kernel.threads, kernel.sharedBytes);
+    auto prepared = module->prepare(kernel);
     if (!prepared)
       return prepared.error();
     module->kernels[kernel.symbol] = *prepared;
@@ -77,6 +79,20 @@ Status KernelModule::loadImage(const program::CudaKernels &list, const FolderFil
   return device->check(
       device->driver().moduleLoadData(&module, image->c_str(), 0, nullptr, nullptr),
       "loading " + best->file);
+}
+
+Result<LaunchableKernel> KernelModule::prepare(const program::CudaKernel &kernel) const {
+  std::vector<LaunchableKernel> launches;
+  for (const program::CudaLaunch &launch : kernel.launches()) {
+    auto prepared = prepare(launch.symbol, launch.blocks, launch.threads, launch.sharedBytes);
+    if (!prepared)
+      return prepared;
+    launches.push_back(std::move(*prepared));
+  }
+  LaunchableKernel whole = std::move(launches.front());
+  whole.then.assign(launches.begin() + 1, launches.end());
+  whole.workspaceBytes = kernel.workspaceBytes;
+  return whole;
 }
 
 /// Finds a kernel and checks its launch against the limits of the device and its registers.

@@ -20,8 +20,10 @@ struct LaunchableKernel {
   FunctionHandle function = nullptr;
   unsigned blocks = 1, threads = 1, sharedBytes = 0;
   std::string symbol;
+  std::vector<LaunchableKernel> then = {}; // launches after it, with the same arguments
+  int64_t workspaceBytes = 0;              // see CudaKernel; 0: there is no such parameter
 
-  /// `arguments` point to the values of its parameters.
+  /// Launches all of it. `arguments` point to the values of its parameters.
   Status launch(const Device &device, const Stream &stream, void **arguments) const;
 };
 
@@ -53,6 +55,7 @@ public:
 private:
   explicit KernelModule(DevicePtr device) : device(std::move(device)) {}
   Status loadImage(const program::CudaKernels &kernels, const FolderFiles &files);
+  Result<LaunchableKernel> prepare(const program::CudaKernel &kernel) const;
   Result<LaunchableKernel> prepare(const std::string &symbol, int64_t blocks, int threads,
                                    int sharedBytes) const;
 

@@ -98,7 +98,12 @@ Status CudaMachine::prepareRegion(BlockId id, const program::Region &region) {
                                              values.operands,
                                              values.results,
                                              place + ", kernel " + kernel->symbol};
-  return Status::ok();
+  if (kernel->workspaceBytes == 0)
+    return Status::ok();
+  // All kernels of the stream share the largest workspace, which is there before the first step.
+  if (Status status = device.makeCurrent(); !status)
+    return status;
+  return growScratch(block.instructions[size_t(region.first)].stream, kernel->workspaceBytes);
 }
 
 void CudaMachine::sayLibraries() {
@@ -247,6 +252,8 @@ void CudaMachine::run(BlockId id, int index) {
       beforeUse(rangeOf(value), /*isWrite=*/list == &ready.results);
       addresses.push_back(arena.at(memory.offsetOf(value)));
     }
+  if (ready.kernel->workspaceBytes > 0)
+    addresses.push_back(scratchOf(now, ready.kernel->workspaceBytes));
   launchOn(*ready.kernel, std::move(addresses), ready.place);
   for (ValueId value : ready.results)
     memory.defineInPlace(value);
@@ -438,23 +445,29 @@ CudaMachine::Move CudaMachine::moveOf(const SlotWrite &write) const {
           kernels::numElements(type.shape)};
 }
 
+/// Makes the stream's scratch memory at least this large.
+Status CudaMachine::growScratch(program::Stream stream, int64_t bytes) {
+  DeviceMemory &memory = scratch[size_t(stream)];
+  if (bytes <= memory.bytes())
+    return Status::ok();
+  // A recorded graph keeps using its old memory. Dropping the graph would need agreement with the
+  // other ranks.
+  if (streams->hasRecording() && !streams->isRecording())
+    outgrown.push_back(std::move(memory));
+  else if (Status status = streams->wait(); !status) // for users of the old one
+    return status;
+  memory = DeviceMemory();
+  Result<DeviceMemory> larger = DeviceMemory::allocate(options.device, bytes, "scratch memory");
+  if (!larger)
+    return larger.error();
+  memory = std::move(*larger);
+  return Status::ok();
+}
+
 /// Returns scratch memory of at least this size. The stream finishes each use before the next.
 DeviceAddress CudaMachine::scratchOf(program::Stream stream, int64_t bytes) {
-  DeviceMemory &memory = scratch[size_t(stream)];
-  if (bytes > memory.bytes()) {
-    // A recorded graph keeps using its old memory. Dropping the graph would need agreement with the
-    // other ranks.
-    if (streams->hasRecording() && !streams->isRecording())
-      outgrown.push_back(std::move(memory));
-    else
-      require(streams->wait()); // for users of the old one
-    memory = DeviceMemory();
-    Result<DeviceMemory> larger = DeviceMemory::allocate(options.device, bytes, "scratch memory");
-    if (!larger)
-      throw runtime::MachineError(larger.error());
-    memory = std::move(*larger);
-  }
-  return memory.address();
+  require(growScratch(stream, bytes));
+  return scratch[size_t(stream)].address();
 }
 
 /// Copies values to scratch memory if they would be overwritten before they are read.

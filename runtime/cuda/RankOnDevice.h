@@ -118,6 +118,7 @@ private:
   void endFirstStep(program::BlockId id);
   void follow(program::BlockId id, int first, int count);
   void recordEnds();
+  Status growScratch(program::Stream stream, int64_t bytes);
   DeviceAddress scratchOf(program::Stream stream, int64_t bytes);
   std::vector<DeviceTensor> tensorsOf(const std::vector<program::ValueId> &values) const;
   const LaunchableKernel *accumulator(const runtime::SlotWrite &write) const;
@@ -152,7 +153,8 @@ private:
   bool hasSaid = false, hasSaidGain = false, hasEndedFirst = false;
   StepGraphs graphs;
   std::vector<kernels::TensorType> keptTypes; // by number
-  /// By stream: copies of values overwritten by `write`, and packed collectives.
+  /// By stream: workspaces of kernels, copies of values overwritten by `write`, and packed
+  /// collectives.
   std::array<DeviceMemory, program::numStreams> scratch;
   std::vector<DeviceMemory> outgrown; // former scratch memory, still used by a graph
   std::map<std::pair<program::BlockId, int>, std::unique_ptr<DeviceSparseSum>> sparseSums;

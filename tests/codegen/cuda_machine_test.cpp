@@ -328,14 +328,21 @@ TEST_F(KernelModuleTest, FilesOfAnotherProgramOrDamagedAreRefused) {
 TEST_F(KernelModuleTest, TheListComesBackAsItWasWritten) {
   program::CudaKernels kernels = list(7, 64, 32);
   kernels.accumulators = {{"add", DType::F32, DType::BF16, 128}};
+  kernels.kernels[0].then = {{"k_2", 3, 32, 0}};
+  kernels.kernels[0].workspaceBytes = 4096;
   std::string text = program::writeCudaKernels(kernels);
   auto back = program::readCudaKernels(text);
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(program::writeCudaKernels(*back), text);
   EXPECT_EQ(back->kernels[0].blocks, 7);
+  ASSERT_EQ(back->kernels[0].launches().size(), 2u);
+  EXPECT_EQ(back->kernels[0].launches()[1].symbol, "k_2");
+  EXPECT_EQ(back->kernels[0].launches()[1].blocks, 3);
+  EXPECT_EQ(back->kernels[0].workspaceBytes, 4096);
   // Missing fields and fields of another kind are refused.
-  for (const char *key : {"format", "version", "program", "images", "architecture", "symbol",
-                          "blocks", "threads", "shared_bytes", "slot", "sha256"}) {
+  for (const char *key :
+       {"format", "version", "program", "images", "architecture", "symbol", "blocks", "threads",
+        "shared_bytes", "slot", "sha256", "workspace_bytes", "then"}) {
     std::string broken = text;
     size_t at = broken.find("\"" + std::string(key) + "\"");
     ASSERT_NE(at, std::string::npos) << key;

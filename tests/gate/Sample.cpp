@@ -76,25 +76,41 @@ void fill(const Buffer &buffer, unsigned char *bytes) {
 
 } // namespace
 
-Sample Sampler::sample(const program::CudaKernel &kernel, const std::vector<Buffer> &buffers,
-                       const SampleOptions &options) {
+std::vector<Sample> Sampler::samples(const program::CudaKernel &kernel,
+                                     const std::vector<Buffer> &buffers,
+                                     const SampleOptions &options) {
   ptx::Launch launch;
-  launch.blocks.x = uint32_t(kernel.blocks), launch.threads.x = uint32_t(kernel.threads);
-  launch.dynamicSharedBytes = uint32_t(kernel.sharedBytes);
   launch.checksRaces = false, launch.checksInitialization = false, launch.measures = true;
   uint64_t next = firstBuffer;
   std::vector<uint64_t> begins;
-  for (const Buffer &buffer : buffers) {
+  auto add = [&](uint64_t bytes) {
     constexpr uint64_t alignment = 4096;
-    auto bytes = uint64_t(kernels::numElements(buffer.type.shape)) *
-                 uint64_t(kernels::byteWidth(buffer.type.dtype));
-    fill(buffer, memory.add(next, size_t(bytes)).bytes.data());
     begins.push_back(next);
+    unsigned char *content = memory.add(next, size_t(bytes)).bytes.data();
     std::vector<unsigned char> argument(sizeof next);
     std::memcpy(argument.data(), &next, sizeof next);
     launch.arguments.push_back(argument);
     next += (bytes + 2 * alignment) / alignment * alignment;
-  }
+    return content;
+  };
+  for (const Buffer &buffer : buffers)
+    fill(buffer, add(uint64_t(kernels::numElements(buffer.type.shape)) *
+                     uint64_t(kernels::byteWidth(buffer.type.dtype))));
+  if (kernel.workspaceBytes > 0)
+    add(uint64_t(kernel.workspaceBytes));
+  std::vector<Sample> list;
+  std::vector<program::CudaLaunch> launches = kernel.launches();
+  for (const program::CudaLaunch &one : launches)
+    list.push_back(sampleOf(one, launch, &one == &launches.back(), options));
+  for (uint64_t begin : begins)
+    memory.remove(begin);
+  return list;
+}
+
+Sample Sampler::sampleOf(const program::CudaLaunch &kernel, ptx::Launch &launch, bool isLast,
+                         const SampleOptions &options) {
+  launch.blocks.x = uint32_t(kernel.blocks), launch.threads.x = uint32_t(kernel.threads);
+  launch.dynamicSharedBytes = uint32_t(kernel.sharedBytes);
   Sample sample;
   sample.blocks = kernel.blocks, sample.threads = kernel.threads;
   auto found = module.module.kernels.find(kernel.symbol);
@@ -109,8 +125,12 @@ Sample Sampler::sample(const program::CudaKernel &kernel, const std::vector<Buff
     sample.counts += executor.run(module, kernel.symbol, launch);
     ++sample.executed;
   }
-  for (uint64_t begin : begins)
-    memory.remove(begin);
+  if (!isLast && !sample.counts.isCut &&
+      sample.ofAll(sample.counts.warpInstructions) < double(options.wholeBudget)) {
+    launch.firstBlock = 0, launch.endBlock = uint64_t(kernel.blocks);
+    launch.instructionBudget = options.budget;
+    executor.run(module, kernel.symbol, launch);
+  }
   return sample;
 }
 

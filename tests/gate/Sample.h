@@ -41,6 +41,8 @@ struct SampleOptions {
   /// Limit of warp instructions over all sampled blocks. A kernel beyond it is cut (Counts::isCut),
   /// and its counts are too small.
   uint64_t budget = 12'000'000;
+  /// Limit for a launch that runs wholly.
+  uint64_t wholeBudget = 4'000'000;
 };
 
 class Sampler {
@@ -48,11 +50,15 @@ public:
   /// Throws ptx::Fault if the executor does not support the text.
   explicit Sampler(const std::string &ptx);
 
-  /// Throws ptx::Fault for a fault of the kernel.
-  Sample sample(const program::CudaKernel &kernel, const std::vector<Buffer> &buffers,
-                const SampleOptions &options = {});
+  /// Samples each launch of a kernel. An earlier launch runs wholly if that takes few instructions,
+  /// so that later ones find indices in the workspace. Throws ptx::Fault for a fault of the kernel.
+  std::vector<Sample> samples(const program::CudaKernel &kernel, const std::vector<Buffer> &buffers,
+                              const SampleOptions &options = {});
 
 private:
+  Sample sampleOf(const program::CudaLaunch &kernel, ptx::Launch &launch, bool isLast,
+                  const SampleOptions &options);
+
   ptx::Memory memory;
   ptx::LoadedModule module;
 };

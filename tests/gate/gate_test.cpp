@@ -41,7 +41,7 @@ Sample sampleOf(const std::string &text, int64_t blocks, int threads = 256,
                 const SampleOptions &options = {}) {
   program::CudaKernel kernel{"k", blocks, threads, 0};
   Buffer buffer{{kernels::DType::F32, {elements}}};
-  return Sampler(text).sample(kernel, {buffer, buffer}, options);
+  return Sampler(text).samples(kernel, {buffer, buffer}, options).front();
 }
 Verdict verdictOf(const std::string &text, int64_t blocks, int threads = 256) {
   return judge(sampleOf(text, blocks, threads), 2.0 * 4 * elements, h100());
@@ -160,7 +160,7 @@ TEST(KernelGate, IntegersAreSpreadOverTheirRange) {
   program::CudaKernel kernel{"k", 64, 256, 0};
   Buffer indices{{kernels::DType::I32, {64 * 256}}, elements};
   Buffer table{{kernels::DType::F32, {elements}}};
-  Sample sample = Sampler(kernelOf(body, 4)).sample(kernel, {indices, table});
+  Sample sample = Sampler(kernelOf(body, 4)).samples(kernel, {indices, table}).front();
   EXPECT_GT(sample.counts.sectors, 30 * sample.counts.loads / 2);
 }
 

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 using namespace tbc;
 
@@ -114,22 +115,34 @@ private:
   Json rowOf(const roofline::Launch &launch) {
     const program::CudaKernel &kernel = *kernels.at(launch.symbol);
     std::vector<gate::Buffer> buffers = buffersOf(launch);
-    double bytes = 0;
+    double bytes = double(kernel.workspaceBytes);
     for (const gate::Buffer &buffer : buffers)
       bytes += double(program::sizeBytes(buffer.type));
-    gate::Sample sample = sampler.sample(kernel, buffers);
-    gate::Verdict verdict = gate::judge(sample, bytes, device);
-    if (!verdict.isJudged)
+    // If there are several launches, the numbers are those of the longest.
+    std::vector<gate::Sample> samples = sampler.samples(kernel, buffers);
+    std::vector<gate::Verdict> verdicts;
+    std::set<std::string> failed;
+    double seconds = 0, idealSeconds = 0;
+    bool isJudged = false;
+    for (const gate::Sample &one : samples) {
+      const gate::Verdict &judged = verdicts.emplace_back(gate::judge(one, bytes, device));
+      isJudged |= judged.isJudged;
+      seconds += judged.seconds, idealSeconds += judged.idealSeconds;
+      for (gate::Criterion criterion : judged.failed)
+        failed.insert(name(criterion));
+    }
+    if (!isJudged)
       return nullptr;
-    Json failed = Json::array();
-    for (gate::Criterion criterion : verdict.failed)
-      failed.push_back(name(criterion));
+    auto longest = std::max_element(verdicts.begin(), verdicts.end(),
+                                    [](auto &a, auto &b) { return a.seconds < b.seconds; });
+    const gate::Verdict &verdict = *longest;
+    const gate::Sample &sample = samples[size_t(longest - verdicts.begin())];
     return {{"kernel", launch.what},
             {"result", largestResult(launch)},
             {"place", launch.place(input.program)},
             {"symbol", launch.symbol},
-            {"blocks", kernel.blocks},
-            {"threads", kernel.threads},
+            {"blocks", sample.blocks},
+            {"threads", sample.threads},
             {"moved_bytes", verdict.movedBytes},
             {"bytes_in_flight", verdict.bytesInFlight},
             {"needed_in_flight", device.bytesNeededInFlight()},
@@ -138,8 +151,8 @@ private:
             {"sector_ratio", verdict.sectorRatio},
             {"local_bytes", verdict.localBytes},
             {"is_cut", sample.counts.isCut},
-            {"seconds", verdict.seconds},
-            {"ideal_seconds", verdict.idealSeconds},
+            {"seconds", seconds},
+            {"ideal_seconds", idealSeconds},
             {"failed", failed}};
   }
 

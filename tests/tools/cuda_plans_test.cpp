@@ -40,15 +40,19 @@ namespace {
 
 constexpr const char *programHash = "of the program";
 
-/// Gives the fake driver a kernel that does the work of a region's compiled one.
-void addRegion(test::FakeDriver &driver, const program::Stage &stage, const program::Block &block,
-               const program::Region &region, program::CompiledKernel compiled) {
+/// Gives the fake driver a kernel `symbol`, which does the work of a launch of a region's compiled
+/// kernel.
+void addLaunch(test::FakeDriver &driver, const program::Stage &stage, const program::Block &block,
+               const program::Region &region, const std::string &symbol, int64_t workspaceBytes,
+               program::CompiledKernel compiled) {
   program::RegionValues values = regionValues(block, region);
   std::vector<size_t> reads, writes;
   for (program::ValueId value : values.operands)
     reads.push_back(size_t(program::sizeBytes(stage.values[size_t(value)])));
   for (program::ValueId value : values.results)
     writes.push_back(size_t(program::sizeBytes(stage.values[size_t(value)])));
+  if (workspaceBytes > 0)
+    writes.push_back(size_t(workspaceBytes));
   test::FakeKernel kernel;
   kernel.argumentBytes.assign(reads.size() + writes.size(), sizeof(cuda::DeviceAddress));
   kernel.run = [=](test::FakeLaunch &launch) {
@@ -61,7 +65,19 @@ void addRegion(test::FakeDriver &driver, const program::Stage &stage, const prog
           launch.argument<cuda::DeviceAddress>(reads.size() + i), writes[i]));
     compiled(buffers.data(), 0, int64_t(launch.gridX));
   };
-  driver.addKernel(region.symbol, kernel);
+  driver.addKernel(symbol, kernel);
+}
+
+/// Gives the fake driver all launches of a region.
+void addRegion(test::FakeDriver &driver, const program::Stage &stage, const program::Block &block,
+               const program::Region &region, const program::CudaKernels &list,
+               const KernelLibrary &library) {
+  auto found = std::find_if(list.kernels.begin(), list.kernels.end(),
+                            [&](const auto &kernel) { return kernel.symbol == region.symbol; });
+  ASSERT_NE(found, list.kernels.end());
+  for (const program::CudaLaunch &launch : found->launches())
+    addLaunch(driver, stage, block, region, launch.symbol, found->workspaceBytes,
+              library.find(launch.symbol));
 }
 
 /// A rank whose machine uses NCCL, independent of the executor's communicator.
@@ -189,7 +205,7 @@ protected:
     for (const program::Stage &stage : compiled->program.stages)
       for (program::BlockId id : stage.blocks())
         for (const program::Region &region : stage.block(id).regions)
-          addRegion(driver, stage, stage.block(id), region, library.find(region.symbol));
+          addRegion(driver, stage, stage.block(id), region, compiled->cudaKernels.list, library);
     test::addAccumulators(driver, compiled->cudaKernels.list);
     test::addSparseKernels(
         driver, [&](const std::string &symbol) { return library.find(symbol); },

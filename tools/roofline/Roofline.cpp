@@ -35,7 +35,7 @@ public:
       : program(program), isCuda(kernels != nullptr), machine(machine), costOf(costOf) {
     if (kernels)
       for (const program::CudaKernel &kernel : kernels->kernels)
-        blocksOf[kernel.symbol] = kernel.blocks;
+        kernelOf[kernel.symbol] = &kernel;
   }
 
   Result<Estimate> estimate(const Launch &launch) {
@@ -93,6 +93,15 @@ private:
 
   void time(Estimate &found, double arithmetic) const {
     const planner::Cluster &cluster = machine.cluster;
+    auto known = kernelOf.find(found.launch.symbol);
+    const program::CudaKernel *kernel = known == kernelOf.end() ? nullptr : known->second;
+    if (kernel) {
+      found.launches = 1 + int(kernel->then.size());
+      found.bytes += 2 * double(kernel->workspaceBytes);
+      found.blocks = kernel->blocks;
+      for (const program::CudaLaunch &later : kernel->then)
+        found.blocks = std::max(found.blocks, later.blocks);
+    }
     double movement = found.bytes / cluster.memoryBytesPerSecond;
     found.bound = movement >= arithmetic ? Bound::Memory : Bound::Flops;
     found.seconds = std::max(movement, arithmetic);
@@ -100,15 +109,13 @@ private:
       found.bound = Bound::Host;
       found.seconds = found.bytes / cluster.hostBytesPerSecond;
     }
-    if (auto blocks = blocksOf.find(found.launch.symbol); blocks != blocksOf.end()) {
-      found.blocks = blocks->second;
-      if (machine.processor && found.blocks < machine.processor->multiprocessors) {
-        found.seconds *= double(machine.processor->multiprocessors) / double(found.blocks);
-        found.bound = Bound::Blocks;
-      }
+    if (kernel && machine.processor && found.blocks < machine.processor->multiprocessors) {
+      found.seconds *= double(machine.processor->multiprocessors) / double(found.blocks);
+      found.bound = Bound::Blocks;
     }
-    if (found.seconds < cluster.launchSeconds) {
-      found.seconds = cluster.launchSeconds;
+    double leastSeconds = cluster.launchSeconds * found.launches;
+    if (found.seconds < leastSeconds) {
+      found.seconds = leastSeconds;
       found.bound = Bound::Launch;
     }
   }
@@ -117,7 +124,7 @@ private:
   const bool isCuda;
   const Machine &machine;
   const CostOf &costOf;
-  std::map<std::string, int64_t> blocksOf;
+  std::map<std::string, const program::CudaKernel *> kernelOf;
 };
 
 } // namespace
@@ -151,7 +158,7 @@ std::vector<Kind> kindsOf(const std::vector<Estimate> &estimates) {
     Kind &kind = kinds[{launch.stage, launch.what, launch.by}];
     kind.stage = launch.stage, kind.what = launch.what, kind.by = launch.by;
     auto times = double(launch.perStep);
-    kind.launches += launch.perStep;
+    kind.launches += launch.perStep * estimate.launches;
     kind.bytes += times * estimate.bytes;
     kind.flops += times * estimate.flops;
     kind.seconds += times * estimate.seconds;

@@ -32,9 +32,10 @@ const char *name(Bound bound);
 /// One execution of a launch.
 struct Estimate {
   Launch launch;
-  double bytes = 0; // of operands and results
+  int launches = 1; // of the device: a kernel may take several, with a workspace between them
+  double bytes = 0; // of operands and results, and of the workspace, written and read once
   double flops = 0;
-  int64_t blocks = 0; // of the kernel; 0 if unknown
+  int64_t blocks = 0; // of the kernel's largest launch; 0 if unknown
   double seconds = 0;
   Bound bound = Bound::Memory;
 };
@@ -47,7 +48,8 @@ struct Machine {
 
 /// Returns the seconds of every launch:
 ///
-///     max(launch, max(bytes / bandwidth, flops / rate) / min(1, blocks / multiprocessors))
+///     max(launches * launch, max(bytes / bandwidth, flops / rate) / min(1, blocks /
+///     multiprocessors))
 ///
 /// - `launch` is the cluster's launch_seconds.
 /// - `rate` is the ops' class rate for libraries and CPUs, and the vector units' rate for GPU
@@ -71,7 +73,7 @@ struct Kind {
   int stage = 0;
   std::string what;
   By by = By::Kernel;
-  int64_t launches = 0;
+  int64_t launches = 0; // of the device
   double bytes = 0, flops = 0, seconds = 0;
   std::map<Bound, double> bySeconds; // seconds by bound
   int64_t fewestBlocks = 0;          // of launches bound by blocks; 0: there are none

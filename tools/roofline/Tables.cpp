@@ -30,8 +30,9 @@ std::vector<Row> rowsOf(const program::Program &program, const std::vector<Estim
     for (const Estimate &e : estimates)
       if (e.launch.stage == stage) {
         auto times = double(e.launch.perStep);
-        rows.push_back({e.launch.what, e.launch.place(program), e.launch.by, e.launch.perStep,
-                        e.blocks, times * e.bytes, times * e.flops, times * e.seconds, e.bound});
+        rows.push_back({e.launch.what, e.launch.place(program), e.launch.by,
+                        e.launch.perStep * e.launches, e.blocks, times * e.bytes, times * e.flops,
+                        times * e.seconds, e.bound});
       }
     return rows;
   }

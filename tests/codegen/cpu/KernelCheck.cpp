@@ -56,7 +56,7 @@ std::optional<Compiled> compileFunction(const std::string &name, const std::stri
 }
 
 region::KernelSource sourceOf(Compiled &compiled) {
-  region::functionOf(*compiled.kernel.module).setName(compiled.symbol);
+  region::nameFunctions(*compiled.kernel.module, compiled.symbol);
   std::string text;
   llvm::raw_string_ostream stream(text);
   compiled.kernel.module->print(stream);
@@ -185,8 +185,8 @@ void checkCompiled(std::vector<Compiled> &compiled, const cpu::CpuTarget &target
   for (Compiled &one : compiled)
     check(
         one,
-        [kernel = library.find(one.symbol)](const KernelRun &run, const auto &operands,
-                                            const auto &types) {
+        [kernel = library.find(one.symbol, one.kernel)](const KernelRun &run, const auto &operands,
+                                                        const auto &types) {
           return runKernel(kernel, run, operands, types);
         },
         lanes, /*inPieces=*/true);

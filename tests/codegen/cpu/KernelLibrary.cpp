@@ -40,6 +40,15 @@ program::CompiledKernel KernelLibrary::find(const std::string &symbol) const {
   return reinterpret_cast<program::CompiledKernel>(dlsym(handle, symbol.c_str()));
 }
 
+LoadedKernel KernelLibrary::find(const std::string &symbol, const region::Kernel &kernel) const {
+  LoadedKernel loaded;
+  loaded.first = find(symbol);
+  for (size_t i = 0; i < kernel.then.size(); ++i)
+    loaded.then.emplace_back(find(region::symbolOfLaunch(symbol, i + 1)), kernel.then[i].extent);
+  loaded.workspaceBytes = kernel.workspaceBytes;
+  return loaded;
+}
+
 std::string KernelLibrary::text(const char *symbol) const {
   const void *address = dlsym(handle, symbol);
   return address ? static_cast<const char *>(address) : "";
@@ -81,7 +90,7 @@ private:
 
 } // namespace
 
-std::vector<kernels::Tensor> runKernel(program::CompiledKernel kernel, const KernelRun &run,
+std::vector<kernels::Tensor> runKernel(const LoadedKernel &kernel, const KernelRun &run,
                                        const std::vector<kernels::Tensor> &operands,
                                        const std::vector<kernels::TensorType> &results) {
   std::vector<Buffer> buffers;
@@ -90,6 +99,8 @@ std::vector<kernels::Tensor> runKernel(program::CompiledKernel kernel, const Ker
   for (const kernels::TensorType &type : results)
     buffers.emplace_back(std::vector<unsigned char>(
         size_t(kernels::numElements(type.shape) * kernels::byteWidth(type.dtype)), 0xff));
+  if (kernel.workspaceBytes > 0)
+    buffers.emplace_back(std::vector<unsigned char>(size_t(kernel.workspaceBytes), 0xff));
   std::vector<void *> pointers;
   for (const Buffer &buffer : buffers)
     pointers.push_back(buffer.data());
@@ -99,11 +110,16 @@ std::vector<kernels::Tensor> runKernel(program::CompiledKernel kernel, const Ker
     overwritten.insert(operand);
   }
 
-  int64_t pieces = (run.extent + run.step - 1) / run.step;
-  for (int64_t i = 0; i < pieces; ++i) {
-    int64_t piece = run.backwards ? pieces - 1 - i : i;
-    kernel(pointers.data(), piece * run.step, std::min(run.extent, (piece + 1) * run.step));
-  }
+  auto launch = [&](program::CompiledKernel function, int64_t extent) {
+    int64_t pieces = (extent + run.step - 1) / run.step;
+    for (int64_t i = 0; i < pieces; ++i) {
+      int64_t piece = run.backwards ? pieces - 1 - i : i;
+      function(pointers.data(), piece * run.step, std::min(extent, (piece + 1) * run.step));
+    }
+  };
+  launch(kernel.first, run.extent);
+  for (auto [function, extent] : kernel.then)
+    launch(function, extent);
 
   std::vector<kernels::Tensor> made;
   for (size_t r = 0; r < results.size(); ++r)

@@ -13,6 +13,13 @@
 
 namespace tbc {
 
+/// A kernel of one or several launches. The extent of the first is in KernelRun.
+struct LoadedKernel {
+  program::CompiledKernel first = nullptr;
+  std::vector<std::pair<program::CompiledKernel, int64_t>> then = {}; // with their extents
+  int64_t workspaceBytes = 0;
+};
+
 /// A shared object of kernels in a temporary file, loaded.
 class KernelLibrary {
 public:
@@ -23,6 +30,7 @@ public:
 
   bool isOpen() const { return handle != nullptr; }
   program::CompiledKernel find(const std::string &symbol) const;
+  LoadedKernel find(const std::string &symbol, const region::Kernel &kernel) const;
   /// Returns an exported text.
   std::string text(const char *symbol) const;
 
@@ -44,7 +52,7 @@ struct KernelRun {
 };
 
 /// Returns the kernel's results for `operands`. Fails the test on a write outside of the results.
-std::vector<kernels::Tensor> runKernel(program::CompiledKernel kernel, const KernelRun &run,
+std::vector<kernels::Tensor> runKernel(const LoadedKernel &kernel, const KernelRun &run,
                                        const std::vector<kernels::Tensor> &operands,
                                        const std::vector<kernels::TensorType> &results);
 

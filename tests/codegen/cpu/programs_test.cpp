@@ -70,7 +70,7 @@ public:
     KernelRun run;
     run.extent = region.extent;
     run.inPlace = inPlaceOf(region, values);
-    std::vector<Tensor> made = runKernel(kernel, run, operands, types);
+    std::vector<Tensor> made = runKernel({kernel}, run, operands, types);
     ErrorBound bound = boundOf(region, exact);
     for (size_t r = 0; r < made.size(); ++r) {
       ValueId value = values.results[r];

@@ -6,6 +6,7 @@
 #include "ir/Interpreter.h"
 
 #include <gtest/gtest.h>
+#include <random>
 
 using namespace mlir;
 
@@ -36,19 +37,18 @@ OpKernelCase::OpKernelCase(const OpCase &opCase)
   isRead = true;
 }
 
-std::optional<region::KernelSource> OpKernelCase::source(cuda::Form form, int number,
-                                                         int64_t &extent) {
+std::optional<region::KernelSource> OpKernelCase::source(cuda::Form form, int number) {
   if (!isRead)
     return std::nullopt;
-  auto kernel = cuda::emitOpKernel(module->context, call, form);
-  if (failed(kernel))
+  auto made = cuda::emitOpKernel(module->context, call, form);
+  if (failed(made))
     return std::nullopt;
-  extent = kernel->extent;
+  kernel = std::move(*made);
   std::string symbol = "op_" + std::to_string(number);
-  (*kernel->module->getOps<func::FuncOp>().begin()).setName(symbol);
+  region::nameFunctions(*kernel.module, symbol);
   std::string text;
   llvm::raw_string_ostream stream(text);
-  kernel->module->print(stream);
+  kernel.module->print(stream);
   return region::KernelSource{symbol, text};
 }
 
@@ -80,12 +80,12 @@ static ErrorBound boundOf(const std::vector<Tensor> &operands, const std::vector
   return bound;
 }
 
-void check(OpKernelCase &one, const RunFn &runKernel, int64_t extent, bool inPieces) {
+void check(OpKernelCase &one, const RunFn &runKernel, bool inPieces) {
   SCOPED_TRACE(testing::PrintToString(one.opCase));
   std::vector<Tensor> exact = one.evaluate(Arith::F64), reference = one.evaluate(Arith::Native);
   std::vector<Tensor> operands = operandsFor(one.opCase, *one.module, Arith::Native);
   KernelRun run;
-  run.extent = extent;
+  run.extent = one.kernel.extent;
   std::vector<Tensor> whole = runKernel(run, operands, one.call.results);
   ErrorBound bound = boundOf(operands, exact);
   for (size_t r = 0; r < whole.size(); ++r) {
@@ -118,6 +118,8 @@ static std::vector<OpCase> moreCases() {
       {"embedding_grad", "7x16xbf16, 7xi64, 6xi64, i64", "6x16xbf16", "", false, std::nullopt,
        rows},
       {"square_sum", "700xf32, 3x5xf32, 1xf32", "f32"},
+      {"square_sum", "70001xf32, 40000xbf16, 5x7xf32, 1xbf16, 65536xf32", "f32"},
+      {"count_not_finite", "30011xbf16, 1031xf32", "f32"},
       {"square_sum", "33xbf16", "f32"},
       {"count_not_finite", "700xf32, 3x5xbf16", "f32"},
       {"step_total", "f32, f32", "f32, f32"},
@@ -177,8 +179,59 @@ static std::vector<OpCase> moreCases() {
   return cases;
 }
 
+/// Sums by rows of many updates: random rows, a row of half of them, all in one row, none.
+static std::vector<OpCase> rowSumCases() {
+  std::vector<OpCase> cases;
+  std::mt19937 random(3);
+  for (int64_t count : {33, 127, 300, 1031})
+    for (int64_t rows : {1, 7, 509}) {
+      std::vector<std::vector<int64_t>> choices(4, std::vector<int64_t>(size_t(count)));
+      for (int64_t i = 0; i < count; ++i) {
+        auto row = int64_t(random() % uint64_t(rows));
+        choices[0][size_t(i)] = row;
+        choices[1][size_t(i)] = random() % 2 == 0 ? rows - 1 : row - rows; // some from the end
+        choices[2][size_t(i)] = rows / 2;
+        choices[3][size_t(i)] = 0;
+      }
+      std::vector<int64_t> numbers;
+      for (int64_t i = 0; i < rows; ++i)
+        numbers.push_back(i);
+      std::string n = std::to_string(count), r = std::to_string(rows);
+      for (size_t i = 0; i < choices.size(); ++i) {
+        std::string width = i % 2 == 0 ? "x8xbf16" : "x5xf32";
+        cases.push_back({"embedding_grad",
+                         n + width + ", " + n + "xi64, " + r + "xi64, i64",
+                         r + width,
+                         "",
+                         false,
+                         std::nullopt,
+                         {{1, choices[i]}, {2, numbers}, {3, {rows - 1}}}});
+        // Every other row is on this rank.
+        std::vector<int64_t> part;
+        for (int64_t j = 0; j < rows; ++j)
+          part.push_back(2 * j);
+        cases.push_back({"embedding_grad",
+                         n + width + ", " + n + "xi64, " + r + "xi64, i64",
+                         r + width,
+                         "",
+                         false,
+                         std::nullopt,
+                         {{1, choices[i]}, {2, part}, {3, {2 * rows}}}});
+        cases.push_back({"scatter_add",
+                         "3x" + n + width + ", " + n + "xi64",
+                         "3x" + r + width,
+                         "dim = 1 : i64",
+                         false,
+                         std::nullopt,
+                         {{1, choices[i]}}});
+      }
+    }
+  return cases;
+}
+
 std::vector<OpCase> opKernelCases() {
-  std::vector<OpCase> cases = allCases(), more = moreCases();
+  std::vector<OpCase> cases = allCases(), more = moreCases(), sums = rowSumCases();
+  cases.insert(cases.end(), sums.begin(), sums.end());
   cases.insert(cases.end(), more.begin(), more.end());
   return cases;
 }

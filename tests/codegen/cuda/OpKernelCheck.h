@@ -13,18 +13,19 @@ struct OpKernelCase {
   explicit OpKernelCase(const OpCase &opCase);
 
   /// Returns the source of its kernel, with `number` as its name, or no value if it has no kernel.
-  std::optional<region::KernelSource> source(cuda::Form form, int number, int64_t &extent);
+  std::optional<region::KernelSource> source(cuda::Form form, int number);
   std::vector<kernels::Tensor> evaluate(kernels::Arith arith);
 
   OpCase opCase;
   std::unique_ptr<ParsedModule> module;
   cuda::OpCall call;
+  region::Kernel kernel; // after `source`
   bool isRead = false;
 };
 
-/// Runs a kernel over `extent` threads and compares it with the reference. With `inPieces` also in
-/// single threads, from the last on.
-void check(OpKernelCase &one, const RunFn &runKernel, int64_t extent, bool inPieces);
+/// Runs a kernel and compares it with the reference. With `inPieces` also in single threads, from
+/// the last on.
+void check(OpKernelCase &one, const RunFn &runKernel, bool inPieces);
 
 /// Returns the cases of the tables and others: rows longer than a warp, and prime sizes.
 std::vector<OpCase> opKernelCases();

@@ -47,11 +47,19 @@ protected:
         device->driver().moduleLoadData(&module, ptx->c_str(), 0, nullptr, nullptr), "loading");
     ASSERT_TRUE(status) << status.error().message;
   }
-  cuda::LaunchableKernel find(const std::string &symbol, int64_t blocks) {
+  cuda::LaunchableKernel find(const std::string &symbol, const region::Kernel &whole) {
+    cuda::LaunchableKernel kernel = find(symbol, whole.extent, whole.threads);
+    kernel.workspaceBytes = whole.workspaceBytes;
+    for (auto [i, launch] : llvm::enumerate(whole.then))
+      kernel.then.push_back(
+          find(region::symbolOfLaunch(symbol, i + 1), launch.extent, launch.threads));
+    return kernel;
+  }
+  cuda::LaunchableKernel find(const std::string &symbol, int64_t blocks, int threads = 0) {
     cuda::LaunchableKernel kernel;
     kernel.symbol = symbol;
     kernel.blocks = unsigned(blocks);
-    kernel.threads = unsigned(cuda::threadsPerBlock);
+    kernel.threads = unsigned(threads > 0 ? threads : cuda::threadsPerBlock);
     Status status =
         device->check(device->driver().moduleGetFunction(&kernel.function, module, symbol.c_str()),
                       "kernel " + symbol);
@@ -81,6 +89,10 @@ protected:
     }
     for (auto [result, operand] : how.inPlace)
       addresses[operands.size() + size_t(result)] = addresses[size_t(operand)];
+    if (kernel.workspaceBytes > 0) {
+      memory.push_back(allocate(kernel.workspaceBytes));
+      addresses.push_back(memory.back().address());
+    }
     std::vector<void *> arguments;
     for (cuda::DeviceAddress &address : addresses)
       arguments.push_back(&address);
@@ -97,6 +109,8 @@ protected:
     return made;
   }
 
+  void check(std::vector<Compiled> compiled);
+
   cuda::DevicePtr device;
   std::shared_ptr<cuda::Streams> streams;
   cuda::ModuleHandle module = nullptr;
@@ -108,23 +122,17 @@ region::EmitFn emitter() {
   };
 }
 
-TEST_F(DeviceTest, KernelsAgreeWithTheReference) {
-  std::vector<OpCase> cases = allCases();
-  for (const std::vector<OpCase> &list : {otherCases(), shapeCases()})
-    cases.insert(cases.end(), list.begin(), list.end());
-  std::vector<Compiled> compiled;
+/// Checks that the compiled kernels agree with the reference, also in place.
+void DeviceTest::check(std::vector<Compiled> compiled) {
   std::vector<std::string> texts;
-  for (const OpCase &opCase : cases)
-    if (auto one = compileCase(opCase, emitter(), int(compiled.size()))) {
-      texts.push_back(sourceOf(*one).text);
-      compiled.push_back(std::move(*one));
-    }
+  for (Compiled &one : compiled)
+    texts.push_back(sourceOf(one).text);
   load(texts);
   if (!module)
     return;
   for (Compiled &one : compiled) {
-    cuda::LaunchableKernel kernel = find(one.symbol, one.kernel.extent);
-    check(
+    cuda::LaunchableKernel kernel = find(one.symbol, one.kernel);
+    tbc::check(
         one,
         [&](const KernelRun &how, const auto &operands, const auto &types) {
           return run(kernel, how, operands, types);
@@ -133,31 +141,124 @@ TEST_F(DeviceTest, KernelsAgreeWithTheReference) {
   }
 }
 
+TEST_F(DeviceTest, KernelsAgreeWithTheReference) {
+  std::vector<OpCase> cases = allCases();
+  for (const std::vector<OpCase> &list : {otherCases(), shapeCases()})
+    cases.insert(cases.end(), list.begin(), list.end());
+  std::vector<Compiled> compiled;
+  for (const OpCase &opCase : cases)
+    if (auto one = compileCase(opCase, emitter(), int(compiled.size())))
+      compiled.push_back(std::move(*one));
+  check(std::move(compiled));
+}
+
+/// Reductions over many rows, few columns: several launches, with a workspace between them.
+std::vector<OpCase> casesInParts() {
+  std::vector<OpCase> cases;
+  std::string rows = "dims = array<i64: 0>", all = "dims = array<i64: 0, 1>";
+  for (std::string type : {"xf32", "xbf16"}) {
+    // Rows: a prime, exact parts, a part of one row. Columns: one, odd, whole vectors.
+    for (const char *size :
+         {"127x1", "64x1", "1031x37", "2048x8", "1057x24", "129x260", "4099x3"}) {
+      std::string x = size, columns = x.substr(x.find('x') + 1);
+      cases.push_back({"reduce_sum", x + type, columns + type, rows});
+      cases.push_back({"reduce_max", x + type, columns + type, rows});
+      cases.push_back({"reduce_sum", x + type, type.substr(1), all});
+      std::string row = x.substr(0, x.find('x'));
+      cases.push_back({"norm_scale_grad",
+                       x + type + ", " + x + type + ", " + row + "xf32, " + row + "xf32",
+                       columns + type});
+    }
+    std::string channels = "dims = array<i64: 0, 2, 3>";
+    for (const char *size : {"67x3x5x7", "1024x2x4x4", "1024x5x1x3", "9x2x64x65", "1300x8x2x2"}) {
+      std::string x = size;
+      size_t begin = x.find('x') + 1;
+      std::string c = x.substr(begin, x.find('x', begin) - begin);
+      cases.push_back({"reduce_sum", x + type, c + type, channels});
+      cases.push_back({"reduce_max", x + type, c + type, channels});
+    }
+    cases.push_back({"reduce_max", "70001" + type, type.substr(1), rows});
+    cases.push_back({"softmax", "521x5" + type, "521x5" + type, "dim = 0 : i64"});
+    cases.push_back({"softmax", "2x9001" + type, "2x9001" + type, "dim = 1 : i64"});
+  }
+  return cases;
+}
+
+/// A sum over rows with what is done before and after it, and with a result that has the rows. The
+/// sum may overwrite the operand of its shape.
+const char *const biasGradient = R"(
+func.func @f(%x: tensor<331x24xbf16>, %bias: tensor<24xf32>)
+    -> (tensor<331x24xbf16>, tensor<24xf32>) {
+  %y = tbc.silu %x : (tensor<331x24xbf16>) -> tensor<331x24xbf16>
+  %wide = tbc.cast %y : (tensor<331x24xbf16>) -> tensor<331x24xf32>
+  %sum = tbc.reduce_sum %wide {dims = array<i64: 0>} : (tensor<331x24xf32>) -> tensor<24xf32>
+  %next = tbc.sub %bias, %sum : tensor<24xf32>
+  return %y, %next : tensor<331x24xbf16>, tensor<24xf32>
+})";
+
+/// A batch norm: the second pass needs the mean, the third also the variance.
+const char *const batchNorm = R"(
+func.func @f(%x: tensor<1500x3x4x2xf32>, %scale: tensor<3xf32>)
+    -> (tensor<1500x3x4x2xf32>, tensor<3xf32>, tensor<3xf32>) {
+  %sum = tbc.reduce_sum %x {dims = array<i64: 0, 2, 3>} : (tensor<1500x3x4x2xf32>) -> tensor<3xf32>
+  %number = tbc.factor_size {count = 1 : i64, samples = 12000 : i64} : () -> tensor<f32>
+  %count = tbc.broadcast %number {dims = array<i64>} : (tensor<f32>) -> tensor<3xf32>
+  %mean = tbc.div %sum, %count : tensor<3xf32>
+  %means = tbc.broadcast %mean {dims = array<i64: 1>} : (tensor<3xf32>) -> tensor<1500x3x4x2xf32>
+  %off = tbc.sub %x, %means : tensor<1500x3x4x2xf32>
+  %squares = tbc.mul %off, %off : tensor<1500x3x4x2xf32>
+  %total = tbc.reduce_sum %squares {dims = array<i64: 0, 2, 3>}
+      : (tensor<1500x3x4x2xf32>) -> tensor<3xf32>
+  %variance = tbc.div %total, %count : tensor<3xf32>
+  %factor = tbc.mul %variance, %scale : tensor<3xf32>
+  %factors = tbc.broadcast %factor {dims = array<i64: 1>}
+      : (tensor<3xf32>) -> tensor<1500x3x4x2xf32>
+  %y = tbc.mul %off, %factors : tensor<1500x3x4x2xf32>
+  return %y, %mean, %variance : tensor<1500x3x4x2xf32>, tensor<3xf32>, tensor<3xf32>
+})";
+
+TEST_F(DeviceTest, ReductionsInPartsAgreeWithTheReference) {
+  std::vector<Compiled> compiled;
+  int numInParts = 0;
+  for (const OpCase &opCase : casesInParts()) {
+    auto one = compileCase(opCase, emitter(), int(compiled.size()));
+    ASSERT_TRUE(one) << testing::PrintToString(opCase);
+    numInParts += one->kernel.then.empty() ? 0 : 1;
+    compiled.push_back(std::move(*one));
+  }
+  EXPECT_GE(numInParts, int(compiled.size()) / 2); // others are too small
+  for (auto [text, launches] : {std::pair(biasGradient, 2), std::pair(batchNorm, 5)}) {
+    auto one = compileFunction("region", text, emitter(), int(compiled.size()));
+    ASSERT_TRUE(one);
+    EXPECT_EQ(int(one->kernel.then.size()) + 1, launches);
+    EXPECT_TRUE(one->kernel.mayOverwrite[0][0]);
+    compiled.push_back(std::move(*one));
+  }
+  check(std::move(compiled));
+}
+
 /// Includes warp shuffles, which the CPU tests leave out.
 TEST_F(DeviceTest, OpKernelsAgreeWithTheReference) {
   std::vector<OpKernelCase> calls;
   std::vector<std::string> texts, symbols;
-  std::vector<int64_t> extents;
   for (const OpCase &opCase : opKernelCases()) {
     OpKernelCase call(opCase);
-    int64_t extent = 0;
-    auto source = call.source(cuda::Form::Device, int(texts.size()), extent);
+    auto source = call.source(cuda::Form::Device, int(texts.size()));
     if (!source)
       continue;
     texts.push_back(source->text);
     symbols.push_back(source->symbol);
-    extents.push_back(extent);
     calls.push_back(std::move(call));
   }
   load(texts);
   for (size_t i = 0; module && i < calls.size(); ++i) {
-    cuda::LaunchableKernel kernel = find(symbols[i], extents[i]);
-    check(
+    cuda::LaunchableKernel kernel = find(symbols[i], calls[i].kernel);
+    tbc::check(
         calls[i],
         [&](const KernelRun &how, const auto &operands, const auto &types) {
           return run(kernel, how, operands, types);
         },
-        extents[i], /*inPieces=*/false);
+        /*inPieces=*/false);
   }
 }
 
@@ -197,7 +298,7 @@ TEST_F(DeviceTest, BytesPerSecond) {
   });
   printf("copy: %.0f GB/s\n", copy / 1e9);
   for (Compiled &one : compiled) {
-    cuda::LaunchableKernel kernel = find(one.symbol, one.kernel.extent);
+    cuda::LaunchableKernel kernel = find(one.symbol, one.kernel);
     bool isBinary = one.opCase.mnemonic == "mul";
     cuda::DeviceAddress addresses[] = {a.address(), b.address(), c.address()};
     void *arguments[] = {&addresses[0], &addresses[1], &addresses[2]};

@@ -23,17 +23,14 @@ namespace {
 std::map<std::string, int> checkAll(const std::vector<OpCase> &cases) {
   std::vector<OpKernelCase> calls;
   std::vector<region::KernelSource> sources;
-  std::vector<int64_t> extents;
   std::map<std::string, int> ops;
   for (const OpCase &opCase : cases) {
     OpKernelCase call(opCase);
-    int64_t extent = 0;
-    auto source = call.source(cuda::Form::Host, int(sources.size()), extent);
+    auto source = call.source(cuda::Form::Host, int(sources.size()));
     if (!source)
       continue;
     ++ops[opCase.mnemonic];
     sources.push_back(*source);
-    extents.push_back(extent);
     calls.push_back(std::move(call));
   }
   auto target = cpu::findCpuTarget("native");
@@ -43,9 +40,9 @@ std::map<std::string, int> checkAll(const std::vector<OpCase> &cases) {
     check(
         calls[i],
         [&](const KernelRun &how, const auto &operands, const auto &types) {
-          return runKernel(library.find(sources[i].symbol), how, operands, types);
+          return runKernel(library.find(sources[i].symbol, calls[i].kernel), how, operands, types);
         },
-        extents[i], /*inPieces=*/true);
+        /*inPieces=*/true);
   return ops;
 }
 
@@ -102,8 +99,7 @@ TEST(CudaOpKernels, AgreeWithTheReference) {
   // Cases with the attribute `hidden_rows` are refused, not computed wrongly.
   for (const OpCase &opCase : allCases())
     if (opCase.attributes.find("hidden_rows") != std::string::npos) {
-      int64_t extent = 0;
-      EXPECT_FALSE(OpKernelCase(opCase).source(cuda::Form::Device, 0, extent))
+      EXPECT_FALSE(OpKernelCase(opCase).source(cuda::Form::Device, 0))
           << testing::PrintToString(opCase);
     }
 }
@@ -113,8 +109,7 @@ TEST(CudaOpKernels, AreLoweredWithoutALibrary) {
   std::vector<std::string> texts;
   for (const OpCase &opCase : opKernelCases()) {
     OpKernelCase call(opCase);
-    int64_t extent = 0;
-    if (auto source = call.source(cuda::Form::Device, int(texts.size()), extent))
+    if (auto source = call.source(cuda::Form::Device, int(texts.size())))
       texts.push_back(source->text);
   }
   EXPECT_GE(texts.size(), 40u);
@@ -131,18 +126,17 @@ TEST(CudaOpKernels, WhatIsOutOfRangeIsNoNumber) {
   std::map<unsigned, std::vector<int64_t>> indices = {{1, {6, 0}}, {2, {0, 1, 2, 3}}, {3, {3}}};
   OpKernelCase call(
       {"embedding", "4x3xf32, 2xi64, 4xi64, i64", "2x3xf32", "", false, std::nullopt, indices});
-  int64_t extent = 0;
-  auto source = call.source(cuda::Form::Host, 0, extent);
+  auto source = call.source(cuda::Form::Host, 0);
   ASSERT_TRUE(source);
   auto target = cpu::findCpuTarget("native");
   ASSERT_TRUE(target);
   KernelLibrary library({*source}, *target);
   ASSERT_TRUE(library.isOpen());
   KernelRun run;
-  run.extent = extent;
+  run.extent = call.kernel.extent;
   std::vector<Tensor> operands = operandsFor(call.opCase, *call.module, Arith::Native);
   std::vector<double> made =
-      runKernel(library.find("op_0"), run, operands, call.call.results)[0].toDoubles();
+      runKernel(library.find("op_0", call.kernel), run, operands, call.call.results)[0].toDoubles();
   EXPECT_TRUE(std::isnan(made[0]) && std::isnan(made[2]));
   EXPECT_EQ(made[3], operands[0].toDoubles()[0]);
 }
