@@ -52,7 +52,8 @@ std::optional<std::string> emitAccumulator(MLIRContext &context, const std::stri
   auto loop = builder.create<scf::ForOp>(loc, first, entry->getArgument(2), threads);
   builder.create<func::ReturnOp>(loc);
   builder.setInsertionPoint(loop.getBody()->getTerminator());
-  MemoryAccess slots(builder, loc, slotType), values(builder, loc, valueType);
+  MemoryAccess slots(builder, loc, slotType, 1, roundingOf(Form::Device)),
+      values(builder, loc, valueType);
   Value index = loop.getInductionVar();
   Value sum = e.add(slots.load(entry->getArgument(0), index, 0, 1),
                     values.load(entry->getArgument(1), index, 0, 1));

@@ -249,7 +249,7 @@ private:
       if (!llvm::is_contained(domain.vector, loop) && stride % elements != 0)
         elements = 1;
     return MemoryAccess(builder, loc, tensorType(value).getElementType(),
-                        unsigned(elements * bytesOf(value)));
+                        unsigned(elements * bytesOf(value)), roundingOf(form));
   }
 
   /// Stores these results at the current indices. All are computed before the first store, because

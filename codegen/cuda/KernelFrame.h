@@ -4,6 +4,7 @@
 #define TBC_CODEGEN_CUDA_KERNELFRAME_H
 
 #include "codegen/cuda/EmitCudaKernel.h"
+#include "codegen/region/MemoryAccess.h"
 
 namespace tbc::cuda {
 
@@ -11,6 +12,12 @@ inline constexpr int warpThreads = 32;
 
 /// Returns the global index of this thread in the launch, i64.
 mlir::Value globalThread(mlir::OpBuilder &builder, mlir::Location loc);
+
+/// Returns how kernels of this form round to bf16.
+inline region::BFloatRounding roundingOf(Form form) {
+  return form == Form::Device ? region::BFloatRounding::CudaInstruction
+                              : region::BFloatRounding::Integers;
+}
 
 struct KernelFrame {
   mlir::Value thread; // i64

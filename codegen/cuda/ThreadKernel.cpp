@@ -124,22 +124,40 @@ Value ThreadKernel::negate(Value condition) const {
 // Memory
 //===----------------------------------------------------------------------===//
 
-static region::MemoryAccess accessTo(const region::Elements &e, DType dtype) {
-  return region::MemoryAccess(e.builder, e.loc, typeOf(*e.builder.getContext(), dtype));
+region::MemoryAccess ThreadKernel::accessTo(DType dtype, int64_t elements) const {
+  return region::MemoryAccess(e.builder, e.loc, typeOf(*e.builder.getContext(), dtype),
+                              unsigned(elements * kernels::byteWidth(dtype)), roundingOf(form));
 }
 
 Value ThreadKernel::load(int operand, Value offset) const {
-  return accessTo(e, call.operands[size_t(operand)].dtype)
+  return accessTo(call.operands[size_t(operand)].dtype)
       .load(buffers[size_t(call.operandBuffers[size_t(operand)])], offset, 0, 1);
 }
 Value ThreadKernel::loadResult(int result, Value offset) const {
-  return accessTo(e, call.results[size_t(result)].dtype)
+  return accessTo(call.results[size_t(result)].dtype)
       .load(buffers[size_t(call.resultBuffers[size_t(result)])], offset, 0, 1);
+}
+SmallVector<Value> ThreadKernel::loadTogether(DType dtype, int buffer, Value offset,
+                                              int64_t count) const {
+  Value all = accessTo(dtype, count).load(buffers[size_t(buffer)], offset, int(count), int(count));
+  SmallVector<Value> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(e.make<vector::ExtractOp>(all, i));
+  return values;
+}
+SmallVector<Value> ThreadKernel::loadTogether(int operand, Value offset, int64_t count) const {
+  return loadTogether(call.operands[size_t(operand)].dtype, call.operandBuffers[size_t(operand)],
+                      offset, count);
+}
+SmallVector<Value> ThreadKernel::loadResultsTogether(int result, Value offset,
+                                                     int64_t count) const {
+  return loadTogether(call.results[size_t(result)].dtype, call.resultBuffers[size_t(result)],
+                      offset, count);
 }
 void ThreadKernel::store(int result, Value offset, Value value) const {
   if (call.resultBuffers[size_t(result)] < 0)
     return;
-  accessTo(e, call.results[size_t(result)].dtype)
+  accessTo(call.results[size_t(result)].dtype)
       .store(value, buffers[size_t(call.resultBuffers[size_t(result)])], offset, 1);
 }
 void ThreadKernel::storeTogether(int result, Value offset, ArrayRef<Value> values) const {
@@ -147,10 +165,9 @@ void ThreadKernel::storeTogether(int result, Value offset, ArrayRef<Value> value
   Value together = e.constant(VectorType::get({count}, values[0].getType()), 0);
   for (int64_t i = 0; i < count; ++i)
     together = e.make<vector::InsertOp>(values[size_t(i)], together, i);
-  DType dtype = call.results[size_t(result)].dtype;
-  region::MemoryAccess(e.builder, e.loc, typeOf(*e.builder.getContext(), dtype),
-                       unsigned(count * kernels::byteWidth(dtype)))
-      .store(together, buffers[size_t(call.resultBuffers[size_t(result)])], offset, int(count));
+  accessTo(call.results[size_t(result)].dtype, count)
+      .store(count == 1 ? values[0] : together, buffers[size_t(call.resultBuffers[size_t(result)])],
+             offset, int(count));
 }
 
 //===----------------------------------------------------------------------===//
@@ -194,6 +211,15 @@ SmallVector<Value> ThreadKernel::choose(Value condition, llvm::function_ref<Valu
   };
   auto chosen = b.create<scf::IfOp>(loc, condition, branch(yes), branch(no));
   return SmallVector<Value>(chosen.getResults());
+}
+
+OpCall withWorkspace(OpCall call, ArrayRef<DType> types) {
+  for (DType type : types) {
+    call.results.push_back({type, {1}});
+    call.resultBuffers.push_back(call.numBuffers);
+  }
+  ++call.numBuffers;
+  return call;
 }
 
 //===----------------------------------------------------------------------===//

@@ -56,6 +56,10 @@ public:
   /// Loads element `offset` of an operand, in the form of kernels: f32, i64 or i1.
   Value load(int operand, Value offset) const;
   Value loadResult(int result, Value offset) const;
+  /// Loads `count` elements from `offset` on in one instruction. Their total bytes are a power of
+  /// two, and the address is a multiple of it.
+  llvm::SmallVector<Value> loadTogether(int operand, Value offset, int64_t count) const;
+  llvm::SmallVector<Value> loadResultsTogether(int result, Value offset, int64_t count) const;
   void store(int result, Value offset, Value value) const;
   /// Stores these elements from `offset` on in one instruction. Their total bytes are a power of
   /// two, and the address is a multiple of it.
@@ -84,11 +88,20 @@ public:
   }
 
 private:
+  region::MemoryAccess accessTo(kernels::DType dtype, int64_t elements = 1) const;
+  llvm::SmallVector<Value> loadTogether(kernels::DType dtype, int buffer, Value offset,
+                                        int64_t count) const;
+
   int64_t numThreads;
   Form form;
   region::Kernel kernel;
   llvm::SmallVector<Value> buffers;
 };
+
+/// Returns the call of one launch of several: it has these further results, all at the address of
+/// the workspace. So `loadResult` and `store` reach it with offsets in elements of their types.
+/// Example: a workspace of 64 indices and 10 sums has the sums from element 128 of its f32 on.
+OpCall withWorkspace(OpCall call, llvm::ArrayRef<kernels::DType> types);
 
 /// Returns the number of threads of `warps` warps.
 inline int64_t threadsOfWarps(int64_t warps, Form form) {

@@ -20,9 +20,10 @@ static Type storageOf(Type element) {
 
 static unsigned bytesOf(Type storage) { return storage.getIntOrFloatBitWidth() / 8; }
 
-MemoryAccess::MemoryAccess(OpBuilder &builder, Location loc, Type element, unsigned alignment)
+MemoryAccess::MemoryAccess(OpBuilder &builder, Location loc, Type element, unsigned alignment,
+                           BFloatRounding rounding)
     : builder(builder), loc(loc), element(element), storage(storageOf(element)),
-      alignment(std::max(bytesOf(storage), alignment)) {}
+      alignment(std::max(bytesOf(storage), alignment)), rounding(rounding) {}
 
 bool MemoryAccess::isSupported(Type element) {
   return element.isF32() || element.isBF16() || element.isF16() || isa<IntegerType>(element);
@@ -55,7 +56,10 @@ Value MemoryAccess::load(Value pointer, Value offset, int width, int valid) cons
 void MemoryAccess::store(Value value, Value pointer, Value offset, int valid) const {
   Value stored = narrow(value), at = address(pointer, offset);
   auto vector = dyn_cast<VectorType>(value.getType());
-  if (vector && valid != vector.getDimSize(0))
+  bool isPart = vector && valid != vector.getDimSize(0);
+  assert((!isPart || rounding == BFloatRounding::Integers) &&
+         "kernels of GPUs store whole vectors");
+  if (isPart)
     builder.create<LLVM::MaskedStoreOp>(
         loc, stored, at, makeMask(builder, loc, int(vector.getDimSize(0)), valid), alignment);
   else
@@ -96,11 +100,34 @@ Value MemoryAccess::roundToBFloat(Value x) const {
   return e.make<arith::TruncIOp>(Elements::typeLike(x, storage), e.select(isNan, quiet, rounded));
 }
 
+/// Returns a bf16, or for a vector of f32 pairs of them as words. The first of a pair is the lower
+/// half (PTX ISA, cvt: "input a is converted and stored in the upper half of d").
+Value MemoryAccess::roundByInstruction(Value x) const {
+  auto call = [&](Type type, const char *name, ValueRange operands) -> Value {
+    return builder.create<LLVM::CallIntrinsicOp>(loc, type, StringRef(name), operands).getResult(0);
+  };
+  Type word = builder.getI32Type();
+  auto vector = dyn_cast<VectorType>(x.getType());
+  if (!vector)
+    return call(builder.getBF16Type(), "llvm.nvvm.f2bf16.rn", x);
+  Elements e{builder, loc};
+  int64_t numWords = vector.getDimSize(0) / 2;
+  Value words = e.constant(VectorType::get({numWords}, word), 0);
+  for (int64_t i = 0; i < numWords; ++i) {
+    Value lower = e.make<vector::ExtractOp>(x, 2 * i),
+          upper = e.make<vector::ExtractOp>(x, 2 * i + 1);
+    Value pair =
+        call(VectorType::get({2}, builder.getBF16Type()), "llvm.nvvm.ff2bf16x2.rn", {upper, lower});
+    words = e.make<vector::InsertOp>(Value(e.make<LLVM::BitcastOp>(word, pair)), words, i);
+  }
+  return words;
+}
+
 Value MemoryAccess::narrow(Value x) const {
   Elements e{builder, loc};
   Type type = Elements::typeLike(x, storage);
   if (element.isBF16())
-    return roundToBFloat(x);
+    return rounding == BFloatRounding::CudaInstruction ? roundByInstruction(x) : roundToBFloat(x);
   if (element.isF16())
     return e.make<arith::TruncFOp>(type, x);
   if (element.isInteger(1))
