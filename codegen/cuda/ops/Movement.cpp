@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "codegen/cuda/ThreadKernel.h"
+#include "codegen/cuda/ops/RowSums.h"
 
 #include <limits>
 
@@ -174,27 +174,19 @@ FailureOr<region::Kernel> gather(MLIRContext &context, const OpCall &call, Form 
   return k.finish();
 }
 
-/// Adds in the order of the indices.
+/// An index out of range adds nothing.
 FailureOr<region::Kernel> scatterAdd(MLIRContext &context, const OpCall &call, Form form) {
   if (!kernels::isFloat(call.results[0].dtype))
     return failure();
   Split table(call.results[0].shape, dimOf(call));
-  int64_t count = kernels::numElements(call.operands[1].shape);
-  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
-  SmallVector<Value> at = k.split(k.thread, table.sizes());
-  SmallVector<Value> sum =
-      k.loop(k.integer(0), k.integer(count), {k.number(0)}, [&](Value i, ArrayRef<Value> inner) {
-        Value isHere = k.equal(placeOf(k, k.load(1, i), table.size).first, at[1]);
-        return k.choose(
-            isHere,
-            [&] {
-              Value offset = k.join({at[0], i, at[2]}, {table.outer, count, table.inner});
-              return SmallVector<Value>{k.e.add(inner[0], k.load(0, offset))};
-            },
-            [&] { return SmallVector<Value>{inner[0]}; });
-      });
-  k.store(0, k.thread, sum[0]);
-  return k.finish();
+  RowSums sums;
+  sums.outer = table.outer, sums.rows = table.size, sums.width = table.inner;
+  sums.count = kernels::numElements(call.operands[1].shape);
+  sums.rowOf = [&](const ThreadKernel &k, Value update) {
+    auto [place, isThere] = placeOf(k, k.load(1, update), table.size);
+    return k.e.select(isThere, place, k.integer(table.size));
+  };
+  return sumByRows(context, call, sums, form);
 }
 
 } // namespace

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "codegen/cuda/ThreadKernel.h"
+#include "codegen/cuda/ops/RowSums.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -78,36 +78,18 @@ FailureOr<region::Kernel> embedding(MLIRContext &context, const OpCall &call, Fo
   return k.finish();
 }
 
-/// A thread does some neighbouring elements of a row. It scans all indices in order, so sums are
-/// the same on every run.
+/// An index without a row on this rank adds nothing.
 FailureOr<region::Kernel> embeddingGrad(MLIRContext &context, const OpCall &call, Form form) {
-  int64_t width = rowElements(call.results[0].shape);
-  int64_t each = 8;
-  while (width % each != 0)
-    each /= 2;
-  int64_t perRow = width / each, count = kernels::numElements(call.operands[1].shape);
-  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape) / each, form);
-  Value row = k.divide(k.thread, perRow);
-  Value column = k.e.mul(k.remainder(k.thread, perRow), k.integer(each));
-  Value mine = k.load(2, row), last = k.load(3, k.integer(0));
-  SmallVector<Value> sums(size_t(each), k.number(0));
-  sums = k.loop(k.integer(0), k.integer(count), sums, [&](Value i, ArrayRef<Value> inner) {
-    Value isMine = k.equal(rowNumber(k, k.load(1, i), last).first, mine);
-    return k.choose(
-        isMine,
-        [&] {
-          SmallVector<Value> next;
-          Value begin = k.e.add(k.e.mul(i, k.integer(width)), column);
-          for (int64_t j = 0; j < each; ++j)
-            next.push_back(k.e.add(inner[size_t(j)], k.load(0, k.e.add(begin, k.integer(j)))));
-          return next;
-        },
-        [&] { return SmallVector<Value>(inner); });
-  });
-  Value begin = k.e.add(k.e.mul(row, k.integer(width)), column);
-  for (int64_t j = 0; j < each; ++j)
-    k.store(0, k.e.add(begin, k.integer(j)), sums[size_t(j)]);
-  return k.finish();
+  RowSums sums;
+  sums.rows = call.results[0].shape[0];
+  sums.width = rowElements(call.results[0].shape);
+  sums.count = kernels::numElements(call.operands[1].shape);
+  sums.rowOf = [&](const ThreadKernel &k, Value token) {
+    auto [number, isKnown] = rowNumber(k, k.load(1, token), k.load(3, k.integer(0)));
+    auto [place, isHere] = Vocabulary{k, 2, sums.rows}.find(number);
+    return k.e.select(k.both(isKnown, isHere), place, k.integer(sums.rows));
+  };
+  return sumByRows(context, call, sums, form);
 }
 
 //===----------------------------------------------------------------------===//

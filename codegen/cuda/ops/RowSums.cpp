@@ -1,0 +1,282 @@
+//===- RowSums.cpp - Sums of updates by rows of a table --------------------===//
+
+#include "codegen/cuda/ops/RowSums.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace tbc::cuda {
+namespace {
+
+using Values = SmallVector<Value>;
+
+constexpr int64_t comparedUpdates = 32; // at most, without sorting
+constexpr int64_t sortedAtOnce = 128;   // keys
+constexpr int64_t groupSize = 32;       // updates that are summed ahead
+constexpr int64_t atOnce = 4;           // loads in flight of a thread
+constexpr int64_t accessBytes = 16;
+constexpr int64_t keyShift = 32;
+
+class RowSumsEmitter {
+public:
+  RowSumsEmitter(MLIRContext &context, const OpCall &call, const RowSums &sums, Form form)
+      : context(context), call(call), sums(sums), form(form),
+        staged(
+            withWorkspace(call, {kernels::DType::I64, kernels::DType::I32, kernels::DType::F32})),
+        firstResult(int(call.results.size())) {
+    each = accessBytes / kernels::byteWidth(call.results[0].dtype);
+    while (sums.width % each != 0)
+      each /= 2;
+    numGroups = sums.count / groupSize;
+    // In bytes: two lists of keys, the starts, the sums of groups.
+    int64_t ofKeys = 2 * sums.count * int64_t(sizeof(int64_t));
+    int64_t ofStarts = (sums.rows + 1) * int64_t(sizeof(int32_t));
+    beginOfStarts = ofKeys / int64_t(sizeof(int32_t));
+    auto ofSums = int64_t(llvm::alignTo(uint64_t(ofKeys + ofStarts), uint64_t(alignment)));
+    beginOfSums = ofSums / int64_t(sizeof(float));
+    workspaceBytes = ofSums + numGroups * sums.outer * sums.width * int64_t(sizeof(float));
+  }
+
+  FailureOr<region::Kernel> compareAll() {
+    ThreadKernel k(context, call, threadsOfTable(), form);
+    Position at = positionOf(k, sums.rows);
+    Values total = k.loop(k.integer(0), k.integer(sums.count), zeros(k),
+                          [&](Value update, ArrayRef<Value> inner) {
+                            return k.choose(
+                                k.equal(sums.rowOf(k, update), at.row),
+                                [&] { return added(k, inner, loadUpdate(k, at, update)); },
+                                [&] { return Values(inner); });
+                          });
+    storeRow(k, at, total);
+    return k.finish();
+  }
+
+  FailureOr<region::Kernel> sortFirst() {
+    launches.clear(), isGood = true;
+    emitKeys();
+    emitSortedGroups();
+    int64_t from = 1; // of the two lists of keys
+    for (int64_t run = sortedAtOnce; run < sums.count; run *= 2, from = 1 - from)
+      emitMerge(run, from);
+    emitStarts(from);
+    if (numGroups > 0)
+      emitGroupSums(from);
+    emitRows(from);
+    if (!isGood)
+      return failure();
+    return joinLaunches(launches, workspaceBytes);
+  }
+
+private:
+  /// The elements of a thread: `each` from `column` on, of one row or group.
+  struct Position {
+    Value outer, row, column;
+  };
+
+  void add(FailureOr<region::Kernel> launch) {
+    if (failed(launch))
+      isGood = false;
+    else
+      launches.push_back(std::move(*launch));
+  }
+
+  int64_t threadsOfTable() const { return sums.outer * sums.rows * (sums.width / each); }
+  Position positionOf(const ThreadKernel &k, int64_t numRows) const {
+    Values at = k.split(k.thread, {sums.outer, numRows, sums.width / each});
+    return {at[0], at[1], k.e.mul(at[2], k.integer(each))};
+  }
+  Values zeros(const ThreadKernel &k) const { return Values(size_t(each), k.number(0)); }
+  static Values added(const ThreadKernel &k, ArrayRef<Value> to, ArrayRef<Value> terms) {
+    Values result;
+    for (auto [x, term] : llvm::zip_equal(to, terms))
+      result.push_back(k.e.add(x, term));
+    return result;
+  }
+  Value offsetOf(const ThreadKernel &k, const Position &at, Value row, int64_t numRows) const {
+    return k.join({at.outer, row, at.column}, {sums.outer, numRows, sums.width});
+  }
+  Values loadUpdate(const ThreadKernel &k, const Position &at, Value update) const {
+    return k.loadTogether(0, offsetOf(k, at, update, sums.count), each);
+  }
+  void storeRow(const ThreadKernel &k, const Position &at, ArrayRef<Value> total) const {
+    k.storeTogether(0, offsetOf(k, at, at.row, sums.rows), total);
+  }
+
+  Value loadKey(const ThreadKernel &k, int64_t list, Value index) const {
+    return k.loadResult(firstResult, k.e.add(index, k.integer(list * sums.count)));
+  }
+  void storeKey(const ThreadKernel &k, int64_t list, Value index, Value key) const {
+    k.store(firstResult, k.e.add(index, k.integer(list * sums.count)), key);
+  }
+  static Value rowOfKey(const ThreadKernel &k, Value key) {
+    return k.e.make<arith::ShRUIOp>(key, k.integer(keyShift));
+  }
+  static Value updateOfKey(const ThreadKernel &k, Value key) {
+    return k.e.make<arith::AndIOp>(key, k.integer((int64_t(1) << keyShift) - 1));
+  }
+
+  void emitKeys() {
+    ThreadKernel k(context, staged, sums.count, form);
+    Value row = k.e.make<arith::ShLIOp>(sums.rowOf(k, k.thread), k.integer(keyShift));
+    storeKey(k, 0, k.thread, k.e.add(row, k.thread));
+    add(k.finish());
+  }
+
+  /// A key's place in its group is the number of smaller keys: keys are distinct.
+  void emitSortedGroups() {
+    ThreadKernel k(context, staged, sums.count, form);
+    Value key = loadKey(k, 0, k.thread);
+    Value begin = k.e.mul(k.divide(k.thread, sortedAtOnce), k.integer(sortedAtOnce));
+    Value end =
+        k.e.make<arith::MinSIOp>(k.e.add(begin, k.integer(sortedAtOnce)), k.integer(sums.count));
+    Value place = k.loop(begin, end, {begin}, [&](Value i, ArrayRef<Value> inner) {
+      Value isBefore = k.e.less(loadKey(k, 0, i), key);
+      return Values{k.e.select(isBefore, k.e.add(inner[0], k.integer(1)), inner[0])};
+    })[0];
+    storeKey(k, 1, place, key);
+    add(k.finish());
+  }
+
+  /// Returns the first index in [begin, end) of a sorted list whose key is not below `key`; `end`
+  /// if there is none. `steps` suffice for the range; `valid` is any index with a key.
+  Value lowerBound(const ThreadKernel &k, int64_t list, Value key, Value begin, Value end,
+                   int64_t length, Value valid) const {
+    int64_t steps = int64_t(llvm::Log2_64_Ceil(uint64_t(length))) + 1;
+    return k.loop(k.integer(0), k.integer(steps), {begin, end}, [&](Value, ArrayRef<Value> range) {
+      Value isOpen = k.e.less(range[0], range[1]);
+      Value middle = k.divide(k.e.add(range[0], range[1]), 2);
+      Value found = loadKey(k, list, k.e.select(isOpen, middle, valid));
+      Value isBelow = k.e.less(found, key);
+      Value up = k.both(isOpen, isBelow);
+      Value down = k.both(isOpen, k.negate(isBelow));
+      return Values{k.e.select(up, k.e.add(middle, k.integer(1)), range[0]),
+                    k.e.select(down, middle, range[1])};
+    })[0];
+  }
+
+  /// Merges pairs of sorted runs from list `from` into the other. A key moves behind the smaller
+  /// keys of the other run.
+  void emitMerge(int64_t run, int64_t from) {
+    ThreadKernel k(context, staged, sums.count, form);
+    Value key = loadKey(k, from, k.thread);
+    Value pair = k.e.mul(k.divide(k.thread, 2 * run), k.integer(2 * run));
+    Value middle = k.e.add(pair, k.integer(run));
+    Value isLeft = k.e.less(k.thread, middle);
+    auto within = [&](Value index) {
+      return Value(k.e.make<arith::MinSIOp>(index, k.integer(sums.count)));
+    };
+    Value begin = k.e.select(isLeft, within(middle), pair);
+    Value end = k.e.select(isLeft, within(k.e.add(middle, k.integer(run))), middle);
+    Value other = k.e.sub(lowerBound(k, from, key, begin, end, run, k.thread), begin);
+    Value own = k.e.select(isLeft, k.thread, k.e.sub(k.thread, k.integer(run)));
+    storeKey(k, 1 - from, k.e.add(own, other), key);
+    add(k.finish());
+  }
+
+  void emitStarts(int64_t list) {
+    ThreadKernel k(context, staged, sums.rows + 1, form);
+    Value key = k.e.make<arith::ShLIOp>(k.thread, k.integer(keyShift));
+    Value zero = k.integer(0);
+    Value start = lowerBound(k, list, key, zero, k.integer(sums.count), sums.count, zero);
+    k.store(firstResult + 1, k.e.add(k.thread, k.integer(beginOfStarts)), start);
+    add(k.finish());
+  }
+
+  /// Adds the sorted updates `begin` to `end`.
+  Values sumOfUpdates(const ThreadKernel &k, int64_t list, const Position &at, Value begin,
+                      Value end, ArrayRef<Value> before) const {
+    return inSteps(k, begin, end, before, [&](Value index) {
+      return loadUpdate(k, at, updateOfKey(k, loadKey(k, list, index)));
+    });
+  }
+
+  /// Adds the terms `begin` to `end`, with the loads of several of them first.
+  Values inSteps(const ThreadKernel &k, Value begin, Value end, ArrayRef<Value> before,
+                 llvm::function_ref<Values(Value)> term) const {
+    Value whole = k.e.mul(k.divide(k.e.sub(end, begin), atOnce), k.integer(atOnce));
+    Value middle = k.e.add(begin, whole);
+    Values total = k.loop(
+        begin, middle, before,
+        [&](Value index, ArrayRef<Value> inner) {
+          SmallVector<Values> terms;
+          for (int64_t i = 0; i < atOnce; ++i)
+            terms.push_back(term(k.e.add(index, k.integer(i))));
+          Values result(inner);
+          for (const Values &one : terms)
+            result = added(k, result, one);
+          return result;
+        },
+        atOnce);
+    return k.loop(middle, end, total,
+                  [&](Value index, ArrayRef<Value> inner) { return added(k, inner, term(index)); });
+  }
+
+  Value sumOffset(const ThreadKernel &k, const Position &at, Value group) const {
+    return k.e.add(offsetOf(k, at, group, numGroups), k.integer(beginOfSums));
+  }
+
+  void emitGroupSums(int64_t list) {
+    ThreadKernel k(context, staged, sums.outer * numGroups * (sums.width / each), form);
+    Position at = positionOf(k, numGroups);
+    Value begin = k.e.mul(at.row, k.integer(groupSize));
+    Value end = k.e.add(begin, k.integer(groupSize));
+    Value first = rowOfKey(k, loadKey(k, list, begin));
+    Value last = rowOfKey(k, loadKey(k, list, k.e.sub(end, k.integer(1))));
+    k.ifThen(k.equal(first, last), [&] {
+      Values total = sumOfUpdates(k, list, at, begin, end, zeros(k));
+      k.storeTogether(firstResult + 2, sumOffset(k, at, at.row), total);
+    });
+    add(k.finish());
+  }
+
+  void emitRows(int64_t list) {
+    ThreadKernel k(context, staged, threadsOfTable(), form);
+    Position at = positionOf(k, sums.rows);
+    auto startOf = [&](Value row) {
+      return k.loadResult(firstResult + 1, k.e.add(row, k.integer(beginOfStarts)));
+    };
+    Value begin = startOf(at.row), end = startOf(k.e.add(at.row, k.integer(1)));
+    Value firstGroup = k.divide(k.e.add(begin, k.integer(groupSize - 1)), groupSize);
+    Value endGroup = k.divide(end, groupSize);
+    Value hasGroups = k.e.less(firstGroup, endGroup);
+    auto whereGroups = [&](Value group) {
+      return k.e.select(hasGroups, k.e.mul(group, k.integer(groupSize)), end);
+    };
+    Values total = sumOfUpdates(k, list, at, begin, whereGroups(firstGroup), zeros(k));
+    if (numGroups > 0)
+      total = inSteps(
+          k, firstGroup, k.e.select(hasGroups, endGroup, firstGroup), total, [&](Value group) {
+            return k.loadResultsTogether(firstResult + 2, sumOffset(k, at, group), each);
+          });
+    total = sumOfUpdates(k, list, at, whereGroups(endGroup), end, total);
+    storeRow(k, at, total);
+    add(k.finish());
+  }
+
+  static constexpr int64_t alignment = 256;
+
+  MLIRContext &context;
+  const OpCall &call;
+  const RowSums &sums;
+  Form form;
+  const OpCall staged;   // with keys, starts and sums of groups as further results
+  const int firstResult; // of these
+  int64_t each = 1;      // elements of a thread
+  int64_t numGroups = 0, beginOfStarts = 0, beginOfSums = 0, workspaceBytes = 0;
+  SmallVector<region::Kernel> launches;
+  bool isGood = true;
+};
+
+} // namespace
+
+FailureOr<region::Kernel> sumByRows(MLIRContext &context, const OpCall &call, const RowSums &sums,
+                                    Form form) {
+  constexpr int64_t most = int64_t(1) << 31;
+  if (sums.count >= most || sums.rows >= most)
+    return failure();
+  RowSumsEmitter emitter(context, call, sums, form);
+  return sums.count <= comparedUpdates ? emitter.compareAll() : emitter.sortFirst();
+}
+
+} // namespace tbc::cuda
