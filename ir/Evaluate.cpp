@@ -12,6 +12,7 @@ using namespace mlir;
 namespace tbc {
 
 using kernels::DType;
+using kernels::Tensor;
 
 std::optional<DType> toKernelDType(Type type) {
   if (type.isF64())
@@ -164,6 +165,33 @@ FailureOr<SmallVector<kernels::Tensor>> evaluateOp(Operation *op,
       return op->emitOpError() << "has result " << i << " of type " << op->getResult(i).getType()
                                << ", its kernel made " << kernels::toString(result.type());
   return SmallVector<kernels::Tensor>(results.begin(), results.end());
+}
+
+/// Returns the results of `op`, or none if they depend on data.
+static FailureOr<SmallVector<Tensor>> evaluateWithoutData(Operation *op) {
+  SmallVector<Tensor> operands;
+  for (Value operand : op->getOperands()) {
+    Operation *producer = operand.getDefiningOp();
+    if (!producer)
+      return failure();
+    FailureOr<SmallVector<Tensor>> made = evaluateWithoutData(producer);
+    if (failed(made))
+      return failure();
+    operands.push_back((*made)[cast<OpResult>(operand).getResultNumber()]);
+  }
+  return evaluateOp(op, operands, {kernels::Arith::Native});
+}
+
+DenseElementsAttr dataIndependentInteger(Operation *op) {
+  if (op->getNumResults() != 1)
+    return {};
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (!type.getElementType().isSignlessInteger(64) || type.getNumElements() != 1)
+    return {};
+  FailureOr<SmallVector<Tensor>> made = evaluateWithoutData(op);
+  if (failed(made))
+    return {};
+  return DenseElementsAttr::get(type, ArrayRef<int64_t>((*made)[0].data<int64_t>()));
 }
 
 } // namespace tbc

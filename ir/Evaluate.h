@@ -9,6 +9,7 @@
 
 #include "runtime/kernels/Kernel.h"
 
+#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/Support/LLVM.h"
@@ -38,6 +39,11 @@ mlir::FailureOr<kernels::Attrs> toKernelAttrs(mlir::Operation *op);
 mlir::FailureOr<llvm::SmallVector<kernels::Tensor>>
 evaluateOp(mlir::Operation *op, llvm::ArrayRef<kernels::Tensor> operands,
            const kernels::KernelContext &context);
+
+/// Returns the result of `op` if it is a single i64 that depends on no data: all ops that it is
+/// computed from have operands that are results of such ops, or none. Null otherwise. Integers are
+/// the same in all arithmetics. Example: reduce_max of iota of 50,304 elements is 50,303.
+mlir::DenseElementsAttr dataIndependentInteger(mlir::Operation *op);
 
 } // namespace tbc
 

@@ -3,6 +3,8 @@
 #include "passes/partition/LocalBlock.h"
 
 #include "ir/Elementwise.h"
+#include "ir/Evaluate.h"
+#include "ir/Movement.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -89,6 +91,10 @@ LogicalResult LocalBlock::build() {
     emitGradients(gradientsOf.begin()->first);
   emitResults();
   function.finish();
+  // Operands of ops that became constants may have no other users.
+  for (Operation *op : llvm::reverse(generators))
+    if (op->use_empty())
+      op->erase();
   return failure(failed);
 }
 
@@ -169,7 +175,8 @@ Value LocalBlock::operandOf(int index, int operand) {
   return generated.at(value);
 }
 
-/// Emits a data-independent op. It is whole on every rank, and runs in each block that needs it.
+/// Emits a data-independent op of no kernel of planKernels. It is whole on every rank, and runs in
+/// each block that needs it.
 LogicalResult LocalBlock::emitGenerator(int index) {
   const GraphOp &op = in.graph.ops[index];
   if (generated.count(op.results[0]))
@@ -199,6 +206,19 @@ Operation *LocalBlock::emitLocal(int index, ArrayRef<Value> operands) {
   Operation *local = function.builder().create(state);
   local->setAttr(kIdAttr, function.builder().getStringAttr(op.id));
   resize(local, index);
+  return op.generator ? foldInteger(local) : local;
+}
+
+/// A single integer that depends on no data is computed here, and becomes a constant.
+Operation *LocalBlock::foldInteger(Operation *local) {
+  if (DenseElementsAttr known = dataIndependentInteger(local); known && !isa<ConstantOp>(local)) {
+    OpBuilder builder(local);
+    auto constant = builder.create<ConstantOp>(local->getLoc(), local->getResultTypes()[0], known);
+    constant->setAttr(kIdAttr, local->getAttr(kIdAttr));
+    local->erase();
+    local = constant;
+  }
+  generators.push_back(local);
   return local;
 }
 

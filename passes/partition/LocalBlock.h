@@ -94,6 +94,7 @@ private:
   reshard::Phase phaseOf(int value) const;
   mlir::Operation *templateOf(int op) const;
   mlir::Operation *emitLocal(int op, llvm::ArrayRef<mlir::Value> operands);
+  mlir::Operation *foldInteger(mlir::Operation *local);
   void resize(mlir::Operation *local, int op);
   mlir::RankedTensorType localType(int value, const reshard::Sharding &sharding) const;
   mlir::Location locOf(int value) const;
@@ -109,7 +110,8 @@ private:
   std::multimap<int, int> gradientsOf; // parameters, by the value to be added to their gradient
   /// By bucket: members with a computed value, and the parameters of their gradients.
   std::map<int, std::map<const reshard::Reshard *, llvm::SmallVector<int>>> waiting;
-  std::map<int, mlir::Value> generated; // results of generators, in the original order
+  std::map<int, mlir::Value> generated;            // results of generators, in the original order
+  llvm::SmallVector<mlir::Operation *> generators; // emitted
   int64_t numKernels = 0;
   bool failed = false;
 };
