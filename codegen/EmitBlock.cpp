@@ -7,7 +7,6 @@
 #include "ir/Host.h"
 #include "ir/PerRank.h"
 
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -43,21 +42,46 @@ void StageEmitter::address(program::Communication &comm, StringRef name, int fro
     comm.lane = 2 * (from * pipeline.numChunks() + to) + (isForward ? 0 : 1);
 }
 
-FailureOr<int> StageEmitter::slot(StringRef role, StringRef name, kernels::TensorType type,
-                                  DictionaryAttr attrs, Location loc) {
+/// Returns the role of the slot for arguments and results with `role`; absent if they have none.
+static std::optional<program::Role> slotRoleOf(TensorRole role) {
   using program::Role;
-  auto slotRole = llvm::StringSwitch<std::optional<Role>>(role)
-                      .Case("param", Role::Parameter)
-                      .Case("state", Role::State)
-                      .Case("opt_state", Role::OptimizerState)
-                      .Case("acc", Role::Gradient)
-                      .Cases("loss_acc", "loss", Role::Loss)
-                      .Cases("input", "label", Role::Input)
-                      .Case("residual", Role::Residual)
-                      .Case("lr", Role::Scalar)
-                      .Default(std::nullopt);
+  switch (role) {
+  case TensorRole::Parameter:
+    return Role::Parameter;
+  case TensorRole::State:
+    return Role::State;
+  case TensorRole::OptimizerState:
+    return Role::OptimizerState;
+  case TensorRole::GradientAccumulator:
+    return Role::Gradient;
+  case TensorRole::LossAccumulator:
+  case TensorRole::Loss:
+    return Role::Loss;
+  case TensorRole::Input:
+  case TensorRole::Label:
+    return Role::Input;
+  case TensorRole::Residual:
+    return Role::Residual;
+  case TensorRole::LearningRate:
+    return Role::Scalar;
+  case TensorRole::Sample:
+  case TensorRole::Step:
+  case TensorRole::Gradient:
+  case TensorRole::Count:
+  case TensorRole::Receive:
+  case TensorRole::Send:
+    return std::nullopt;
+  }
+  llvm_unreachable("no role");
+}
+
+FailureOr<int> StageEmitter::slot(std::optional<TensorRole> role, StringRef name,
+                                  kernels::TensorType type, DictionaryAttr attrs, Location loc) {
+  using program::Role;
+  std::optional<Role> slotRole = role ? slotRoleOf(*role) : std::nullopt;
+  StringRef roleName = role ? stringifyTensorRole(*role) : "";
   if (!slotRole)
-    return emitError(loc) << "role \"" << role << "\" of \"" << name << "\" has no slot";
+    return emitError(loc) << "role \"" << roleName << "\" of \"" << name << "\" has no slot";
   std::string slotName = *slotRole == Role::Gradient ? (name + ".grad").str() : name.str();
   auto [it, isNew] = slots.insert(
       {std::string(program::name(*slotRole)) + " " + slotName, int(stage.slots.size())});
@@ -72,7 +96,7 @@ FailureOr<int> StageEmitter::slot(StringRef role, StringRef name, kernels::Tenso
   if (*slotRole != Role::Residual && *slotRole != Role::Loss && *slotRole != Role::Scalar) {
     result.tensor = program.tensorIndex(slotName);
     if (result.tensor < 0)
-      return emitError(loc) << "there is no tensor \"" << slotName << "\" for role \"" << role
+      return emitError(loc) << "there is no tensor \"" << slotName << "\" for role \"" << roleName
                             << "\"";
     // Gradient accumulators have the optimizer's type, which may be wider than one contribution.
     // Example: f32 for bf16 gradients.
@@ -110,12 +134,12 @@ static StringRef text(Attribute attr) {
 
 LogicalResult StageEmitter::emitArguments() {
   for (BlockArgument arg : func.getArguments()) {
-    StringRef role = text(func.getArgAttr(arg.getArgNumber(), kRoleAttr));
+    std::optional<TensorRole> role = argumentRole(func, arg.getArgNumber());
     StringRef name = text(func.getArgAttr(arg.getArgNumber(), kNameAttr));
     FailureOr<program::ValueId> value = define(arg);
     if (failed(value))
       return failure();
-    if (role != "recv") {
+    if (role != TensorRole::Receive) {
       FailureOr<int> place = slot(role, name, stage.values[*value],
                                   func.getArgAttrDict(arg.getArgNumber()), func.getLoc());
       if (failed(place))
@@ -257,10 +281,10 @@ LogicalResult StageEmitter::emitOp(Operation &op) {
 LogicalResult StageEmitter::emitResults() {
   Operation *terminator = func.getBody().front().getTerminator();
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
-    StringRef role = text(func.getResultAttr(i, kRoleAttr));
+    std::optional<TensorRole> role = resultRole(func, i);
     StringRef name = text(func.getResultAttr(i, kNameAttr));
     program::ValueId valueId = ids.lookup(value);
-    if (role == "send") {
+    if (role == TensorRole::Send) {
       int peer = cast<IntegerAttr>(func.getResultAttr(i, kPeerAttr)).getInt();
       Instruction send;
       send.id = ("send " + name).str();
@@ -274,7 +298,8 @@ LogicalResult StageEmitter::emitResults() {
         slot(role, name, stage.values[valueId], func.getResultAttrDict(i), value.getLoc());
     if (failed(place))
       return failure();
-    block->results.push_back({valueId, *place, role == "acc" || role == "loss_acc"});
+    bool isSum = role == TensorRole::GradientAccumulator || role == TensorRole::LossAccumulator;
+    block->results.push_back({valueId, *place, isSum});
   }
   return success();
 }

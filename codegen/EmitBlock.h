@@ -3,6 +3,7 @@
 #ifndef TBC_CODEGEN_EMITBLOCK_H
 #define TBC_CODEGEN_EMITBLOCK_H
 
+#include "ir/Roles.h"
 #include "runtime/abi/Program.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -35,8 +36,9 @@ private:
   mlir::LogicalResult emitResults();
   mlir::LogicalResult emitCommunication(mlir::Operation &op, program::Instruction &instruction);
   /// Returns the slot for `name` in `role`, for values of `type`. Makes it on first use.
-  mlir::FailureOr<int> slot(llvm::StringRef role, llvm::StringRef name, kernels::TensorType type,
-                            mlir::DictionaryAttr attrs, mlir::Location loc);
+  mlir::FailureOr<int> slot(std::optional<TensorRole> role, llvm::StringRef name,
+                            kernels::TensorType type, mlir::DictionaryAttr attrs,
+                            mlir::Location loc);
   /// Fills in the sender and receiver of a message of `name`; `from` and `to` are model chunks.
   void address(program::Communication &comm, llvm::StringRef name, int from, int to);
 

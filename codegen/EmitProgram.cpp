@@ -4,10 +4,9 @@
 
 #include "codegen/EmitBlock.h"
 #include "ir/Evaluate.h"
-#include "ir/Tbc.h"
+#include "ir/Roles.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 
@@ -39,26 +38,46 @@ static program::Piece toPiece(const PartitionedTensor &tensor) {
   return piece;
 }
 
-static program::Role tensorRole(StringRef role) {
-  return llvm::StringSwitch<program::Role>(role)
-      .Case("param", program::Role::Parameter)
-      .Case("state", program::Role::State)
-      .Case("opt_state", program::Role::OptimizerState)
-      .Case("grad", program::Role::Gradient)
-      .Default(program::Role::Input);
+/// Returns the role in the Program of a tensor outside the blocks.
+static program::Role programRole(TensorRole role) {
+  switch (role) {
+  case TensorRole::Parameter:
+    return program::Role::Parameter;
+  case TensorRole::State:
+    return program::Role::State;
+  case TensorRole::OptimizerState:
+    return program::Role::OptimizerState;
+  case TensorRole::Gradient:
+    return program::Role::Gradient;
+  case TensorRole::Input:
+  case TensorRole::Label:
+  case TensorRole::Sample:
+  case TensorRole::Step:
+    return program::Role::Input;
+  case TensorRole::Loss:
+  case TensorRole::Count:
+  case TensorRole::LearningRate:
+  case TensorRole::Residual:
+  case TensorRole::Receive:
+  case TensorRole::Send:
+  case TensorRole::GradientAccumulator:
+  case TensorRole::LossAccumulator:
+    break;
+  }
+  llvm_unreachable("a role inside blocks");
 }
 
 /// Returns the name of a tensor in the Program. Gradients get the suffix ".grad"; otherwise they
 /// would share their parameter's name.
 static std::string tensorName(const PartitionedTensor &tensor) {
-  return tensor.role == "grad" ? tensor.name + ".grad" : tensor.name;
+  return tensor.role == TensorRole::Gradient ? tensor.name + ".grad" : tensor.name;
 }
 
 static FailureOr<program::GlobalTensor> toGlobalTensor(const PartitionedTensor &tensor) {
   program::GlobalTensor result;
   result.name = tensorName(tensor);
-  result.role = tensorRole(tensor.role);
-  if (tensor.role == "param" || tensor.role == "state")
+  result.role = programRole(tensor.role);
+  if (tensor.role == TensorRole::Parameter || tensor.role == TensorRole::State)
     result.initializer = tensor.name;
   else if (!tensor.copyOf.empty())
     result.initializer = tensor.copyOf;

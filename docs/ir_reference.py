@@ -113,7 +113,7 @@ def page(options):
     ops = "\n".join(f"### {family}\n\n" + shifted(generated(options, "-gen-op-doc", f"ir/{family}.td"), 4) for family in families)
     number = len(re.findall(r"(?m)^#### `tbc\.", ops))
     parts = [HEAD.format(ops=number, families=len(families))]
-    parts += ["## Attributes\n", shifted(re.sub(r"(?m)^## .*\n", "", generated(options, "-gen-attrdef-doc", "ir/Plan.td")), 3)]
+    parts += ["## Attributes\n", shifted(re.sub(r"(?m)^## .*\n", "", generated(options, "-gen-attrdef-doc", "ir/Attributes.td")), 3)]
     parts += ["## Ops\n", ops]
     parts.append("## Passes\n")
     for path in ("tools/driver/Passes.td", "passes/Passes.td"):

@@ -3,7 +3,7 @@
 #include "ir/FactorAnalysis.h"
 
 #include "ir/Reshard.h"
-#include "ir/Tbc.h"
+#include "ir/Roles.h"
 
 #include "llvm/ADT/StringMap.h"
 
@@ -110,9 +110,9 @@ void FactorAnalysis::addFunctionBoundary(func::FuncOp func) {
   }
   Operation *terminator = func.getBody().front().getTerminator();
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
-    auto role = func.getResultAttrOfType<StringAttr>(i, kRoleAttr);
+    std::optional<TensorRole> role = resultRole(func, i);
     auto name = func.getResultAttrOfType<StringAttr>(i, kNameAttr);
-    if (!role || !name || (role.getValue() != "grad" && role.getValue() != "state"))
+    if (!name || (role != TensorRole::Gradient && role != TensorRole::State))
       continue;
     auto it = named.find(name.getValue());
     if (it == named.end() || tensorType(it->second).getShape() != tensorType(value).getShape())

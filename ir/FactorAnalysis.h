@@ -17,7 +17,7 @@ namespace tbc {
 
 /// The factors of every dim of every value of a function, from the factor rules of its ops.
 ///
-/// Results with role "grad" or "state" have the dims of the argument with their name. The batch
+/// Results with role `grad` or `state` have the dims of the argument with their name. The batch
 /// dims of inputs are one. Dims are never identified by equal sizes, only by ops.
 class FactorAnalysis {
 public:

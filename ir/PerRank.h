@@ -3,6 +3,7 @@
 #ifndef TBC_IR_PERRANK_H
 #define TBC_IR_PERRANK_H
 
+#include "ir/Roles.h"
 #include "planner/reshard/Sharding.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -16,7 +17,7 @@ namespace tbc {
 /// A tensor outside the blocks, and its sharding on the mesh.
 struct PartitionedTensor {
   std::string name;
-  std::string role; // param, state, opt_state, grad, input
+  TensorRole role = TensorRole::Input; // Parameter, State, OptimizerState, Gradient or Input
   reshard::TensorLayout layout;
   reshard::Sharding sharding;
   mlir::Type elementType;

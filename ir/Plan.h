@@ -7,13 +7,9 @@
 #ifndef TBC_IR_PLAN_H
 #define TBC_IR_PLAN_H
 
-#include "ir/Tbc.h"
-#include "planner/reshard/Graph.h"
+#include "ir/Attributes.h"
 
 #include "mlir/IR/BuiltinOps.h"
-
-#define GET_ATTRDEF_CLASSES
-#include "ir/PlanAttributes.h.inc"
 
 namespace tbc {
 

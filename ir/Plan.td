@@ -98,7 +98,7 @@ def Tbc_ShardingAttr : Tbc_Attr<"Sharding", "sharding"> {
 def Tbc_ParameterPlanAttr : Tbc_Attr<"ParameterPlan", "parameter_plan"> {
   let summary = "How a parameter is stored, gathered, and its gradient reduced";
   let description = [{
-    On arguments of @train with role "param", as `tbc.parameter_plan`.
+    On arguments of @train with role `param`, as `tbc.parameter_plan`.
     - `zero`: the ZeRO stage, 0 to 3.
     - `keep_gathered`: the gathered parameter is kept from forward to backward.
     - `zero_axes`: the group that shares the state.

@@ -4,7 +4,7 @@
 
 #include "ir/Evaluate.h"
 #include "ir/Interpreter.h"
-#include "ir/Tbc.h"
+#include "ir/Roles.h"
 #include "runtime/kernels/Kernel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -25,9 +25,6 @@ static std::string text(Attribute attr) {
 }
 static std::string argName(func::FuncOp function, unsigned i) {
   return text(function.getArgAttr(i, kNameAttr));
-}
-static std::string argRole(func::FuncOp function, unsigned i) {
-  return text(function.getArgAttr(i, kRoleAttr));
 }
 
 /// Returns `value` converted to `type`, by the kernel of the cast op.
@@ -72,15 +69,18 @@ LogicalResult SerialTrainer::runMicroBatch(const Tensors &batch) {
   auto train = module.lookupSymbol<func::FuncOp>("train");
   SmallVector<Tensor> inputs;
   for (unsigned i = 0; i < train.getNumArguments(); ++i) {
-    std::string role = argRole(train, i), name = argName(train, i);
-    if (role == "opt_state") {
+    std::optional<TensorRole> role = argumentRole(train, i);
+    std::string name = argName(train, i);
+    if (role == TensorRole::OptimizerState) {
       inputs.push_back(optimizerState(train, i));
       continue;
     }
-    const Tensors &source = role == "param" || role == "state" ? current : batch;
+    bool isKept = role == TensorRole::Parameter || role == TensorRole::State;
+    const Tensors &source = isKept ? current : batch;
     auto it = source.find(name);
     if (it == source.end())
-      return train.emitError() << "no value is given for " << role << " \"" << name << "\"";
+      return train.emitError() << "no value is given for "
+                               << (role ? stringifyTensorRole(*role) : "") << " \"" << name << "\"";
     inputs.push_back(it->second);
   }
   FailureOr<SmallVector<Tensor>> results = evaluateFunction(train, inputs, context);
@@ -92,13 +92,13 @@ LogicalResult SerialTrainer::runMicroBatch(const Tensors &batch) {
     sum = sum ? add({arith}, {}, {sum, part}, {part.type()}).front() : part;
   };
   for (auto [i, result] : llvm::enumerate(*results)) {
-    std::string role = text(train.getResultAttr(i, kRoleAttr));
+    std::optional<TensorRole> role = resultRole(train, i);
     std::string name = text(train.getResultAttr(i, kNameAttr));
-    if (role == "loss")
+    if (role == TensorRole::Loss)
       accumulate(lossSum, result);
-    else if (role == "count")
+    else if (role == TensorRole::Count)
       accumulate(countSum, result);
-    else if (role == "grad")
+    else if (role == TensorRole::Gradient)
       accumulate(sums[name], result);
     else
       current[name] = result;
@@ -110,15 +110,16 @@ LogicalResult SerialTrainer::update(double learningRate) {
   auto update = module.lookupSymbol<func::FuncOp>("update");
   SmallVector<Tensor> inputs;
   for (auto [i, mlirType] : llvm::enumerate(update.getArgumentTypes())) {
-    std::string role = argRole(update, i), name = argName(update, i);
+    std::optional<TensorRole> role = argumentRole(update, i);
+    std::string name = argName(update, i);
     kernels::TensorType type = *toKernelType(mlirType);
-    if (role == "lr")
+    if (role == TensorRole::LearningRate)
       inputs.push_back(Tensor::fromDoubles(type, arith, {learningRate}));
-    else if (role == "grad")
+    else if (role == TensorRole::Gradient)
       inputs.push_back(sums[name]);
-    else if (role == "loss")
+    else if (role == TensorRole::Loss)
       inputs.push_back(name == "count" ? countSum : lossSum);
-    else if (role == "opt_state")
+    else if (role == TensorRole::OptimizerState)
       inputs.push_back(optimizerState(update, i));
     else
       inputs.push_back(current[name]);
@@ -128,7 +129,7 @@ LogicalResult SerialTrainer::update(double learningRate) {
     return failure();
   for (auto [i, result] : llvm::enumerate(*results)) {
     std::string name = text(update.getResultAttr(i, kNameAttr));
-    if (text(update.getResultAttr(i, kRoleAttr)) == "loss")
+    if (resultRole(update, i) == TensorRole::Loss)
       (name == "count" ? countSum : lossSum) = result;
     else
       current[name] = result;

@@ -49,7 +49,7 @@ public:
   const kernels::Tensor &loss() const { return lossSum; }
 
 private:
-  /// Returns the value of an argument of role "opt_state".
+  /// Returns the value of an argument of role `opt_state`.
   kernels::Tensor optimizerState(mlir::func::FuncOp function, unsigned argument);
   mlir::LogicalResult runMicroBatch(const Tensors &batch);
   mlir::LogicalResult update(double learningRate);

@@ -4,7 +4,7 @@
 
 #include "ir/Optimizer.h"
 #include "ir/Reshard.h"
-#include "ir/Tbc.h"
+#include "ir/Roles.h"
 #include "planner/reshard/Recompute.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -55,14 +55,31 @@ private:
 
 } // namespace
 
-static ValueRole roleOf(StringRef role) {
-  if (role == "param")
+/// Returns the planner's role of an argument of @train.
+static ValueRole valueRole(TensorRole role) {
+  switch (role) {
+  case TensorRole::Parameter:
     return ValueRole::Parameter;
-  if (role == "state")
+  case TensorRole::State:
     return ValueRole::State;
-  if (role == "opt_state")
+  case TensorRole::OptimizerState:
     return ValueRole::OptimizerState;
-  return ValueRole::Input;
+  case TensorRole::Input:
+  case TensorRole::Label:
+  case TensorRole::Sample:
+  case TensorRole::Step:
+  case TensorRole::Gradient:
+  case TensorRole::Loss:
+  case TensorRole::Count:
+  case TensorRole::LearningRate:
+  case TensorRole::Residual:
+  case TensorRole::Receive:
+  case TensorRole::Send:
+  case TensorRole::GradientAccumulator:
+  case TensorRole::LossAccumulator:
+    return ValueRole::Input;
+  }
+  llvm_unreachable("no role");
 }
 
 /// Returns the dtype of an element type; the import makes no others.
@@ -187,13 +204,6 @@ void Extractor::addLoops(Operation *op, GraphOp &graphOp,
       loop.kind = reshard::LoopKind::Fixed;
 }
 
-static Phase phaseOf(Operation *op) {
-  auto phase = op->getAttrOfType<StringAttr>(kPhaseAttr);
-  if (!phase || phase.getValue() == "fwd")
-    return Phase::Forward;
-  return phase.getValue() == "wgt" ? Phase::Weight : Phase::Backward;
-}
-
 LogicalResult Extractor::addOp(Operation *op) {
   if (!isa<ShardableOpInterface>(op) || !isa<CostOpInterface>(op))
     return op->emitError("has no factor rule and cost; it cannot be planned");
@@ -295,17 +305,17 @@ void Extractor::addResults() {
   llvm::StringMap<int> gradients, states;
   Operation *terminator = train.getBody().front().getTerminator();
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
-    auto role = train.getResultAttrOfType<StringAttr>(i, kRoleAttr);
+    std::optional<TensorRole> role = resultRole(train, i);
     auto name = train.getResultAttrOfType<StringAttr>(i, kNameAttr);
     int index = indexOf(value);
-    if (role && role.getValue() == "loss") {
+    if (role == TensorRole::Loss) {
       step.graph.loss = index;
       step.graph.values[index].role = ValueRole::Loss;
-    } else if (role && role.getValue() == "count") {
+    } else if (role == TensorRole::Count) {
       step.graph.count = index;
-    } else if (role && name && role.getValue() == "grad") {
+    } else if (name && role == TensorRole::Gradient) {
       gradients[name.getValue()] = index;
-    } else if (role && name && role.getValue() == "state") {
+    } else if (name && role == TensorRole::State) {
       states[name.getValue()] = index;
     }
   }
@@ -438,10 +448,9 @@ void Extractor::splitSources(int value, int dim) {
 
 FailureOr<StepGraph> Extractor::run() {
   for (BlockArgument arg : train.getArguments()) {
-    auto role = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
     auto name = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr);
     addValue(arg, name ? name.str() : "arg" + std::to_string(arg.getArgNumber()),
-             roleOf(role ? role.getValue() : "input"));
+             valueRole(argumentRole(train, arg.getArgNumber()).value_or(TensorRole::Input)));
   }
   for (Operation &op : train.getBody().front().without_terminator())
     if (!isa<ReshardOp>(op) && failed(op.hasAttr(kRecomputedAttr) ? addClone(&op) : addOp(&op)))
@@ -472,12 +481,10 @@ FailureOr<StepGraph> extractStepGraph(func::FuncOp train, const FactorAnalysis &
   for (StepTotalOp total : update.getOps<StepTotalOp>())
     for (Value part : total.getParts())
       step->graph.stepTotalBytes += tensorType(part).getElementTypeBitWidth() / 8;
-  for (BlockArgument arg : update.getArguments()) {
-    auto role = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
-    if (role && role.getValue() == "opt_state" &&
+  for (BlockArgument arg : update.getArguments())
+    if (argumentRole(update, arg.getArgNumber()) == TensorRole::OptimizerState &&
         !update.getArgAttr(arg.getArgNumber(), kParameterAttr))
       step->graph.stepStateBytes += tensorType(arg).getElementTypeBitWidth() / 8;
-  }
   return step;
 }
 

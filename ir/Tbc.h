@@ -21,26 +21,23 @@
 namespace tbc {
 
 /// Names of the discardable attributes of ops, function arguments and results.
-inline constexpr llvm::StringLiteral kRoleAttr = "tbc.role";
 inline constexpr llvm::StringLiteral kNameAttr = "tbc.name";
-/// On ops: the stable id; the phase "fwd", "bwd" or "wgt" (wgrad, if a schedule splits the
-/// backward); the chunk; the id of the forward op; as a unit, that tbc-recompute made the op as a
-/// clone.
+/// On ops: the stable id; the chunk; the id of the forward op; as a unit, that tbc-recompute made
+/// the op as a clone. Roles and phases are in ir/Roles.h.
 inline constexpr llvm::StringLiteral kIdAttr = "tbc.id";
-inline constexpr llvm::StringLiteral kPhaseAttr = "tbc.phase";
 inline constexpr llvm::StringLiteral kChunkAttr = "tbc.chunk";
 inline constexpr llvm::StringLiteral kForwardIdAttr = "tbc.forward";
 inline constexpr llvm::StringLiteral kRecomputedAttr = "tbc.recomputed";
 /// On backward ops: per result [forward op id, result number] of the value it is the cotangent of,
 /// or unit.
 inline constexpr llvm::StringLiteral kCotangentOfAttr = "tbc.cotangent_of";
-/// On arguments of @update with role "opt_state": the parameter it belongs to (absent for a scalar
+/// On arguments of @update with role `opt_state`: the parameter it belongs to (absent for a scalar
 /// of the whole step, held by every rank); whether it is that parameter's master copy.
 inline constexpr llvm::StringLiteral kParameterAttr = "tbc.parameter";
 inline constexpr llvm::StringLiteral kMasterAttr = "tbc.master";
-/// On arguments with role "opt_state": the initial value of all elements, unless it is 0.
+/// On arguments with role `opt_state`: the initial value of all elements, unless it is 0.
 inline constexpr llvm::StringLiteral kInitialAttr = "tbc.initial";
-/// On arguments and results of per-rank functions with role "recv" and "send": the other stage.
+/// On arguments and results of per-rank functions with role `recv` and `send`: the other stage.
 inline constexpr llvm::StringLiteral kPeerAttr = "tbc.peer";
 /// On arguments and results of per-rank functions: a unit; the storage is on the host.
 inline constexpr llvm::StringLiteral kOnHostAttr = "tbc.on_host";

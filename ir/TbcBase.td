@@ -22,8 +22,11 @@ def Tbc_Dialect : Dialect {
     - a reference kernel of the same name in `runtime/kernels`, which is its meaning.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let extraClassDeclaration = [{
-    /// Adds the attributes of Plan.td.
+    /// Adds the attributes of Attributes.td.
     void registerAttributes();
   }];
 }

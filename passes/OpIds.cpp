@@ -2,7 +2,7 @@
 
 #include "passes/OpIds.h"
 
-#include "ir/Tbc.h"
+#include "ir/Roles.h"
 
 using namespace mlir;
 
@@ -13,10 +13,7 @@ StringRef getId(Operation *op) {
   return id ? id.getValue() : StringRef();
 }
 
-bool isBackward(Operation *op) {
-  auto phase = op->getAttrOfType<StringAttr>(kPhaseAttr);
-  return phase && phase.getValue() == "bwd";
-}
+bool isBackward(Operation *op) { return phaseOf(op) == reshard::Phase::Backward; }
 
 OpIds::OpIds(func::FuncOp function) {
   for (Operation &op : function.getBody().front())

@@ -16,7 +16,7 @@ namespace tbc {
 
 /// Returns the `tbc.id` of `op`, or "".
 llvm::StringRef getId(mlir::Operation *op);
-/// Whether the op's `tbc.phase` is "bwd".
+/// Whether the op's phase is Backward (not wgrad).
 bool isBackward(mlir::Operation *op);
 
 /// Hands out ids that are unused in a function. They depend on the order of the calls alone.

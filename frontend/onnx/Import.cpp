@@ -15,7 +15,7 @@
 #include "frontend/onnx/Sources.h"
 #include "frontend/onnx/Wire.h"
 #include "frontend/onnx/ops/Families.h"
-#include "ir/Tbc.h"
+#include "ir/Roles.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -191,7 +191,7 @@ void GraphImporter::addArguments() {
       values[input.name] = Value::ofKnown(input.dtype, *input.elements);
       continue;
     }
-    SmallVector<NamedAttribute> attrs{emitter->text(kRoleAttr, "input"),
+    SmallVector<NamedAttribute> attrs{namedRole(builder.getContext(), TensorRole::Input),
                                       emitter->text(kNameAttr, input.name)};
     if (input.batchDim() >= 0)
       attrs.push_back(emitter->integer(kBatchDimAttr, input.batchDim()));
@@ -204,7 +204,8 @@ void GraphImporter::addArguments() {
     for (const ParameterSource &source : *sources) {
       mlir::Value argument =
           addArgument(source.dtype, source.shape,
-                      {emitter->text(kRoleAttr, source.isState ? "state" : "param"),
+                      {namedRole(builder.getContext(),
+                                 source.isState ? TensorRole::State : TensorRole::Parameter),
                        emitter->text(kNameAttr, source.name),
                        emitter->text("tbc.display_name", source.displayName)},
                       "initializer '" + source.name + "'");
@@ -383,8 +384,8 @@ void GraphImporter::addResults() {
   }
   for (const ParameterSource &state : parameters.states)
     if (auto it = newStates.find(state.name); it != newStates.end())
-      addResult(it->second,
-                {emitter->text(kRoleAttr, "state"), emitter->text(kNameAttr, state.name)});
+      addResult(it->second, {namedRole(builder.getContext(), TensorRole::State),
+                             emitter->text(kNameAttr, state.name)});
   builder.create<func::ReturnOp>(builder.getUnknownLoc(), results);
   SmallVector<Type> types;
   for (mlir::Value result : results)
@@ -437,8 +438,8 @@ std::set<std::string> withoutGradient(func::FuncOp function) {
           reached.insert(operand);
   std::set<std::string> names;
   for (BlockArgument argument : body.getArguments()) {
-    auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kRoleAttr);
-    if (role && role.getValue() == "param" && !argument.use_empty() && !reached.contains(argument))
+    if (argumentRole(function, argument.getArgNumber()) == TensorRole::Parameter &&
+        !argument.use_empty() && !reached.contains(argument))
       names.insert(function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr).str());
   }
   return names;

@@ -95,8 +95,8 @@ struct ModelValue {
 /// The module holds one function
 ///     @model(inputs..., params..., state...) -> (outputs..., new state...)
 /// Its arguments carry tbc.role (input|param|state), tbc.name, tbc.display_name, and inputs
-/// tbc.batch_dim. Results carry tbc.name; new state carries tbc.role = "state" and the name of the
-/// replaced state.
+/// tbc.batch_dim. Results carry tbc.name; new state carries tbc.role = #tbc.role<state> and the
+/// name of the replaced state.
 struct ImportedModel {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   /// One per param and state argument, in their order.

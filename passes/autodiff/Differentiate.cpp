@@ -4,6 +4,7 @@
 
 #include "ir/Contraction.h"
 #include "ir/Elementwise.h"
+#include "ir/Roles.h"
 #include "ir/Vocabulary.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
@@ -68,7 +69,7 @@ void Differentiator::findActive() {
 }
 
 void Differentiator::tag(Operation *op) {
-  op->setAttr(kPhaseAttr, builder.getStringAttr("bwd"));
+  setPhase(op, reshard::Phase::Backward);
   op->setAttr(kForwardIdAttr, forward->getAttr(kIdAttr));
   op->setAttr(kIdAttr, builder.getStringAttr(ids.numbered((getId(forward) + ".bwd").str())));
   if (Attribute stage = forward->getAttr(kChunkAttr))
@@ -151,7 +152,7 @@ Value Differentiator::firstCotangent(Value loss) {
   if (!lossScale.isDynamic())
     return splat(builder, loss.getLoc(), type, lossScale.isOn() ? lossScale.initial : 1);
   NamedAttrList attrs;
-  attrs.append(kRoleAttr, builder.getStringAttr("opt_state"));
+  attrs.push_back(namedRole(train.getContext(), TensorRole::OptimizerState));
   attrs.append(kNameAttr, builder.getStringAttr(kLossScaleName));
   attrs.append(kInitialAttr, builder.getF64FloatAttr(lossScale.initial));
   unsigned index = train.getNumArguments();
@@ -174,7 +175,7 @@ void Differentiator::setResults() {
       continue;
     values.push_back(gradient);
     attrs.push_back(builder.getDictionaryAttr(
-        {builder.getNamedAttr(kRoleAttr, builder.getStringAttr("grad")),
+        {namedRole(train.getContext(), TensorRole::Gradient),
          builder.getNamedAttr(kNameAttr, train.getArgAttr(arg.getArgNumber(), kNameAttr))}));
   }
   terminator->setOperands(values);

@@ -22,17 +22,17 @@ struct AutodiffOptions {
 
 /// Appends the backward phase to @train, which then returns (loss, new states .., gradients ..):
 /// one gradient per trained parameter that the loss depends on, in the order of the parameters,
-/// with role "grad" and the parameter's name.
+/// with role `grad` and the parameter's name.
 ///
 /// It is a reverse sweep over the forward ops by their vector-Jacobian products, through values
 /// that depend on a trained parameter. Backward ops have:
-/// - the phase "bwd" and the id "FORWARD.bwd.K";
+/// - the phase `bwd` and the id "FORWARD.bwd.K";
 /// - in tbc.forward the forward op's id;
 /// - in tbc.cotangent_of, per result, [id, number] of its forward result if it is a cotangent (or a
 ///   part of one), else unit.
 ///
 /// Forward ops without cost are repeated in the backward phase (see repeatFreeOps). The backward
-/// phase starts from the loss scale: a constant, or the argument kLossScaleName, role "opt_state".
+/// phase starts from the loss scale: a constant, or the argument kLossScaleName, role `opt_state`.
 ///
 /// Errors: no @train; a glob without a match; an op on the way without a derivative.
 mlir::LogicalResult buildTrainFunction(mlir::ModuleOp module, const AutodiffOptions &options = {});

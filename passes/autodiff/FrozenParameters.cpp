@@ -2,7 +2,7 @@
 
 #include "passes/autodiff/FrozenParameters.h"
 
-#include "ir/Tbc.h"
+#include "ir/Roles.h"
 
 #include "llvm/Support/GlobPattern.h"
 
@@ -20,8 +20,7 @@ static bool matches(const llvm::GlobPattern &glob, func::FuncOp train, unsigned 
 }
 
 static bool isParameter(func::FuncOp train, unsigned index) {
-  auto role = train.getArgAttrOfType<StringAttr>(index, kRoleAttr);
-  return role && role.getValue() == "param" &&
+  return argumentRole(train, index) == TensorRole::Parameter &&
          isa<FloatType>(tensorType(train.getArgument(index)).getElementType());
 }
 

@@ -15,7 +15,7 @@ namespace tbc {
 mlir::FailureOr<llvm::SmallVector<bool>>
 matchParameters(mlir::func::FuncOp train, llvm::ArrayRef<std::string> globs, llvm::StringRef flag);
 
-/// Returns per argument of `train` whether it is a parameter (role "param", float) that no glob
+/// Returns per argument of `train` whether it is a parameter (role `param`, float) that no glob
 /// freezes. A glob matches the argument's tbc.name or its tbc.display_name. Example: with freeze =
 /// {"embed*"} the argument "embed.weight" is false. Errors: a malformed glob, or one without a
 /// match.

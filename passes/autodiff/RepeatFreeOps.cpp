@@ -3,6 +3,7 @@
 #include "passes/autodiff/RepeatFreeOps.h"
 
 #include "ir/Elementwise.h"
+#include "ir/Roles.h"
 #include "passes/OpIds.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -43,7 +44,7 @@ static void repeat(Operation *op) {
   Operation *clone = builder.clone(*op);
   clone->setAttr(kForwardIdAttr, op->getAttr(kIdAttr));
   clone->setAttr(kIdAttr, builder.getStringAttr(getId(op) + kCloneSuffix));
-  clone->setAttr(kPhaseAttr, builder.getStringAttr("bwd"));
+  setPhase(clone, reshard::Phase::Backward);
   for (auto [from, to] : llvm::zip(op->getResults(), clone->getResults()))
     from.replaceUsesWithIf(to, [](OpOperand &use) { return isBackward(use.getOwner()); });
 }

@@ -17,7 +17,7 @@ llvm::SetVector<mlir::Value> residuals(mlir::func::FuncOp train);
 /// and broadcasts (kernel class "none"), casts to a wider type, and ops that depend on no argument.
 /// Saving their results would be a copy without gain.
 ///
-/// The clone of op "i" has the id "i.rc", the phase "bwd", "i" in tbc.forward, and stands right
+/// The clone of op "i" has the id "i.rc", the phase `bwd`, "i" in tbc.forward, and stands right
 /// before its first use there. These clones are part of the step under every plan; a plan's
 /// recomputation is tbc-recompute.
 void repeatFreeOps(mlir::func::FuncOp train);

@@ -2,7 +2,7 @@
 
 #include "passes/decompose/DecomposeComposites.h"
 
-#include "ir/Tbc.h"
+#include "ir/Roles.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 

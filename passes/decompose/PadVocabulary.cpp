@@ -6,6 +6,7 @@
 #include "ir/Formula.h"
 #include "ir/Movement.h"
 #include "ir/Resize.h"
+#include "ir/Roles.h"
 #include "ir/Vocabulary.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
@@ -91,8 +92,7 @@ static bool mayPad(func::FuncOp train, const FactorAnalysis &analysis, FactorId 
     return false;
   };
   for (BlockArgument arg : train.getArguments()) {
-    auto role = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
-    if (has(arg) && (!role || role.getValue() != "param"))
+    if (has(arg) && argumentRole(train, arg.getArgNumber()) != TensorRole::Parameter)
       return false;
     for (unsigned dim = 0; dim < tensorType(arg).getRank(); ++dim)
       if (!isAloneOrAbsent(analysis.dimLayout(arg, dim), factor))

@@ -3,6 +3,7 @@
 #include "passes/decompose/UseBatchStatistics.h"
 
 #include "ir/Normalization.h"
+#include "ir/Roles.h"
 #include "passes/Passes.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -27,7 +28,7 @@ static void returnStates(func::FuncOp function,
     values.push_back(value);
     auto name = function.getArgAttr(state.getArgNumber(), kNameAttr);
     attrs.push_back(builder.getDictionaryAttr(
-        {builder.getNamedAttr(kRoleAttr, builder.getStringAttr("state")),
+        {namedRole(function.getContext(), TensorRole::State),
          builder.getNamedAttr(kNameAttr, name ? name : builder.getStringAttr(""))}));
   }
   terminator->setOperands(values);
@@ -43,8 +44,7 @@ LogicalResult useBatchStatistics(func::FuncOp function) {
     auto argument = dyn_cast<BlockArgument>(value);
     if (!argument)
       return nullptr;
-    auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kRoleAttr);
-    if (!role || role.getValue() != "state")
+    if (argumentRole(function, argument.getArgNumber()) != TensorRole::State)
       return nullptr;
     return &states.insert({argument, argument}).first->second;
   };

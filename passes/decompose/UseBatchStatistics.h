@@ -9,7 +9,7 @@
 namespace tbc {
 
 /// Turns every batch_norm into batch_norm_train; its running variance is unbiased. Running
-/// statistics must be arguments with role "state". The function returns their new values, with the
+/// statistics must be arguments with role `state`. The function returns their new values, with the
 /// same role and name, behind its other results. A batch norm used several times updates its
 /// statistics one use after the other. Error: statistics that are computed or are no states, at the
 /// op.

@@ -8,6 +8,7 @@
 #include "ir/Formula.h"
 #include "ir/Loss.h"
 #include "ir/Movement.h"
+#include "ir/Roles.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 
@@ -70,8 +71,7 @@ private:
 } // namespace
 
 bool LossAttacher::isState(func::FuncOp function, unsigned result) {
-  auto role = function.getResultAttrOfType<StringAttr>(result, kRoleAttr);
-  return role && role.getValue() == "state";
+  return resultRole(function, result) == TensorRole::State;
 }
 
 /// Returns the number of the result for the loss.
@@ -157,7 +157,7 @@ Value LossAttacher::addLabels(RankedTensorType type, const BatchDim &batch) {
     shape.insert(shape.begin() + batch.dim + 1, batch.inner);
   }
   NamedAttrList attrs;
-  attrs.append(kRoleAttr, builder.getStringAttr("label"));
+  attrs.push_back(namedRole(train.getContext(), TensorRole::Label));
   attrs.append(kNameAttr, builder.getStringAttr("labels"));
   attrs.append(kBatchDimAttr, builder.getI64IntegerAttr(batch.dim));
   unsigned index = train.getNumArguments();
@@ -224,15 +224,15 @@ void LossAttacher::setResults() {
   Operation *terminator = train.getBody().front().getTerminator();
   SmallVector<Value> values;
   SmallVector<DictionaryAttr> attrs;
-  auto add = [&](Value value, StringRef name) {
+  auto add = [&](Value value, TensorRole role, StringRef name) {
     values.push_back(value);
     attrs.push_back(
-        builder.getDictionaryAttr({builder.getNamedAttr(kRoleAttr, builder.getStringAttr(name)),
+        builder.getDictionaryAttr({namedRole(train.getContext(), role),
                                    builder.getNamedAttr(kNameAttr, builder.getStringAttr(name))}));
   };
-  add(loss, "loss");
+  add(loss, TensorRole::Loss, "loss");
   if (count)
-    add(count, "count");
+    add(count, TensorRole::Count, "count");
   for (unsigned i = 0; i < train.getNumResults(); ++i)
     if (isState(train, i)) {
       values.push_back(terminator->getOperand(i));
@@ -271,7 +271,7 @@ LogicalResult LossAttacher::run() {
 
   OpIds ids(train);
   for (Operation &op : train.getBody().front().without_terminator()) {
-    op.setAttr(kPhaseAttr, builder.getStringAttr("fwd"));
+    setPhase(&op, reshard::Phase::Forward);
     if (getId(&op).empty() && op.getLoc() == loc)
       op.setAttr(kIdAttr,
                  builder.getStringAttr(ids.unique(("loss." + op.getName().stripDialect()).str())));

@@ -42,7 +42,7 @@ struct LossOptions {
 };
 
 /// Adds @train, a clone of @model that returns (loss, [count], new states ..). It has the argument
-/// "labels" behind the others, except for Output. Every op has an id and the phase "fwd".
+/// "labels" behind the others, except for Output. Every op has an id and the phase `fwd`.
 ///
 /// loss = sum over the elements of the micro-batch / factor_size{elements per sample, samples}, in
 /// f32 or f64. So the losses of all micro-batches and data ranks add up to the mean over the global
@@ -50,7 +50,7 @@ struct LossOptions {
 /// together 3.
 ///
 /// If elements may count differently (for cross-entropy, ignored labels count 0), @train also
-/// returns the count of the micro-batch, f32, role "count". factor_size then stands for the sum of
+/// returns the count of the micro-batch, f32, role `count`. factor_size then stands for the sum of
 /// all counts, and the update corrects it.
 ///
 /// Errors: no @model; an unknown output; an output with a batch dim that cannot be told from the

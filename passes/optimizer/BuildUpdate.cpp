@@ -5,6 +5,7 @@
 #include "ir/Formula.h"
 #include "ir/Movement.h"
 #include "ir/Optimizer.h"
+#include "ir/Roles.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 #include "passes/autodiff/FrozenParameters.h"
@@ -68,7 +69,7 @@ private:
   void updateLossScale(Formula &f, Value isFinite);
   Value chosen(Formula &f, Value old, Value replacement, Value when) const;
   SmallVector<StringRef, 2> momentNames() const;
-  Value addArgument(Type type, Location loc, StringRef role, StringRef name, StringRef of = "",
+  Value addArgument(Type type, Location loc, TensorRole role, StringRef name, StringRef of = "",
                     bool isMaster = false);
   void addArguments();
   Operation *buildOptimizer(Parameter &parameter, Value value, Value gradient);
@@ -105,10 +106,10 @@ static std::string stringAttr(Attribute attr) {
 LogicalResult UpdateBuilder::findParameters() {
   llvm::StringMap<BlockArgument> arguments;
   for (BlockArgument arg : train.getArguments())
-    if (stringAttr(train.getArgAttr(arg.getArgNumber(), kRoleAttr)) == "param")
+    if (argumentRole(train, arg.getArgNumber()) == TensorRole::Parameter)
       arguments[stringAttr(train.getArgAttr(arg.getArgNumber(), kNameAttr))] = arg;
   for (unsigned i = 0; i < train.getNumResults(); ++i) {
-    if (stringAttr(train.getResultAttr(i, kRoleAttr)) != "grad")
+    if (resultRole(train, i) != TensorRole::Gradient)
       continue;
     Parameter parameter;
     parameter.name = stringAttr(train.getResultAttr(i, kNameAttr));
@@ -146,10 +147,10 @@ SmallVector<StringRef, 2> UpdateBuilder::momentNames() const {
   return {};
 }
 
-Value UpdateBuilder::addArgument(Type type, Location loc, StringRef role, StringRef name,
+Value UpdateBuilder::addArgument(Type type, Location loc, TensorRole role, StringRef name,
                                  StringRef of, bool isMaster) {
   NamedAttrList &attrs = argumentAttrs.emplace_back();
-  attrs.append(kRoleAttr, builder.getStringAttr(role));
+  attrs.push_back(namedRole(builder.getContext(), role));
   attrs.append(kNameAttr, builder.getStringAttr(name));
   if (!of.empty())
     attrs.append(kParameterAttr, builder.getStringAttr(of));
@@ -160,23 +161,24 @@ Value UpdateBuilder::addArgument(Type type, Location loc, StringRef role, String
 
 void UpdateBuilder::addArguments() {
   for (Parameter &p : parameters)
-    p.value = addArgument(p.type, p.value.getLoc(), "param", p.name);
+    p.value = addArgument(p.type, p.value.getLoc(), TensorRole::Parameter, p.name);
   for (Parameter &p : parameters)
-    p.gradient = addArgument(p.gradientType, p.value.getLoc(), "grad", p.name);
+    p.gradient = addArgument(p.gradientType, p.value.getLoc(), TensorRole::Gradient, p.name);
   for (Parameter &p : parameters) {
     Location loc = p.value.getLoc();
     // The optimizer computes at least in f32, for every stored type of the parameter.
     auto wide = RankedTensorType::get(p.type.getShape(), wideElementType(p.type));
     for (StringRef moment : momentNames())
-      p.states.push_back(
-          addArgument(wide, loc, "opt_state", (p.name + "." + moment).str(), p.name));
+      p.states.push_back(addArgument(wide, loc, TensorRole::OptimizerState,
+                                     (p.name + "." + moment).str(), p.name));
     if (wide != p.type)
-      p.states.push_back(
-          addArgument(wide, loc, "opt_state", p.name + ".master", p.name, /*isMaster=*/true));
+      p.states.push_back(addArgument(wide, loc, TensorRole::OptimizerState, p.name + ".master",
+                                     p.name, /*isMaster=*/true));
   }
   addStepStates();
   addStepArguments();
-  rate = addArgument(RankedTensorType::get({}, builder.getF32Type()), train.getLoc(), "lr", "lr");
+  rate = addArgument(RankedTensorType::get({}, builder.getF32Type()), train.getLoc(),
+                     TensorRole::LearningRate, "lr");
   update.setType(builder.getFunctionType(update.front().getArgumentTypes(), {}));
   SmallVector<DictionaryAttr> attrs;
   for (const NamedAttrList &list : argumentAttrs)
@@ -185,7 +187,8 @@ void UpdateBuilder::addArguments() {
 }
 
 Value UpdateBuilder::addStepState(StringRef name, Type type, double initial) {
-  Value state = addArgument(RankedTensorType::get({}, type), train.getLoc(), "opt_state", name);
+  Value state = addArgument(RankedTensorType::get({}, type), train.getLoc(),
+                            TensorRole::OptimizerState, name);
   if (initial != 0)
     argumentAttrs.back().append(kInitialAttr, builder.getF64FloatAttr(initial));
   return state;
@@ -204,17 +207,17 @@ void UpdateBuilder::addStepStates() {
 void UpdateBuilder::addStepArguments() {
   Type lossType, countType;
   for (unsigned i = 0; i < train.getNumResults(); ++i) {
-    std::string role = stringAttr(train.getResultAttr(i, kRoleAttr));
-    if (role == "loss")
+    std::optional<TensorRole> role = resultRole(train, i);
+    if (role == TensorRole::Loss)
       lossType = train.getResultTypes()[i];
-    else if (role == "count")
+    else if (role == TensorRole::Count)
       countType = train.getResultTypes()[i];
   }
   if (!countType && options.clipNorm == 0 && !options.lossScale.isOn())
     return;
-  loss = addArgument(lossType, train.getLoc(), "loss", "loss");
+  loss = addArgument(lossType, train.getLoc(), TensorRole::Loss, "loss");
   if (countType)
-    count = addArgument(countType, train.getLoc(), "loss", "count");
+    count = addArgument(countType, train.getLoc(), TensorRole::Loss, "count");
 }
 
 /// Builds the values for all parameters: totals over ranks, the factor of the gradients, and the

@@ -53,7 +53,7 @@ inline constexpr llvm::StringLiteral kGradientNormId = "gradient_norm";
 /// - The norm is clipped as by torch.nn.utils.clip_grad_norm_: gradients times min(1, clipNorm /
 ///   (norm + 1e-6)). Example: norm 4 and clipNorm 1 multiply by 0.25.
 ///
-/// States of parameter P, role "opt_state"; the first two start at 0:
+/// States of parameter P, role `opt_state`; the first two start at 0:
 /// - "P.m": SGD's momentum buffer (absent for momentum 0), Adam's first moment;
 /// - "P.v": second moment;
 /// - "P.master", marked by tbc.master, for a parameter narrower than f32: its f32 copy. The

@@ -15,10 +15,10 @@ FunctionBuilder::FunctionBuilder(ModuleOp module, std::string name)
   bodyBuilder.setInsertionPointToEnd(func.addEntryBlock());
 }
 
-DictionaryAttr FunctionBuilder::attributes(StringRef role, StringRef name, int peer,
+DictionaryAttr FunctionBuilder::attributes(TensorRole role, StringRef name, int peer,
                                            bool isOnHost) {
   SmallVector<NamedAttribute> attrs = {
-      bodyBuilder.getNamedAttr(kRoleAttr, bodyBuilder.getStringAttr(role)),
+      namedRole(bodyBuilder.getContext(), role),
       bodyBuilder.getNamedAttr(kNameAttr, bodyBuilder.getStringAttr(name))};
   if (peer >= 0)
     attrs.push_back(bodyBuilder.getNamedAttr(kPeerAttr, bodyBuilder.getI64IntegerAttr(peer)));
@@ -27,17 +27,17 @@ DictionaryAttr FunctionBuilder::attributes(StringRef role, StringRef name, int p
   return bodyBuilder.getDictionaryAttr(attrs);
 }
 
-Value FunctionBuilder::addArgument(Type type, StringRef role, StringRef name, int peer) {
+Value FunctionBuilder::addArgument(Type type, TensorRole role, StringRef name, int peer) {
   argAttrs.push_back(attributes(role, name, peer));
   return func.getBody().front().addArgument(type, func.getLoc());
 }
 
-void FunctionBuilder::addResult(Value value, StringRef role, StringRef name, int peer) {
+void FunctionBuilder::addResult(Value value, TensorRole role, StringRef name, int peer) {
   resultAttrs.push_back(attributes(role, name, peer));
   results.push_back(value);
 }
 
-Value FunctionBuilder::fetchArgument(Type type, StringRef role, StringRef name) {
+Value FunctionBuilder::fetchArgument(Type type, TensorRole role, StringRef name) {
   argAttrs.push_back(attributes(role, name, -1, /*isOnHost=*/true));
   Value stored = func.getBody().front().addArgument(type, func.getLoc());
   return bodyBuilder.create<FetchOp>(func.getLoc(), type, stored);
@@ -47,7 +47,7 @@ Value FunctionBuilder::offload(Value value) {
   return bodyBuilder.create<OffloadOp>(value.getLoc(), value.getType(), value);
 }
 
-void FunctionBuilder::addHostResult(Value value, StringRef role, StringRef name) {
+void FunctionBuilder::addHostResult(Value value, TensorRole role, StringRef name) {
   resultAttrs.push_back(attributes(role, name, -1, /*isOnHost=*/true));
   results.push_back(value);
 }

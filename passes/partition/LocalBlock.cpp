@@ -103,8 +103,9 @@ void LocalBlock::receive() {
   for (const reshard::Transfer &transfer : in.derivation.transfers)
     if (transfer.toChunk == chunk && transfer.phase == phase)
       remember(transfer.value, transfer.sharding,
-               function.addArgument(localType(transfer.value, transfer.sharding), "recv",
-                                    in.graph.values[transfer.value].name, transfer.fromChunk));
+               function.addArgument(localType(transfer.value, transfer.sharding),
+                                    TensorRole::Receive, in.graph.values[transfer.value].name,
+                                    transfer.fromChunk));
 }
 
 /// Emits the ops of a kernel one after the other: first everything that they read from outside, and
@@ -286,6 +287,23 @@ Value LocalBlock::get(int value, const Sharding &sharding) {
   return result;
 }
 
+/// Returns the role of a value of the step from outside its blocks.
+static TensorRole tensorRole(ValueRole role) {
+  switch (role) {
+  case ValueRole::Parameter:
+    return TensorRole::Parameter;
+  case ValueRole::State:
+    return TensorRole::State;
+  case ValueRole::OptimizerState:
+    return TensorRole::OptimizerState;
+  case ValueRole::Activation:
+  case ValueRole::Input:
+  case ValueRole::Loss:
+    return TensorRole::Input;
+  }
+  llvm_unreachable("no role");
+}
+
 /// Returns a value from outside the block, or from a data-independent op, which every block runs
 /// for itself.
 Value LocalBlock::source(int value, const Sharding &sharding) {
@@ -295,14 +313,11 @@ Value LocalBlock::source(int value, const Sharding &sharding) {
   for (const reshard::Residual &residual : in.derivation.residuals)
     if (residual.value == value && residual.chunk == holder && residual.sharding == sharding &&
         (residual.chunk != chunk || residual.phase != phase))
-      return residual.isOnHost ? function.fetchArgument(type, "residual", nameOf(residual))
-                               : function.addArgument(type, "residual", nameOf(residual));
+      return residual.isOnHost
+                 ? function.fetchArgument(type, TensorRole::Residual, nameOf(residual))
+                 : function.addArgument(type, TensorRole::Residual, nameOf(residual));
   if (graphValue.producer < 0) {
-    StringRef role = graphValue.role == ValueRole::Parameter        ? "param"
-                     : graphValue.role == ValueRole::State          ? "state"
-                     : graphValue.role == ValueRole::OptimizerState ? "opt_state"
-                                                                    : "input";
-    return function.addArgument(type, role, graphValue.name);
+    return function.addArgument(type, tensorRole(graphValue.role), graphValue.name);
   }
   if (!in.graph.ops[graphValue.producer].generator || sharding != in.derivation.raw[value] ||
       mlir::failed(emitGenerator(graphValue.producer)))
@@ -323,17 +338,18 @@ void LocalBlock::emitResults() {
     if (residual.chunk == chunk && residual.phase == phase)
       if (Value value = get(residual.value, residual.sharding)) {
         if (residual.isOnHost)
-          function.addHostResult(onHost.at({residual.value, residual.sharding}), "residual",
-                                 nameOf(residual));
+          function.addHostResult(onHost.at({residual.value, residual.sharding}),
+                                 TensorRole::Residual, nameOf(residual));
         else
-          function.addResult(value, "residual", nameOf(residual));
+          function.addResult(value, TensorRole::Residual, nameOf(residual));
       }
   if (phase == Phase::Forward)
     emitForwardResults();
   for (const reshard::Transfer &transfer : in.derivation.transfers)
     if (transfer.fromChunk == chunk && transfer.phase == phase)
       if (Value value = get(transfer.value, transfer.sharding))
-        function.addResult(value, "send", in.graph.values[transfer.value].name, transfer.toChunk);
+        function.addResult(value, TensorRole::Send, in.graph.values[transfer.value].name,
+                           transfer.toChunk);
 }
 
 void LocalBlock::emitForwardResults() {
@@ -344,11 +360,11 @@ void LocalBlock::emitForwardResults() {
   for (auto [state, updated] : in.graph.stateUpdates)
     if (isHere(updated))
       if (Value value = get(updated, in.derivation.home[updated]))
-        function.addResult(value, "state", in.graph.values[state].name);
+        function.addResult(value, TensorRole::State, in.graph.values[state].name);
   for (auto [total, name] : {std::pair(in.graph.loss, "loss"), std::pair(in.graph.count, "count")})
     if (total >= 0 && isHere(total))
       if (Value value = get(total, in.derivation.home[total]))
-        function.addResult(value, "loss_acc", name);
+        function.addResult(value, TensorRole::LossAccumulator, name);
 }
 
 /// Adds `value`, just computed, to the accumulators of its gradients. Doing so at once ends its
@@ -369,7 +385,8 @@ void LocalBlock::emitGradients(int value) {
 void LocalBlock::addGradient(int value, int parameter) {
   // Accumulated by the runtime: in f32 where the gradient is narrower (docs/precision.md).
   if (Value part = get(value, in.derivation.gradient[parameter]))
-    function.addResult(part, "acc", in.graph.values[in.graph.parameters[parameter].value].name);
+    function.addResult(part, TensorRole::GradientAccumulator,
+                       in.graph.values[in.graph.parameters[parameter].value].name);
 }
 
 /// Returns the bucketed reshard of `value` to `sharding`, or null.

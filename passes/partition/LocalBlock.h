@@ -3,6 +3,7 @@
 #ifndef TBC_PASSES_PARTITION_LOCALBLOCK_H
 #define TBC_PASSES_PARTITION_LOCALBLOCK_H
 
+#include "ir/Roles.h"
 #include "passes/partition/Partition.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -19,19 +20,18 @@ public:
   FunctionBuilder(mlir::ModuleOp module, std::string name);
 
   mlir::OpBuilder &builder() { return bodyBuilder; }
-  mlir::Value addArgument(mlir::Type type, llvm::StringRef role, llvm::StringRef name,
-                          int peer = -1);
-  void addResult(mlir::Value value, llvm::StringRef role, llvm::StringRef name, int peer = -1);
+  mlir::Value addArgument(mlir::Type type, TensorRole role, llvm::StringRef name, int peer = -1);
+  void addResult(mlir::Value value, TensorRole role, llvm::StringRef name, int peer = -1);
   /// Adds an argument that is stored on the host, and copies it to the device.
-  mlir::Value fetchArgument(mlir::Type type, llvm::StringRef role, llvm::StringRef name);
+  mlir::Value fetchArgument(mlir::Type type, TensorRole role, llvm::StringRef name);
   /// Copies a value to the host now; the result is for addHostResult.
   mlir::Value offload(mlir::Value value);
-  void addHostResult(mlir::Value value, llvm::StringRef role, llvm::StringRef name);
+  void addHostResult(mlir::Value value, TensorRole role, llvm::StringRef name);
   /// Ends the body and sets the function's type.
   void finish();
 
 private:
-  mlir::DictionaryAttr attributes(llvm::StringRef role, llvm::StringRef name, int peer,
+  mlir::DictionaryAttr attributes(TensorRole role, llvm::StringRef name, int peer,
                                   bool isOnHost = false);
 
   mlir::func::FuncOp func;

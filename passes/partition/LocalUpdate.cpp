@@ -41,18 +41,18 @@ void LocalUpdate::assignParameters() {
   for (auto [p, parameter] : llvm::enumerate(in.graph.parameters))
     byName[in.graph.values[parameter.value].name] = p;
   for (BlockArgument arg : in.update.getArguments()) {
-    StringRef role = argAttr(in.update, arg.getArgNumber(), kRoleAttr);
+    std::optional<TensorRole> role = argumentRole(in.update, arg.getArgNumber());
     auto it = byName.find(argAttr(in.update, arg.getArgNumber(), kNameAttr));
-    if ((role == "param" || role == "grad") && it != byName.end())
+    if ((role == TensorRole::Parameter || role == TensorRole::Gradient) && it != byName.end())
       parameterOf[arg] = it->second;
-    if (role == "grad" && it != byName.end())
+    if (role == TensorRole::Gradient && it != byName.end())
       gradientOf[it->second] = arg;
   }
   Operation *terminator = in.update.getBody().front().getTerminator();
   for (auto [i, value] : llvm::enumerate(terminator->getOperands()))
-    if (in.update.getResultAttrOfType<StringAttr>(i, kRoleAttr).getValue() == "param")
+    if (resultRole(in.update, i) == TensorRole::Parameter)
       newParameters[value] = in.update.getResultAttrOfType<StringAttr>(i, kNameAttr).getValue();
-    else if (in.update.getResultAttrOfType<StringAttr>(i, kRoleAttr).getValue() == "opt_state")
+    else if (resultRole(in.update, i) == TensorRole::OptimizerState)
       newStates.insert(value);
   for (Operation &op : in.update.getBody().front().without_terminator()) {
     auto known = llvm::find_if(op.getOperands(), [&](Value v) { return parameterOf.count(v); });
@@ -159,46 +159,46 @@ Value LocalUpdate::accumulated(int p) {
   const reshard::TensorLayout &layout = in.graph.values[in.graph.parameters[p].value].layout;
   auto type =
       RankedTensorType::get(reshard::localShape(layout, in.derivation.gradient[p]), elementType);
-  return known =
-             function.addArgument(type, "acc", argAttr(in.update, arg.getArgNumber(), kNameAttr));
+  return known = function.addArgument(type, TensorRole::GradientAccumulator,
+                                      argAttr(in.update, arg.getArgNumber(), kNameAttr));
 }
 
 /// Returns the local value of an argument of @update on the state's shard, for the optimizer.
 Value LocalUpdate::argument(BlockArgument arg) {
   if (Value known = local.lookup(arg))
     return known;
-  StringRef role = argAttr(in.update, arg.getArgNumber(), kRoleAttr);
+  TensorRole role = *argumentRole(in.update, arg.getArgNumber());
   StringRef name = argAttr(in.update, arg.getArgNumber(), kNameAttr);
   auto type = tensorType(arg);
   Value result;
-  bool isStepState =
-      role == "opt_state" && argAttr(in.update, arg.getArgNumber(), kParameterAttr).empty();
-  if (role == "lr" || isStepState) {
+  bool isStepState = role == TensorRole::OptimizerState &&
+                     argAttr(in.update, arg.getArgNumber(), kParameterAttr).empty();
+  if (role == TensorRole::LearningRate || isStepState) {
     result = function.addArgument(type, role, name);
-  } else if (role == "loss") {
+  } else if (role == TensorRole::Loss) {
     result = scalarArgument(arg, name);
   } else {
     int p = parameterOf.lookup(arg);
     int value = in.graph.parameters[p].value;
     const reshard::TensorLayout &layout = in.graph.values[value].layout;
     const Sharding &state = in.derivation.state[p];
-    auto add = [&](const Sharding &sharding, StringRef argRole) {
+    auto add = [&](const Sharding &sharding) {
       return function.addArgument(
-          RankedTensorType::get(reshard::localShape(layout, sharding), type.getElementType()),
-          argRole, name);
+          RankedTensorType::get(reshard::localShape(layout, sharding), type.getElementType()), role,
+          name);
     };
-    if (role == "grad")
+    if (role == TensorRole::Gradient)
       result = apply(accumulated(p), in.graph.parameters[p].gradient, Where::GradientStep,
                      in.derivation.gradient[p], state);
-    else if (role == "param")
-      result = apply(add(in.derivation.stored[p], "param"), value, Where::GradientStep,
+    else if (role == TensorRole::Parameter)
+      result = apply(add(in.derivation.stored[p]), value, Where::GradientStep,
                      in.derivation.stored[p], state);
     else if (in.assignment.offloadsStates)
       result = function.fetchArgument(
           RankedTensorType::get(reshard::localShape(layout, state), type.getElementType()), role,
           name);
     else
-      result = add(state, role);
+      result = add(state);
   }
   return local[arg] = result;
 }
@@ -257,7 +257,7 @@ Value LocalUpdate::scalarArgument(BlockArgument arg, StringRef name) {
   int value = name == "count" ? in.graph.count : in.graph.loss;
   if (stageOf(value) != stage)
     return splat(function.builder(), in.update.getLoc(), type, 0);
-  return onFirst(function.addArgument(type, "loss_acc", name),
+  return onFirst(function.addArgument(type, TensorRole::LossAccumulator, name),
                  replicatedAxes(in.derivation.home[value]));
 }
 
@@ -391,7 +391,7 @@ void LocalUpdate::emitNewParameters(Operation &op, int p) {
       continue;
     if (Value stored = apply(local.lookup(value), in.graph.parameters[p].value,
                              Where::ParameterStep, in.derivation.state[p], in.derivation.stored[p]))
-      function.addResult(stored, "param", name->second);
+      function.addResult(stored, TensorRole::Parameter, name->second);
   }
 }
 
@@ -410,17 +410,18 @@ void LocalUpdate::emitResults() {
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
     auto it = parameterOf.find(value);
     Value result = local.lookup(value);
-    auto role = in.update.getResultAttrOfType<StringAttr>(i, kRoleAttr).getValue();
+    TensorRole role = *resultRole(in.update, i);
     auto name = in.update.getResultAttrOfType<StringAttr>(i, kNameAttr).getValue();
-    if (role == "loss" && stageOf(name == "count" ? in.graph.count : in.graph.loss) == stage)
+    if (role == TensorRole::Loss &&
+        stageOf(name == "count" ? in.graph.count : in.graph.loss) == stage)
       function.addResult(result, role, name);
-    if (role == "opt_state" && it == parameterOf.end())
+    if (role == TensorRole::OptimizerState && it == parameterOf.end())
       function.addResult(result, role, name);
     if (it == parameterOf.end() || !result || !holds(it->second))
       continue;
     if (Value stored = onHost.lookup(value))
       function.addHostResult(stored, role, name);
-    else if (role != "param")
+    else if (role != TensorRole::Parameter)
       function.addResult(result, role, name);
   }
 }
@@ -432,17 +433,17 @@ void LocalUpdate::emitLoss() {
       stageOf(loss) != stage)
     return;
   auto type = tensorType(in.step.values[in.step.graph.loss]);
-  Value total = function.addArgument(type, "loss_acc", "loss");
+  Value total = function.addArgument(type, TensorRole::LossAccumulator, "loss");
   for (const reshard::Reshard &reshard : in.derivation.reshards)
     if (reshard.where == Where::Loss)
       total = emitReshard(function.builder(), in.update.getLoc(), total, reshard,
                           in.graph.values[loss].layout, in.assignment.mesh);
-  function.addResult(total, "loss", "loss");
+  function.addResult(total, TensorRole::Loss, "loss");
 }
 
 /// Holds the tensors of the model that the step does not read.
 void LocalUpdate::holdUnused() {
-  auto hold = [&](int value, StringRef role, const Sharding &sharding) {
+  auto hold = [&](int value, TensorRole role, const Sharding &sharding) {
     const reshard::GraphValue &unused = in.graph.values[value];
     Type elementType = tensorType(in.step.values[value]).getElementType();
     function.addArgument(
@@ -451,11 +452,11 @@ void LocalUpdate::holdUnused() {
   };
   for (auto [p, parameter] : llvm::enumerate(in.graph.parameters))
     if (parameter.gradient < 0 && in.graph.values[parameter.value].users.empty() && holds(p))
-      hold(parameter.value, "param", in.derivation.stored[p]);
+      hold(parameter.value, TensorRole::Parameter, in.derivation.stored[p]);
   for (auto [i, value] : llvm::enumerate(in.graph.values))
     if (value.role == reshard::ValueRole::State && value.producer < 0 && value.users.empty() &&
         stage == 0)
-      hold(i, "state", in.derivation.home[i]);
+      hold(i, TensorRole::State, in.derivation.home[i]);
 }
 
 LogicalResult LocalUpdate::build() {

@@ -2,7 +2,7 @@
 
 #include "passes/partition/Partition.h"
 
-#include "ir/Tbc.h"
+#include "ir/Roles.h"
 #include "passes/Passes.h"
 #include "passes/partition/LocalBlock.h"
 #include "passes/partition/LocalUpdate.h"
@@ -23,7 +23,7 @@ using reshard::ValueRole;
 static void addStepState(func::FuncOp update, BlockArgument arg, PartitionedStep &result) {
   PartitionedTensor tensor;
   tensor.name = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr).str();
-  tensor.role = "opt_state";
+  tensor.role = TensorRole::OptimizerState;
   tensor.elementType = tensorType(arg).getElementType();
   tensor.layout.elementBytes = elementBytes(tensor.elementType);
   if (auto initial = update.getArgAttrOfType<FloatAttr>(arg.getArgNumber(), kInitialAttr))
@@ -34,11 +34,11 @@ static void addStepState(func::FuncOp update, BlockArgument arg, PartitionedStep
 /// Collects the tensors that outlive blocks, with their shardings.
 static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &result) {
   auto elementType = [&](int value) { return tensorType(in.step.values[value]).getElementType(); };
-  auto add = [&](StringRef name, StringRef role, int value, const reshard::Sharding &sharding,
+  auto add = [&](StringRef name, TensorRole role, int value, const reshard::Sharding &sharding,
                  Type type) {
     PartitionedTensor tensor;
     tensor.name = name.str();
-    tensor.role = role.str();
+    tensor.role = role;
     tensor.layout = in.graph.values[value].layout;
     tensor.sharding = sharding;
     tensor.elementType = type;
@@ -50,26 +50,27 @@ static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &r
   for (auto [p, parameter] : llvm::enumerate(in.graph.parameters)) {
     const std::string &name = in.graph.values[parameter.value].name;
     parameters[name] = p;
-    add(name, "param", parameter.value, in.derivation.stored[p], elementType(parameter.value));
+    add(name, TensorRole::Parameter, parameter.value, in.derivation.stored[p],
+        elementType(parameter.value));
   }
   for (auto [i, value] : llvm::enumerate(in.graph.values))
     if (value.producer < 0 && (value.role == ValueRole::State || value.role == ValueRole::Input))
-      add(value.name, value.role == ValueRole::State ? "state" : "input", i, in.derivation.home[i],
-          elementType(i))
+      add(value.name, value.role == ValueRole::State ? TensorRole::State : TensorRole::Input, i,
+          in.derivation.home[i], elementType(i))
           ->zigzag = in.zigzag;
 
   // Gradients and optimizer states: the arguments of @update, beside their parameter.
   func::FuncOp update = in.update;
   for (BlockArgument arg : update.getArguments()) {
-    auto role = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
+    std::optional<TensorRole> role = argumentRole(update, arg.getArgNumber());
     auto name = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr);
     if (!role || !name)
       continue;
-    if (role.getValue() == "grad") {
+    if (role == TensorRole::Gradient) {
       int p = parameters.lookup(name.getValue());
-      add(name.getValue(), "grad", in.graph.parameters[p].value, in.derivation.gradient[p],
-          tensorType(arg).getElementType());
-    } else if (role.getValue() == "opt_state") {
+      add(name.getValue(), TensorRole::Gradient, in.graph.parameters[p].value,
+          in.derivation.gradient[p], tensorType(arg).getElementType());
+    } else if (role == TensorRole::OptimizerState) {
       auto of = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kParameterAttr);
       if (!of) {
         addStepState(update, arg, result);
@@ -81,7 +82,7 @@ static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &r
                                   << "\" belongs to no parameter of the step";
       int value = in.graph.parameters[it->second].value;
       PartitionedTensor *tensor =
-          add(name.getValue(), "opt_state", value, in.derivation.state[it->second],
+          add(name.getValue(), TensorRole::OptimizerState, value, in.derivation.state[it->second],
               tensorType(arg).getElementType());
       if (update.getArgAttr(arg.getArgNumber(), kMasterAttr))
         tensor->copyOf = of.getValue().str();
@@ -127,7 +128,7 @@ static ArrayAttr describe(MLIRContext *context, const reshard::Mesh &mesh,
     auto type = RankedTensorType::get(tensor.layout.shape(), tensor.elementType);
     list.push_back(builder.getDictionaryAttr(
         {builder.getNamedAttr("name", builder.getStringAttr(tensor.name)),
-         builder.getNamedAttr("role", builder.getStringAttr(tensor.role)),
+         builder.getNamedAttr("role", TensorRoleAttr::get(context, tensor.role)),
          builder.getNamedAttr("type", TypeAttr::get(type)),
          builder.getNamedAttr("sharding",
                               toAttribute(context, mesh, tensor.sharding, type.getRank()))}));

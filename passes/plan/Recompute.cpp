@@ -3,6 +3,7 @@
 #include "passes/plan/Recompute.h"
 
 #include "ir/PlannedStep.h"
+#include "ir/Roles.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 #include "planner/reshard/Recompute.h"
@@ -41,7 +42,7 @@ static void clone(OpBuilder &builder, Operation *op, IRMapping &cloned) {
   Operation *copy = builder.clone(*op, cloned);
   copy->setAttr(kForwardIdAttr, op->getAttr(kIdAttr));
   copy->setAttr(kIdAttr, builder.getStringAttr(getId(op) + reshard::cloneSuffix));
-  copy->setAttr(kPhaseAttr, builder.getStringAttr("bwd"));
+  setPhase(copy, reshard::Phase::Backward);
   copy->setAttr(kRecomputedAttr, builder.getUnitAttr());
   copy->removeAttr(kOffloadAttr);
 }

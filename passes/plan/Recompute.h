@@ -11,7 +11,7 @@ namespace tbc {
 
 /// Recomputes (activation checkpointing) the forward ops of `train` marked `tbc.recompute`, and the
 /// ops with these ids: backward ops of their chunk read the results of a clone instead. The clone
-/// of op "i" has the id "i.recompute", the phase "bwd", "i" in tbc.forward and the mark
+/// of op "i" has the id "i.recompute", the phase `bwd`, "i" in tbc.forward and the mark
 /// tbc.recomputed. reshard::recomputeOrder decides the positions of clones, as in the planner's
 /// graph. Removes the marks `tbc.recompute`. Results are equal bit for bit.
 ///

@@ -3,6 +3,7 @@
 #include "passes/plan/SplitBackward.h"
 
 #include "ir/PlannedStep.h"
+#include "ir/Roles.h"
 #include "passes/Passes.h"
 #include "planner/reshard/SplitBackward.h"
 #include "runtime/schedule/Schedule.h"
@@ -23,7 +24,7 @@ LogicalResult splitBackward(func::FuncOp train) {
   std::vector<bool> weights = reshard::weightOps(step->graph);
   for (auto [i, op] : llvm::enumerate(step->ops))
     if (weights[i])
-      op->setAttr(kPhaseAttr, StringAttr::get(train.getContext(), "wgt"));
+      setPhase(op, reshard::Phase::Weight);
   return success();
 }
 

@@ -7,7 +7,7 @@
 
 namespace tbc {
 
-/// Splits backward into dgrad and wgrad: gives the phase "wgt" to backward ops that only gradients
+/// Splits backward into dgrad and wgrad: gives the phase `wgt` to backward ops that only gradients
 /// of parameters depend on (reshard::weightOps). Error: as for extractStructure.
 mlir::LogicalResult splitBackward(mlir::func::FuncOp train);
 

@@ -7,6 +7,7 @@
 #include "ir/Loss.h"
 #include "ir/Movement.h"
 #include "ir/Normalization.h"
+#include "ir/Roles.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 
@@ -163,8 +164,7 @@ LogicalResult PrecisionLowerer::run() {
   Block &block = model.getBody().front();
   Operation *terminator = block.getTerminator();
   for (BlockArgument arg : block.getArguments()) {
-    auto role = model.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
-    if (role && role.getValue() == "param" && isF32(arg))
+    if (argumentRole(model, arg.getArgNumber()) == TensorRole::Parameter && isF32(arg))
       arg.setType(RankedTensorType::get(tensorType(arg).getShape(), narrow));
   }
   for (Operation &op : llvm::make_early_inc_range(block.without_terminator()))

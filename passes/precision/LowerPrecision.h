@@ -9,7 +9,7 @@
 namespace tbc {
 
 /// Makes `model` compute in `narrow`, bf16 or f16, by the policy of docs/precision.md. Float
-/// parameters (role "param") become narrow; inputs, states and results keep their types. Only f32
+/// parameters (role `param`) become narrow; inputs, states and results keep their types. Only f32
 /// is narrowed: values of f64, f16 or bf16 stay as they are. Must run on @model, before the loss is
 /// attached, so the backward phase has the precision of the forward. Error: an op without result
 /// types in `narrow`, at the op.

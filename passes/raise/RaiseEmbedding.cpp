@@ -1,5 +1,6 @@
 //===- RaiseEmbedding.cpp - embedding --------------------------------------===//
 
+#include "ir/Roles.h"
 #include "passes/raise/Patterns.h"
 
 #include "ir/Contraction.h"
@@ -22,8 +23,7 @@ struct RaiseEmbedding : OpRewritePattern<GatherOp> {
     if (!table || !function || gather.getDim() != 0 ||
         !isa<FloatType>(tensorType(table).getElementType()))
       return failure();
-    auto role = function.getArgAttrOfType<StringAttr>(table.getArgNumber(), kRoleAttr);
-    if (!role || role.getValue() != "param")
+    if (argumentRole(function, table.getArgNumber()) != TensorRole::Parameter)
       return failure();
     VocabularyNumbers rows =
         numberVocabulary(rewriter, gather.getLoc(), tensorType(table).getDimSize(0));

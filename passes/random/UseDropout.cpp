@@ -5,7 +5,7 @@
 #include "ir/FactorAnalysis.h"
 #include "ir/Formula.h"
 #include "ir/Movement.h"
-#include "ir/Tbc.h"
+#include "ir/Roles.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 
@@ -80,9 +80,9 @@ FailureOr<SmallVector<BatchPlace>> DropoutUser::placesOf(DropoutOpInterface op) 
 }
 
 void DropoutUser::addInputs() {
-  auto add = [&](RankedTensorType type, StringRef role, StringRef name, bool hasBatch) {
+  auto add = [&](RankedTensorType type, TensorRole role, StringRef name, bool hasBatch) {
     NamedAttrList attrs;
-    attrs.append(kRoleAttr, builder.getStringAttr(role));
+    attrs.push_back(namedRole(model.getContext(), role));
     attrs.append(kNameAttr, builder.getStringAttr(name));
     if (hasBatch)
       attrs.append(kBatchDimAttr, builder.getI64IntegerAttr(0));
@@ -94,9 +94,9 @@ void DropoutUser::addInputs() {
   for (BlockArgument arg : model.getArguments())
     if (auto dim = model.getArgAttrOfType<IntegerAttr>(arg.getArgNumber(), kBatchDimAttr))
       batch = tensorType(arg).getDimSize(dim.getInt());
-  sample =
-      add(RankedTensorType::get({batch}, builder.getI64Type()), kSampleRole, kSampleName, true);
-  step = add(RankedTensorType::get({}, builder.getI64Type()), kStepRole, kStepName, false);
+  sample = add(RankedTensorType::get({batch}, builder.getI64Type()), TensorRole::Sample,
+               kSampleName, true);
+  step = add(RankedTensorType::get({}, builder.getI64Type()), TensorRole::Step, kStepName, false);
 }
 
 /// Returns the part of each index of a dim in the number of an element: the sample's number times

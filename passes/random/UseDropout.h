@@ -8,11 +8,9 @@
 
 namespace tbc {
 
-/// The roles and names of the two inputs of dropout: the number of every sample in the global
-/// batch, and the number of the step, from 1. Both are i64.
-inline constexpr llvm::StringLiteral kSampleRole = "sample";
+/// The names of the two inputs of dropout, with the roles Sample and Step: the number of every
+/// sample in the global batch, and the number of the step, from 1. Both are i64.
 inline constexpr llvm::StringLiteral kSampleName = "tbc.sample";
-inline constexpr llvm::StringLiteral kStepRole = "step";
 inline constexpr llvm::StringLiteral kStepName = "tbc.step";
 
 /// Makes every dropout a dropout_train, which numbers its elements by sample and position in the

@@ -4,6 +4,7 @@
 #include "frontend/onnx/Import.h"
 #include "ir/Interpreter.h"
 #include "ir/Rebatch.h"
+#include "ir/Roles.h"
 #include "tests/support/Npz.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -171,10 +172,8 @@ TEST_F(Models, RunningStatisticsAreStateWithNewValues) {
   unsigned states = 0, newStates = 0;
   for (const frontend::ParameterSource &source : model.parameters)
     states += source.isState;
-  for (unsigned i = 0; i < function.getNumResults(); ++i) {
-    auto role = function.getResultAttrOfType<mlir::StringAttr>(i, "tbc.role");
-    newStates += role && role.getValue() == "state";
-  }
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    newStates += resultRole(function, i) == TensorRole::State;
   EXPECT_EQ(states, 18u);
   EXPECT_EQ(newStates, 18u);
   EXPECT_EQ(function.getResultAttrOfType<mlir::StringAttr>(1, "tbc.name").getValue(),

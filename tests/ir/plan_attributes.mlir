@@ -1,5 +1,5 @@
 // RUN: tbc-opt %s | tbc-opt | FileCheck %s
-// The attributes of a plan keep their text.
+// The attributes of a plan, roles and phases keep their text.
 
 // CHECK:      module attributes {
 // CHECK-SAME:   tbc.mesh = #tbc.mesh<"dp"=2, "tp"=16>
@@ -16,6 +16,8 @@ module attributes {tbc.mesh = #tbc.mesh<"dp"=2, "tp"=16>} {
   // CHECK-SAME:    t.i = #tbc.parameter_plan<zero = 3, keep_gathered, zero_axes = ["fsdp"], reduce_axes = ["dp"]>
   // CHECK-SAME:    t.j = #tbc.parameter_plan<zero = 0, zero_axes = [], reduce_axes = []>
   // CHECK-SAME:    t.k = #tbc.factor_axes<f7 = ["dp", "fsdp"]>
+  // CHECK-SAME:    t.l = #tbc.role<opt_state>
+  // CHECK-SAME:    t.m = #tbc.phase<wgt>
   func.func @attributes() attributes {
     t.a = #tbc.axis<"tp">, t.b = #tbc.axis<"tp":(2)4>, t.c = #tbc.mesh<>,
     t.d = #tbc.strategy<{0 = ["dp"], 2 = ["tp":(1)2, "tp":(2)8]}>, t.e = #tbc.strategy<{}>,
@@ -24,7 +26,8 @@ module attributes {tbc.mesh = #tbc.mesh<"dp"=2, "tp"=16>} {
     t.h = #tbc.sharding<[{}], partial_max = ["tp"], flat = ["fsdp"]>,
     t.i = #tbc.parameter_plan<zero = 3, keep_gathered, zero_axes = ["fsdp"], reduce_axes = ["dp"]>,
     t.j = #tbc.parameter_plan<zero = 0, zero_axes = [], reduce_axes = []>,
-    t.k = #tbc.factor_axes<f7 = ["dp", "fsdp"]>} {
+    t.k = #tbc.factor_axes<f7 = ["dp", "fsdp"]>, t.l = #tbc.role<opt_state>,
+    t.m = #tbc.phase<wgt>} {
     return
   }
 }

@@ -24,12 +24,12 @@ using kernels::Tensor;
 
 const char *const kMlp = R"(
 func.func @model(
-    %x: tensor<4x3xf32> {tbc.role = "input", tbc.name = "x", tbc.batch_dim = 0 : i64},
-    %w1: tensor<3x6xf32> {tbc.role = "param", tbc.name = "w1", tbc.display_name = "first.weight"},
-    %b1: tensor<6xf32> {tbc.role = "param", tbc.name = "b1", tbc.display_name = "first.bias"},
-    %g: tensor<6xf32> {tbc.role = "param", tbc.name = "g"},
-    %unused: tensor<2xf32> {tbc.role = "param", tbc.name = "unused"},
-    %w2: tensor<6x5xf32> {tbc.role = "param", tbc.name = "w2"})
+    %x: tensor<4x3xf32> {tbc.role = #tbc.role<input>, tbc.name = "x", tbc.batch_dim = 0 : i64},
+    %w1: tensor<3x6xf32> {tbc.role = #tbc.role<param>, tbc.name = "w1", tbc.display_name = "first.weight"},
+    %b1: tensor<6xf32> {tbc.role = #tbc.role<param>, tbc.name = "b1", tbc.display_name = "first.bias"},
+    %g: tensor<6xf32> {tbc.role = #tbc.role<param>, tbc.name = "g"},
+    %unused: tensor<2xf32> {tbc.role = #tbc.role<param>, tbc.name = "unused"},
+    %w2: tensor<6x5xf32> {tbc.role = #tbc.role<param>, tbc.name = "w2"})
     -> (tensor<4x5xf32> {tbc.name = "logits"}, tensor<4x6xf32> {tbc.name = "hidden"}) {
   %h0 = tbc.einsum %x, %w1 {tbc.id = "fc1", lhs_labels = array<i64: 0, 1>,
       rhs_labels = array<i64: 1, 2>, out_labels = array<i64: 0, 2>}
@@ -55,12 +55,12 @@ func.func @model(
 
 const char *const kConvNet = R"(
 func.func @model(
-    %x: tensor<4x3x2xf32> {tbc.role = "input", tbc.name = "x", tbc.batch_dim = 0 : i64},
-    %w: tensor<2x3x1xf32> {tbc.role = "param", tbc.name = "w"},
-    %scale: tensor<2xf32> {tbc.role = "param", tbc.name = "scale"},
-    %bias: tensor<2xf32> {tbc.role = "param", tbc.name = "bias"},
-    %mean: tensor<2xf32> {tbc.role = "state", tbc.name = "running_mean"},
-    %var: tensor<2xf32> {tbc.role = "state", tbc.name = "running_var"})
+    %x: tensor<4x3x2xf32> {tbc.role = #tbc.role<input>, tbc.name = "x", tbc.batch_dim = 0 : i64},
+    %w: tensor<2x3x1xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"},
+    %scale: tensor<2xf32> {tbc.role = #tbc.role<param>, tbc.name = "scale"},
+    %bias: tensor<2xf32> {tbc.role = #tbc.role<param>, tbc.name = "bias"},
+    %mean: tensor<2xf32> {tbc.role = #tbc.role<state>, tbc.name = "running_mean"},
+    %var: tensor<2xf32> {tbc.role = #tbc.role<state>, tbc.name = "running_var"})
     -> (tensor<4x2xf32> {tbc.name = "logits"}) {
   %c = tbc.conv %x, %w {tbc.id = "conv", strides = array<i64: 1>, pads = array<i64: 0, 0>,
       dilations = array<i64: 1>, groups = 1 : i64}
@@ -125,28 +125,26 @@ static bool hasText(Attribute attr, StringRef text) {
   return string && string.getValue() == text;
 }
 
-unsigned argument(func::FuncOp function, StringRef role, StringRef name) {
+unsigned argument(func::FuncOp function, TensorRole role, StringRef name) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (hasText(function.getArgAttr(i, kRoleAttr), role) &&
-        hasText(function.getArgAttr(i, kNameAttr), name))
+    if (argumentRole(function, i) == role && hasText(function.getArgAttr(i, kNameAttr), name))
       return i;
   ADD_FAILURE() << "no argument " << name.str();
   return 0;
 }
 
-unsigned result(func::FuncOp function, StringRef role, StringRef name) {
+unsigned result(func::FuncOp function, TensorRole role, StringRef name) {
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (hasText(function.getResultAttr(i, kRoleAttr), role) &&
-        hasText(function.getResultAttr(i, kNameAttr), name))
+    if (resultRole(function, i) == role && hasText(function.getResultAttr(i, kNameAttr), name))
       return i;
   ADD_FAILURE() << "no result " << name.str();
   return 0;
 }
 
-std::vector<std::string> resultNames(func::FuncOp function, StringRef role) {
+std::vector<std::string> resultNames(func::FuncOp function, TensorRole role) {
   std::vector<std::string> names;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (hasText(function.getResultAttr(i, kRoleAttr), role))
+    if (resultRole(function, i) == role)
       names.push_back(function.getResultAttrOfType<StringAttr>(i, kNameAttr).str());
   return names;
 }

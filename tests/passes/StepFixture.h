@@ -3,6 +3,7 @@
 #ifndef TBC_TESTS_PASSES_STEPFIXTURE_H
 #define TBC_TESTS_PASSES_STEPFIXTURE_H
 
+#include "ir/Roles.h"
 #include "ir/SerialTrainer.h"
 #include "tests/ir/ParsedModule.h"
 
@@ -32,11 +33,11 @@ std::vector<kernels::Tensor> evaluate(ParsedModule &module, llvm::StringRef name
 
 /// Returns the number of the argument or result of `function` with this role and name. Fails the
 /// test if it is missing.
-unsigned argument(mlir::func::FuncOp function, llvm::StringRef role, llvm::StringRef name);
-unsigned result(mlir::func::FuncOp function, llvm::StringRef role, llvm::StringRef name);
+unsigned argument(mlir::func::FuncOp function, TensorRole role, llvm::StringRef name);
+unsigned result(mlir::func::FuncOp function, TensorRole role, llvm::StringRef name);
 
 /// The names of the results with this role, in order.
-std::vector<std::string> resultNames(mlir::func::FuncOp function, llvm::StringRef role);
+std::vector<std::string> resultNames(mlir::func::FuncOp function, TensorRole role);
 
 /// Returns the op with this id. Fails the test if it is missing.
 mlir::Operation *findOp(mlir::func::FuncOp function, llvm::StringRef id);

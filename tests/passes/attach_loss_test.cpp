@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 /// A model that returns its input %x of the given type.
 std::string identityModel(const std::string &type) {
   return "func.func @model(%x: tensor<" + type +
-         "> {tbc.role = \"input\", tbc.name = \"x\", tbc.batch_dim = 0 : i64}) -> (tensor<" + type +
-         "> {tbc.name = \"y\"}) { return %x : tensor<" + type + "> }";
+         "> {tbc.role = #tbc.role<input>, tbc.name = \"x\", tbc.batch_dim = 0 : i64}) -> (tensor<" +
+         type + "> {tbc.name = \"y\"}) { return %x : tensor<" + type + "> }";
 }
 
 double lossOf(const std::string &type, const LossOptions &options, std::vector<double> values,
@@ -76,7 +76,7 @@ TEST(AttachLoss, DropsWhatTheLossDoesNotNeed) {
 
 TEST(AttachLoss, LabelsOfAFlattenedBatchHaveItsDimsApart) {
   ParsedModule module(R"(
-    func.func @model(%x: tensor<2x3x5xf32> {tbc.role = "input", tbc.batch_dim = 0 : i64})
+    func.func @model(%x: tensor<2x3x5xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64})
         -> tensor<6x5xf32> {
       %y = tbc.reshape %x {sizes = array<i64: 2, 3, 5>, in = array<i64: 1, 1, 1>,
           out = array<i64: 2, 1>} : (tensor<2x3x5xf32>) -> tensor<6x5xf32>
@@ -84,7 +84,7 @@ TEST(AttachLoss, LabelsOfAFlattenedBatchHaveItsDimsApart) {
     })");
   ASSERT_TRUE(module && succeeded(attachLoss(*module, {}))) << module.messages;
   auto train = module.function("train");
-  unsigned labels = argument(train, "label", "labels");
+  unsigned labels = argument(train, TensorRole::Label, "labels");
   EXPECT_EQ(mlir::cast<mlir::RankedTensorType>(train.getArgumentTypes()[labels]).getShape(),
             llvm::ArrayRef<int64_t>({2, 3}));
   auto size = mlir::cast<FactorSizeOp>(findOp(train, "loss.factor_size"));
@@ -119,8 +119,10 @@ TEST(AttachLoss, NamesTheOutputsIfThereIsNoSuchOne) {
 /// x[2, 3] to a scalar by `body`, which defines %y from the weighted %p, its sum %s and the weights
 /// %w.
 std::string scalarModel(const std::string &body) {
-  return "func.func @model(%x: tensor<2x3xf32> {tbc.role = \"input\", tbc.batch_dim = 0 : i64}, "
-         "%w: tensor<2x3xf32> {tbc.role = \"input\", tbc.batch_dim = 0 : i64}) -> tensor<f32> {\n"
+  return "func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : "
+         "i64}, "
+         "%w: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64}) -> "
+         "tensor<f32> {\n"
          "  %p = tbc.mul %x, %w : tensor<2x3xf32>\n"
          "  %s = tbc.reduce_sum %p {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<f32>\n" +
          body + "  return %y : tensor<f32>\n}";
@@ -150,12 +152,12 @@ TEST(AttachLoss, CountsWhatAWeightedMeanCounts) {
   ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
   auto train = module.function("train");
   ASSERT_EQ(train.getNumResults(), 2u);
-  EXPECT_EQ(result(train, "count", "count"), 1u);
+  EXPECT_EQ(result(train, TensorRole::Count, "count"), 1u);
 }
 
 TEST(AttachLoss, NeedsOneLossPerSample) {
   ParsedModule module(R"(
-    func.func @model(%x: tensor<2xf32> {tbc.role = "input", tbc.batch_dim = 0 : i64}) -> tensor<f32> {
+    func.func @model(%x: tensor<2xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64}) -> tensor<f32> {
       %y = tbc.reduce_sum %x {dims = array<i64: 0>} : (tensor<2xf32>) -> tensor<f32>
       return %y : tensor<f32>
     })");

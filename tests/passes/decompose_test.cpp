@@ -46,7 +46,8 @@ TEST(DecomposeComposites, KeepsWhatIsNotWantedAndNumbersTheRest) {
   auto train = module.function("train");
   ASSERT_TRUE(succeeded(decomposeComposites(train, [](Operation *op) { return isa<GeluOp>(op); })));
   EXPECT_THAT(idsOf(train), AllOf(Contains("norm"), Contains("gelu.0"), Not(Contains("gelu"))));
-  EXPECT_EQ(findOp(train, "gelu.0")->getAttrOfType<StringAttr>(kPhaseAttr).getValue(), "fwd");
+  EXPECT_TRUE(findOp(train, "gelu.0")->hasAttr(kPhaseAttr));
+  EXPECT_EQ(phaseOf(findOp(train, "gelu.0")), reshard::Phase::Forward);
 }
 
 TEST(DecomposeComposites, RefusesAnOpThatIsNone) {
@@ -61,13 +62,14 @@ TEST(UseBatchStatistics, UpdatesTheRunningStatistics) {
   auto model = module.function("model");
   ASSERT_TRUE(succeeded(useBatchStatistics(model))) << module.messages;
   ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
-  EXPECT_THAT(resultNames(model, "state"), testing::ElementsAre("running_mean", "running_var"));
+  EXPECT_THAT(resultNames(model, TensorRole::State),
+              testing::ElementsAre("running_mean", "running_var"));
   EXPECT_TRUE(isa<BatchNormTrainOp>(findOp(model, "bn")));
 }
 
 TEST(UseBatchStatistics, RefusesStatisticsThatAreNoStates) {
   std::string text = kConvNet;
-  text.replace(text.find("\"state\""), 7, "\"param\"");
+  text.replace(text.find("<state>"), 7, "<param>");
   ParsedModule module(text);
   EXPECT_TRUE(failed(useBatchStatistics(module.function("model"))));
   EXPECT_THAT(module.messages, HasSubstr("running statistics that are no state"));

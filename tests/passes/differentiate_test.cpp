@@ -1,3 +1,4 @@
+#include "passes/OpIds.h"
 #include "passes/autodiff/Differentiate.h"
 #include "passes/autodiff/RepeatFreeOps.h"
 #include "passes/decompose/DecomposeComposites.h"
@@ -30,9 +31,9 @@ double gradientError(ParsedModule &module) {
   std::vector<Tensor> results = evaluate(module, "train", inputs, Arith::F64);
   constexpr double step = 1e-5;
   double error = 0;
-  for (const std::string &name : resultNames(train, "grad")) {
-    unsigned arg = argument(train, "param", name);
-    std::vector<double> gradient = results[result(train, "grad", name)].toDoubles();
+  for (const std::string &name : resultNames(train, TensorRole::Gradient)) {
+    unsigned arg = argument(train, TensorRole::Parameter, name);
+    std::vector<double> gradient = results[result(train, TensorRole::Gradient, name)].toDoubles();
     for (size_t k = 0; k < gradient.size(); ++k) {
       double losses[2];
       for (int side : {0, 1}) {
@@ -69,19 +70,19 @@ TEST(Differentiate, ReturnsOneGradientPerUsedParameterInTheirOrder) {
   ParsedModule module(kMlp);
   buildStep(module);
   auto train = module.function("train");
-  EXPECT_THAT(resultNames(train, "grad"), ElementsAre("w1", "b1", "g", "w2"));
-  EXPECT_THAT(resultNames(train, "loss"), ElementsAre("loss"));
-  for (const std::string &name : resultNames(train, "grad"))
-    EXPECT_EQ(train.getResultTypes()[result(train, "grad", name)],
-              train.getArgumentTypes()[argument(train, "param", name)]);
+  EXPECT_THAT(resultNames(train, TensorRole::Gradient), ElementsAre("w1", "b1", "g", "w2"));
+  EXPECT_THAT(resultNames(train, TensorRole::Loss), ElementsAre("loss"));
+  for (const std::string &name : resultNames(train, TensorRole::Gradient))
+    EXPECT_EQ(train.getResultTypes()[result(train, TensorRole::Gradient, name)],
+              train.getArgumentTypes()[argument(train, TensorRole::Parameter, name)]);
 }
 
 TEST(Differentiate, ReturnsNewStatesBetweenLossAndGradients) {
   ParsedModule module(kConvNet);
   buildStep(module);
   auto train = module.function("train");
-  EXPECT_THAT(resultNames(train, "state"), ElementsAre("running_mean", "running_var"));
-  EXPECT_EQ(result(train, "state", "running_mean"), 2u); // behind the loss and the count
+  EXPECT_THAT(resultNames(train, TensorRole::State), ElementsAre("running_mean", "running_var"));
+  EXPECT_EQ(result(train, TensorRole::State, "running_mean"), 2u); // behind the loss and the count
 }
 
 TEST(Differentiate, TagsEveryOp) {
@@ -90,14 +91,12 @@ TEST(Differentiate, TagsEveryOp) {
   auto train = module.function("train");
   bool inBackward = false;
   for (Operation &op : train.getBody().front().without_terminator()) {
-    auto phase = op.getAttrOfType<StringAttr>(kPhaseAttr);
-    ASSERT_TRUE(phase);
-    inBackward |= phase.getValue() == "bwd";
-    EXPECT_EQ(phase.getValue(), inBackward ? "bwd" : "fwd");
+    ASSERT_TRUE(op.hasAttr(kPhaseAttr));
+    inBackward |= isBackward(&op);
+    EXPECT_EQ(phaseOf(&op), inBackward ? reshard::Phase::Backward : reshard::Phase::Forward);
     EXPECT_EQ(op.hasAttr(kForwardIdAttr), inBackward);
     if (auto forward = op.getAttrOfType<StringAttr>(kForwardIdAttr))
-      EXPECT_EQ(findOp(train, forward.getValue())->getAttrOfType<StringAttr>(kPhaseAttr).getValue(),
-                "fwd");
+      EXPECT_EQ(phaseOf(findOp(train, forward.getValue())), reshard::Phase::Forward);
   }
   std::vector<std::string> ids = idsOf(train);
   EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), ids.size());
@@ -133,7 +132,8 @@ TEST(Differentiate, FrozenParametersGetNoGradient) {
     ParsedModule module(kMlp);
     ASSERT_TRUE(succeeded(attachLoss(*module, {})));
     ASSERT_TRUE(succeeded(buildTrainFunction(*module, {{glob}}))) << module.messages;
-    EXPECT_THAT(resultNames(module.function("train"), "grad"), ElementsAre("b1", "g", "w2"));
+    EXPECT_THAT(resultNames(module.function("train"), TensorRole::Gradient),
+                ElementsAre("b1", "g", "w2"));
     // Nothing is computed that only it would need.
     EXPECT_THAT(idsOf(module.function("train")), Not(Contains("fc1.bwd.0")));
   }
@@ -156,8 +156,8 @@ TEST(Differentiate, RefusesAModelWithNothingToTrain) {
 TEST(Differentiate, NamesTheOpWithoutADerivative) {
   ParsedModule module(R"(
     func.func @model(
-        %x: tensor<2x3xf32> {tbc.role = "input", tbc.name = "x", tbc.batch_dim = 0 : i64},
-        %w: tensor<2x3xf32> {tbc.role = "param", tbc.name = "w"}) -> (tensor<2x3xf32>) {
+        %x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.name = "x", tbc.batch_dim = 0 : i64},
+        %w: tensor<2x3xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"}) -> (tensor<2x3xf32>) {
       %y = tbc.relu_grad %x, %w {tbc.id = "odd"} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
       return %y : tensor<2x3xf32>
     })");

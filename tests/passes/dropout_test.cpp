@@ -20,9 +20,9 @@ using ::testing::HasSubstr;
 /// Dropout on x[batch, 3, 2], on the same flattened to [batch * 3, 2], and on w[3, 2].
 std::string modelOf(int64_t batch) {
   std::string text = R"(
-    func.func @model(%x: tensor<BATCHx3x2xf32> {tbc.role = "input", tbc.name = "x",
+    func.func @model(%x: tensor<BATCHx3x2xf32> {tbc.role = #tbc.role<input>, tbc.name = "x",
                                                 tbc.batch_dim = 0 : i64},
-                     %w: tensor<3x2xf32> {tbc.role = "param", tbc.name = "w"})
+                     %w: tensor<3x2xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"})
         -> (tensor<BATCHx3x2xf32>, tensor<FLATx2xf32>, tensor<3x2xf32>) {
       %a = tbc.dropout %x {tbc.id = "a", ratio = 0.25 : f64}
         : (tensor<BATCHx3x2xf32>) -> tensor<BATCHx3x2xf32>
@@ -101,7 +101,7 @@ TEST(UseDropout, CanBeLeftOut) {
 
 TEST(UseDropout, AttentionDropsWhatItsDecompositionDrops) {
   ParsedModule module(R"(
-    func.func @model(%q: tensor<2x2x3x4xf32> {tbc.role = "input", tbc.name = "q",
+    func.func @model(%q: tensor<2x2x3x4xf32> {tbc.role = #tbc.role<input>, tbc.name = "q",
                                               tbc.batch_dim = 0 : i64}) -> tensor<2x2x3x4xf32> {
       %o, %m, %l = tbc.attention %q, %q, %q {tbc.id = "a", scale = 0.5 : f64, causal = true,
           dropout = 0.5 : f64} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>)

@@ -146,9 +146,9 @@ TEST(FoldTransposes, RandomEinsumsMeanTheSameAfterwards) {
 
 /// Two layers as PyTorch exports them: x[4, 3] -> logits[4, 5].
 const char *const kLinears = R"(
-func.func @model(%x: tensor<4x3xf32> {tbc.role = "input", tbc.name = "x", tbc.batch_dim = 0 : i64},
-                 %w0: tensor<2x3xf32> {tbc.role = "param", tbc.name = "w0"},
-                 %w1: tensor<5x2xf32> {tbc.role = "param", tbc.name = "w1"}) -> tensor<4x5xf32> {
+func.func @model(%x: tensor<4x3xf32> {tbc.role = #tbc.role<input>, tbc.name = "x", tbc.batch_dim = 0 : i64},
+                 %w0: tensor<2x3xf32> {tbc.role = #tbc.role<param>, tbc.name = "w0"},
+                 %w1: tensor<5x2xf32> {tbc.role = #tbc.role<param>, tbc.name = "w1"}) -> tensor<4x5xf32> {
   %t0 = tbc.transpose %w0 {permutation = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
   %h = tbc.einsum %x, %t0 {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 1, 2>, out_labels = array<i64: 0, 2>} : (tensor<4x3xf32>, tensor<3x2xf32>) -> tensor<4x2xf32>
   %g = tbc.tanh %h : tensor<4x2xf32>

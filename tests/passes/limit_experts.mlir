@@ -15,7 +15,7 @@
 // CHECK:         %[[SUM:.+]] = tbc.combine %[[EACH]], %[[WEIGHTS]] {tbc.id = "experts.combine", weighted = true}
 // CHECK:         %[[Y:.+]] = tbc.reshape %[[SUM]] {{.*}} -> tensor<8x7xf32>
 // CHECK:         return %[[Y]]
-func.func @gated(%x: tensor<2x4x6xf32> {tbc.role = "input", tbc.batch_dim = 0}, %w: tensor<2x4x3xf32> {tbc.role = "input", tbc.batch_dim = 0}, %in: tensor<3x10x6xf32> {tbc.role = "param"}, %out: tensor<3x7x5xf32> {tbc.role = "param"}) -> tensor<8x7xf32> {
+func.func @gated(%x: tensor<2x4x6xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0}, %w: tensor<2x4x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0}, %in: tensor<3x10x6xf32> {tbc.role = #tbc.role<param>}, %out: tensor<3x7x5xf32> {tbc.role = #tbc.role<param>}) -> tensor<8x7xf32> {
   %tokens = tbc.reshape %x {sizes = array<i64: 2, 4, 6>, in = array<i64: 1, 1, 1>, out = array<i64: 2, 1>} : (tensor<2x4x6xf32>) -> tensor<8x6xf32>
   %weights = tbc.reshape %w {sizes = array<i64: 2, 4, 3>, in = array<i64: 1, 1, 1>, out = array<i64: 2, 1>} : (tensor<2x4x3xf32>) -> tensor<8x3xf32>
   %y = tbc.routed_experts %tokens, %weights, %in, %out {activation = "silu", gated = true, top = 1 : i64, tbc.id = "experts"} : (tensor<8x6xf32>, tensor<8x3xf32>, tensor<3x10x6xf32>, tensor<3x7x5xf32>) -> tensor<8x7xf32>

@@ -16,9 +16,9 @@ using ::testing::HasSubstr;
 
 /// Two samples of three tokens, two experts; every token asks for both.
 constexpr const char *kExperts = R"(
-func.func @model(%x: tensor<2x3x2xf32> {tbc.role = "input", tbc.batch_dim = 0},
-                 %w: tensor<2x3x2xf32> {tbc.role = "input", tbc.batch_dim = 0},
-                 %in: tensor<2x4x2xf32> {tbc.role = "param"}, %out: tensor<2x5x2xf32> {tbc.role = "param"})
+func.func @model(%x: tensor<2x3x2xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0},
+                 %w: tensor<2x3x2xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0},
+                 %in: tensor<2x4x2xf32> {tbc.role = #tbc.role<param>}, %out: tensor<2x5x2xf32> {tbc.role = #tbc.role<param>})
     -> tensor<6x5xf32> {
   %tokens = tbc.reshape %x {sizes = array<i64: 2, 3, 2>, in = array<i64: 1, 1, 1>, out = array<i64: 2, 1>} : (tensor<2x3x2xf32>) -> tensor<6x2xf32>
   %weights = tbc.reshape %w {sizes = array<i64: 2, 3, 2>, in = array<i64: 1, 1, 1>, out = array<i64: 2, 1>} : (tensor<2x3x2xf32>) -> tensor<6x2xf32>

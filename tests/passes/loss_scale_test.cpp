@@ -35,11 +35,11 @@ public:
     inputs = trainInputs(module, context.arith);
     auto train = module.function("train");
     for (unsigned i = 0; i < inputs.size(); ++i) {
-      StringRef role = train.getArgAttrOfType<StringAttr>(i, kRoleAttr).getValue();
+      std::optional<TensorRole> role = argumentRole(train, i);
       std::string name = train.getArgAttrOfType<StringAttr>(i, kNameAttr).str();
-      if (role == "param" || role == "state")
+      if (role == TensorRole::Parameter || role == TensorRole::State)
         EXPECT_TRUE(succeeded(trainer->set(name, inputs[i]))) << module.messages;
-      else if (role != "opt_state")
+      else if (role != TensorRole::OptimizerState)
         batch[name] = inputs[i];
     }
   }

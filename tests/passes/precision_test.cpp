@@ -32,11 +32,12 @@ TEST(LowerPrecision, MatmulsAreNarrowStatisticsAndLossAreWide) {
   EXPECT_TRUE(isBF16(findOp(train, "fc1.bwd.0")->getResult(0).getType()));
   EXPECT_TRUE(isF32(findOp(train, "loss.cross_entropy")->getOperand(0).getType()));
   for (const char *name : {"w1", "b1", "g", "w2"}) {
-    EXPECT_TRUE(isBF16(train.getArgumentTypes()[argument(train, "param", name)]));
-    EXPECT_TRUE(isF32(train.getResultTypes()[result(train, "grad", name)]));
+    EXPECT_TRUE(isBF16(train.getArgumentTypes()[argument(train, TensorRole::Parameter, name)]));
+    EXPECT_TRUE(isF32(train.getResultTypes()[result(train, TensorRole::Gradient, name)]));
   }
   auto update = module.function("update");
-  EXPECT_TRUE(isF32(update.getArgumentTypes()[argument(update, "opt_state", "w1.master")]));
+  EXPECT_TRUE(
+      isF32(update.getArgumentTypes()[argument(update, TensorRole::OptimizerState, "w1.master")]));
 }
 
 TEST(LowerPrecision, InputsStatesAndResultsKeepTheirTypes) {
@@ -46,8 +47,8 @@ TEST(LowerPrecision, InputsStatesAndResultsKeepTheirTypes) {
   ASSERT_TRUE(succeeded(toBF16(model))) << module.messages;
   ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
   EXPECT_EQ(model.getResultTypes().vec(), types);
-  EXPECT_TRUE(isF32(model.getArgumentTypes()[argument(model, "input", "x")]));
-  EXPECT_TRUE(isF32(model.getArgumentTypes()[argument(model, "state", "running_mean")]));
+  EXPECT_TRUE(isF32(model.getArgumentTypes()[argument(model, TensorRole::Input, "x")]));
+  EXPECT_TRUE(isF32(model.getArgumentTypes()[argument(model, TensorRole::State, "running_mean")]));
   EXPECT_TRUE(isBF16(findOp(model, "conv")->getResult(0).getType()));
   EXPECT_TRUE(isF32(findOp(model, "bn")->getResult(0).getType()));
 }
@@ -86,10 +87,10 @@ TEST(LowerPrecision, ComputesTheSame) {
 TEST(LowerPrecision, ResultsOfANarrowModelFollowTheirOperands) {
   ParsedModule module(R"(
     func.func @model(
-        %x: tensor<4x6xbf16> {tbc.role = "input", tbc.name = "x", tbc.batch_dim = 0},
-        %w: tensor<6xbf16> {tbc.role = "param", tbc.name = "w"},
-        %f: tensor<6xf32> {tbc.role = "param", tbc.name = "f"})
-        -> (tensor<4x6xf32> {tbc.role = "output", tbc.name = "y"}) {
+        %x: tensor<4x6xbf16> {tbc.role = #tbc.role<input>, tbc.name = "x", tbc.batch_dim = 0},
+        %w: tensor<6xbf16> {tbc.role = #tbc.role<param>, tbc.name = "w"},
+        %f: tensor<6xf32> {tbc.role = #tbc.role<param>, tbc.name = "f"})
+        -> (tensor<4x6xf32> {tbc.name = "y"}) {
       %e = tbc.exp %w : tensor<6xbf16>
       %q = tbc.div %e, %w : tensor<6xbf16>
       %b = tbc.broadcast %q {dims = array<i64: 1>} : (tensor<6xbf16>) -> tensor<4x6xbf16>
@@ -109,8 +110,9 @@ TEST(LowerPrecision, ResultsOfANarrowModelFollowTheirOperands) {
   buildStep(module);
   ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
   for (const char *name : {"w", "f"})
-    EXPECT_TRUE(isF32(
-        module.function("train").getResultTypes()[result(module.function("train"), "grad", name)]));
+    EXPECT_TRUE(
+        isF32(module.function("train")
+                  .getResultTypes()[result(module.function("train"), TensorRole::Gradient, name)]));
 }
 
 } // namespace

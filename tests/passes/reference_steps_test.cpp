@@ -68,10 +68,10 @@ class OptimizerReference : public testing::TestWithParam<OptimizerCase> {};
 /// @train returns its inputs as loss and gradient, so the test chooses the gradient.
 TEST_P(OptimizerReference, StepsAsPyTorch) {
   ParsedModule module(R"(
-    func.func @train(%p: tensor<2x3xf64> {tbc.role = "param", tbc.name = "p"},
-                     %g: tensor<2x3xf64> {tbc.role = "input", tbc.name = "g"})
-        -> (tensor<f64> {tbc.role = "loss", tbc.name = "loss"},
-            tensor<2x3xf64> {tbc.role = "grad", tbc.name = "p"}) {
+    func.func @train(%p: tensor<2x3xf64> {tbc.role = #tbc.role<param>, tbc.name = "p"},
+                     %g: tensor<2x3xf64> {tbc.role = #tbc.role<input>, tbc.name = "g"})
+        -> (tensor<f64> {tbc.role = #tbc.role<loss>, tbc.name = "loss"},
+            tensor<2x3xf64> {tbc.role = #tbc.role<grad>, tbc.name = "p"}) {
       %l = tbc.reduce_sum %g {dims = array<i64: 0, 1>} : (tensor<2x3xf64>) -> tensor<f64>
       return %l, %g : tensor<f64>, tensor<2x3xf64>
     })");
@@ -114,12 +114,12 @@ class ScaledReference : public testing::TestWithParam<OptimizerCase> {};
 /// As above, with gradients multiplied by a loss scale. Some are not finite.
 TEST_P(ScaledReference, StepsAsPyTorchsGradScaler) {
   ParsedModule module(R"(
-    func.func @train(%p: tensor<2x3xf64> {tbc.role = "param", tbc.name = "p"},
-                     %g: tensor<2x3xf64> {tbc.role = "input", tbc.name = "g"},
-                     %s: tensor<f32> {tbc.role = "opt_state", tbc.name = "tbc.loss_scale",
+    func.func @train(%p: tensor<2x3xf64> {tbc.role = #tbc.role<param>, tbc.name = "p"},
+                     %g: tensor<2x3xf64> {tbc.role = #tbc.role<input>, tbc.name = "g"},
+                     %s: tensor<f32> {tbc.role = #tbc.role<opt_state>, tbc.name = "tbc.loss_scale",
                                       tbc.initial = 8.0 : f64})
-        -> (tensor<f64> {tbc.role = "loss", tbc.name = "loss"},
-            tensor<2x3xf64> {tbc.role = "grad", tbc.name = "p"}) {
+        -> (tensor<f64> {tbc.role = #tbc.role<loss>, tbc.name = "loss"},
+            tensor<2x3xf64> {tbc.role = #tbc.role<grad>, tbc.name = "p"}) {
       %l = tbc.reduce_sum %g {dims = array<i64: 0, 1>} : (tensor<2x3xf64>) -> tensor<f64>
       %scaled = tbc.scale_by %g, %s : (tensor<2x3xf64>, tensor<f32>) -> tensor<2x3xf64>
       return %l, %scaled : tensor<f64>, tensor<2x3xf64>
@@ -152,9 +152,9 @@ INSTANTIATE_TEST_SUITE_P(All, ScaledReference, testing::ValuesIn(scaledCases()),
 /// All in f16: the first scales and the fifth input are too large, then it recovers.
 TEST(HalfReference, OverflowsAndRecoversAsPyTorch) {
   ParsedModule module(R"(
-    func.func @model(%x: tensor<4x3xf32> {tbc.role = "input", tbc.name = "x",
+    func.func @model(%x: tensor<4x3xf32> {tbc.role = #tbc.role<input>, tbc.name = "x",
                                           tbc.batch_dim = 0 : i64},
-                     %w: tensor<3x5xf32> {tbc.role = "param", tbc.name = "w"}) -> tensor<4x5xf32> {
+                     %w: tensor<3x5xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"}) -> tensor<4x5xf32> {
       %y = tbc.einsum %x, %w {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 1, 2>,
           out_labels = array<i64: 0, 2>} : (tensor<4x3xf32>, tensor<3x5xf32>) -> tensor<4x5xf32>
       return %y : tensor<4x5xf32>
@@ -227,9 +227,9 @@ void LossReference::run(const std::vector<int64_t> &labels, Arith arith,
   auto [name, size] = GetParam();
   std::string rows = std::to_string(size);
   ParsedModule module("func.func @model(%x: tensor<" + rows +
-                      "x3xf32> {tbc.role = \"input\", "
+                      "x3xf32> {tbc.role = #tbc.role<input>, "
                       "tbc.name = \"x\", tbc.batch_dim = 0 : i64}, %w: tensor<3x5xf32> {tbc.role = "
-                      "\"param\", tbc.name = \"w\"}) -> tensor<" +
+                      "#tbc.role<param>, tbc.name = \"w\"}) -> tensor<" +
                       rows +
                       "x5xf32> {\n"
                       "  %y = tbc.einsum %x, %w {lhs_labels = array<i64: 0, 1>, rhs_labels = "

@@ -1,3 +1,4 @@
+#include "ir/Roles.h"
 #include "ir/SerialTrainer.h"
 #include "tests/passes/StepFixture.h"
 
@@ -43,7 +44,7 @@ SerialTrainer::Tensors stepInMicroBatches(int64_t size) {
   auto train = whole.function("train");
   for (unsigned i = 0; i < inputs.size(); ++i) {
     std::string name = train.getArgAttrOfType<StringAttr>(i, kNameAttr).str();
-    if (train.getArgAttrOfType<StringAttr>(i, kRoleAttr).getValue() == "param")
+    if (argumentRole(train, i) == TensorRole::Parameter)
       EXPECT_TRUE(succeeded(trainer.set(name, inputs[i]))) << module.messages;
     else
       data[name] = inputs[i];

@@ -20,8 +20,8 @@ using ::testing::HasSubstr;
 /// A @train that returns a gradient of its one parameter.
 std::string trainOf(const std::string &type) {
   return "func.func @train(%p: tensor<1x" + type +
-         "> {tbc.role = \"param\", tbc.name = \"p\"}) -> (tensor<1xf32> "
-         "{tbc.role = \"grad\", tbc.name = \"p\"}) {"
+         "> {tbc.role = #tbc.role<param>, tbc.name = \"p\"}) -> (tensor<1xf32> "
+         "{tbc.role = #tbc.role<grad>, tbc.name = \"p\"}) {"
          "  %c = tbc.constant dense<0.0> : tensor<1xf32> : tensor<1xf32>  return %c : "
          "tensor<1xf32> }";
 }
@@ -48,7 +48,7 @@ Step runUpdate(const std::string &type, const OptimizerOptions &options, std::ve
   Step result;
   for (const Tensor &tensor : evaluate(module, "update", tensors, Arith::Native))
     result.values.push_back(tensor.toDoubles()[0]);
-  result.names = resultNames(module.function("update"), "opt_state");
+  result.names = resultNames(module.function("update"), TensorRole::OptimizerState);
   return result;
 }
 
@@ -131,7 +131,7 @@ TEST(BuildUpdate, MarksStatesWithTheirParameter) {
   ASSERT_TRUE(module && succeeded(buildUpdateFunction(*module, {}))) << module.messages;
   auto update = module.function("update");
   for (const char *name : {"p.m", "p.v", "p.master"}) {
-    unsigned i = argument(update, "opt_state", name);
+    unsigned i = argument(update, TensorRole::OptimizerState, name);
     EXPECT_EQ(update.getArgAttrOfType<StringAttr>(i, kParameterAttr).getValue(), "p");
     EXPECT_EQ(update.getArgAttr(i, kMasterAttr) != nullptr, StringRef(name) == "p.master");
     EXPECT_TRUE(getElementTypeOrSelf(update.getArgumentTypes()[i]).isF32());

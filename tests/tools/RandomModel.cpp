@@ -60,27 +60,29 @@ bool areSame(const RandomDims &a, const RandomDims &b) {
 // Arguments
 //===----------------------------------------------------------------------===//
 
-RandomValue RandomModelMaker::argument(const std::string &role, RandomDims dims,
-                                       const std::string &element, int64_t batchDim,
-                                       int64_t sequenceDim) {
+RandomValue RandomModelMaker::argument(TensorRole role, RandomDims dims, const std::string &element,
+                                       int64_t batchDim, int64_t sequenceDim) {
   RandomValue value;
-  std::string name = role + std::to_string(numArguments++);
+  std::string roleName = stringifyTensorRole(role).str();
+  std::string name = roleName + std::to_string(numArguments++);
   value.name = "%" + name;
   value.dims = std::move(dims);
   value.element = element;
-  std::string text = value.name + ": " + value.type() + " {tbc.role = \"" + role +
-                     "\", tbc.name = \"" + name + "\"";
+  std::string text = value.name + ": " + value.type() + " {tbc.role = #tbc.role<" + roleName +
+                     ">, tbc.name = \"" + name + "\"";
   if (batchDim >= 0)
     text += ", tbc.batch_dim = " + std::to_string(batchDim) + " : i64";
   if (sequenceDim >= 0)
     text += ", tbc.sequence_dim = " + std::to_string(sequenceDim) + " : i64";
-  std::string &list = role == "input" ? inputs : role == "param" ? params : states;
+  std::string &list = role == TensorRole::Input       ? inputs
+                      : role == TensorRole::Parameter ? params
+                                                      : states;
   list += (list.empty() ? "" : ",\n    ") + text + "}";
   return value;
 }
 
 RandomValue RandomModelMaker::newParameter(const RandomDims &dims, bool isState) {
-  RandomValue value = argument(isState ? "state" : "param", dims);
+  RandomValue value = argument(isState ? TensorRole::State : TensorRole::Parameter, dims);
   frontend::ParameterSource source;
   source.name = source.displayName = value.name.substr(1);
   source.isState = isState;
@@ -115,13 +117,13 @@ void RandomModelMaker::addInputs() {
     for (int64_t dim = 0; i == 0 && dim < int64_t(dims.size()); ++dim)
       if (dim != at && dims[size_t(dim)].size() % 2 == 0 && dims[size_t(dim)].size() >= 4)
         tokens = dim;
-    values.push_back(argument("input", dims, "f32", at, tokens));
+    values.push_back(argument(TensorRole::Input, dims, "f32", at, tokens));
   }
   for (int64_t i = 0, n = below(3); i < n; ++i) {
     RandomDims dims{b};
     if (!oneIn(3))
       dims.push_back({{someSize()}});
-    integerInputs.push_back(argument("input", dims, "i64", 0));
+    integerInputs.push_back(argument(TensorRole::Input, dims, "i64", 0));
   }
 }
 

@@ -9,6 +9,7 @@
 #define TBC_TESTS_TOOLS_RANDOMMODELMAKER_H
 
 #include "frontend/onnx/Import.h"
+#include "ir/Roles.h"
 
 #include <cstdint>
 #include <map>
@@ -58,7 +59,7 @@ private:
   int64_t someSize() { return oneOf(std::vector<int64_t>{2, 3, 4, 4, 5, 6, 6, 8, 8, 12}); }
 
   // Arguments.
-  RandomValue argument(const std::string &role, RandomDims dims, const std::string &element = "f32",
+  RandomValue argument(TensorRole role, RandomDims dims, const std::string &element = "f32",
                        int64_t batchDim = -1, int64_t sequenceDim = -1);
   /// Returns a parameter of this shape: an old or a new one.
   RandomValue parameter(const RandomDims &dims);

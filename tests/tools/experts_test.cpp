@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ir/Experts.h"
+#include "passes/OpIds.h"
 #include "runtime/exec/SimulatedCluster.h"
 #include "tests/tools/PlanSupport.h"
 
@@ -45,9 +46,8 @@ std::string axes(const Form &form, bool withExperts) {
 
 bool isReadInBackward(mlir::Value parameter) {
   for (mlir::Operation *user : parameter.getUsers())
-    if (auto phase = user->getAttrOfType<mlir::StringAttr>(kPhaseAttr))
-      if (phase.getValue() == "bwd")
-        return true;
+    if (isBackward(user))
+      return true;
   return false;
 }
 

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ir/Tbc.h"
+#include "passes/OpIds.h"
 #include "runtime/exec/SimulatedCluster.h"
 #include "tests/tools/PlanSupport.h"
 
@@ -50,9 +51,8 @@ int64_t times(int64_t count, int64_t microBatches, bool readInBackward) {
 
 bool isReadInBackward(mlir::Value parameter) {
   for (mlir::Operation *user : parameter.getUsers())
-    if (auto phase = user->getAttrOfType<mlir::StringAttr>(kPhaseAttr))
-      if (phase.getValue() == "bwd")
-        return true;
+    if (isBackward(user))
+      return true;
   return false;
 }
 

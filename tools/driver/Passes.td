@@ -20,11 +20,11 @@ def ApplyPlanPass : Pass<"tbc-apply-plan", "mlir::ModuleOp"> {
     ```mlir
     // before
     module {
-      func.func @train(%w: tensor<8x4xf32> {tbc.role = "param", tbc.name = "w"}, ...) ... {
+      func.func @train(%w: tensor<8x4xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"}, ...) ... {
         %0 = tbc.einsum %x, %w {tbc.id = "l", ...} : ...
     // after, for dp = 2 and tp = 2
     module attributes {tbc.mesh = #tbc.mesh<"dp"=2, "tp"=2>, tbc.batch = 8 : i64, tbc.micro_batches = 4 : i64, ...} {
-      func.func @train(%w: tensor<8x4xf32> {tbc.role = "param", tbc.name = "w",
+      func.func @train(%w: tensor<8x4xf32> {tbc.role = #tbc.role<param>, tbc.name = "w",
           tbc.parameter_plan = #tbc.parameter_plan<zero = 0, zero_axes = [], reduce_axes = ["dp"]>}, ...) ... {
         %0 = tbc.einsum %x, %w {tbc.id = "l", tbc.strategy = #tbc.strategy<{0 = ["dp"], 2 = ["tp"]}>, ...} : ...
     ```

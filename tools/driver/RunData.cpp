@@ -1,5 +1,6 @@
 //===- RunData.cpp - Seeded inputs and initial values -----------------------===//
 
+#include "ir/Roles.h"
 #include "tools/driver/RunManifest.h"
 #include "tools/driver/Verify.h"
 
@@ -93,8 +94,7 @@ static kernels::Tensor makeInput(Value arg, bool isLabel, const std::vector<int6
 
 /// Whether argument `index` of @train was added by the loss.
 static bool isLabel(func::FuncOp train, unsigned index) {
-  auto role = train.getArgAttrOfType<StringAttr>(index, kRoleAttr);
-  return role && role.getValue() == "label";
+  return argumentRole(train, index) == TensorRole::Label;
 }
 
 static std::vector<int64_t> countedFrom(int64_t first, int64_t count) {

@@ -5,6 +5,7 @@
 #include "ir/Elementwise.h"
 #include "ir/Movement.h"
 #include "ir/Normalization.h"
+#include "ir/Roles.h"
 #include "passes/optimizer/BuildUpdate.h"
 #include "passes/random/UseDropout.h"
 #include "planner/devices/StageDevices.h"
@@ -26,8 +27,7 @@ namespace tbc::driver {
 
 /// Whether argument `index` of @train was added by the loss.
 static bool isLabel(func::FuncOp train, unsigned index) {
-  auto role = train.getArgAttrOfType<StringAttr>(index, kRoleAttr);
-  return role && role.getValue() == "label";
+  return argumentRole(train, index) == TensorRole::Label;
 }
 
 /// Returns the dim of an input that depends on the number of samples; -1 if there is none.

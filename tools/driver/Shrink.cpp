@@ -3,7 +3,7 @@
 #include "tools/driver/Shrink.h"
 
 #include "ir/Resize.h"
-#include "ir/Tbc.h"
+#include "ir/Roles.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
@@ -186,8 +186,7 @@ Status Shrinker::checkSizes() const {
   std::string name, shape;
   func::FuncOp train = step.train;
   for (BlockArgument arg : train.getArguments()) {
-    auto role = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kRoleAttr);
-    if (!role || role.getValue() != "param")
+    if (argumentRole(train, arg.getArgNumber()) != TensorRole::Parameter)
       continue;
     int64_t elements = 1;
     std::string dims;

@@ -12,8 +12,8 @@
 // CHECK-SAME:   tbc.mesh = #tbc.mesh<"dp"=2, "tp"=2>, tbc.micro_batches = 1 : i64
 // CHECK:        func.func @train(
 // CHECK-SAME:     tbc.parameter_plan = #tbc.parameter_plan<zero = 0, zero_axes = [], reduce_axes = ["dp"]>
-// CHECK:        tbc.id = "node_linear", tbc.phase = "fwd", tbc.strategy = #tbc.strategy<{0 = ["dp"], 2 = ["tp"]}>
-// CHECK:        tbc.id = "node_linear_1.2", tbc.phase = "fwd", tbc.recompute
+// CHECK:        tbc.id = "node_linear", tbc.phase = #tbc.phase<fwd>, tbc.strategy = #tbc.strategy<{0 = ["dp"], 2 = ["tp"]}>
+// CHECK:        tbc.id = "node_linear_1.2", tbc.phase = #tbc.phase<fwd>, tbc.recompute
 // CHECK:        tbc.factor_size
 // CHECK-SAME:     samples = 16 : i64
 

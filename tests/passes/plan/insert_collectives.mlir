@@ -19,13 +19,13 @@
 // CHECK-SAME:      reason = "gradient"
 // CHECK:         return %[[L]], %[[G1]]
 module attributes {tbc.mesh = #tbc.mesh<"fsdp"=2, "tp"=2>, tbc.batch = 4 : i64} {
-  func.func @train(%x: tensor<97x8xf32> {tbc.role = "input", tbc.name = "x", tbc.batch_dim = 0 : i64}, %w: tensor<8x6xf32> {tbc.role = "param", tbc.name = "w", tbc.parameter_plan = #tbc.parameter_plan<zero = 3, zero_axes = ["fsdp"], reduce_axes = []>}) -> (tensor<f32> {tbc.role = "loss", tbc.name = "loss"}, tensor<8x6xf32> {tbc.role = "grad", tbc.name = "w"}) {
-    %y = tbc.einsum %x, %w {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 1, 2>, out_labels = array<i64: 0, 2>, tbc.id = "y", tbc.phase = "fwd", tbc.strategy = #tbc.strategy<{0 = ["fsdp"], 1 = ["tp"]}>} : (tensor<97x8xf32>, tensor<8x6xf32>) -> tensor<97x6xf32>
-    %l = tbc.reduce_sum %y {dims = array<i64: 0, 1>, tbc.id = "l", tbc.phase = "fwd", tbc.strategy = #tbc.strategy<{0 = ["fsdp"]}>} : (tensor<97x6xf32>) -> tensor<f32>
-    %g = tbc.einsum %x, %y {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 0, 2>, out_labels = array<i64: 1, 2>, tbc.id = "y.bwd.0", tbc.forward = "y", tbc.phase = "bwd", tbc.strategy = #tbc.strategy<{0 = ["fsdp"], 1 = ["tp"]}>} : (tensor<97x8xf32>, tensor<97x6xf32>) -> tensor<8x6xf32>
+  func.func @train(%x: tensor<97x8xf32> {tbc.role = #tbc.role<input>, tbc.name = "x", tbc.batch_dim = 0 : i64}, %w: tensor<8x6xf32> {tbc.role = #tbc.role<param>, tbc.name = "w", tbc.parameter_plan = #tbc.parameter_plan<zero = 3, zero_axes = ["fsdp"], reduce_axes = []>}) -> (tensor<f32> {tbc.role = #tbc.role<loss>, tbc.name = "loss"}, tensor<8x6xf32> {tbc.role = #tbc.role<grad>, tbc.name = "w"}) {
+    %y = tbc.einsum %x, %w {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 1, 2>, out_labels = array<i64: 0, 2>, tbc.id = "y", tbc.phase = #tbc.phase<fwd>, tbc.strategy = #tbc.strategy<{0 = ["fsdp"], 1 = ["tp"]}>} : (tensor<97x8xf32>, tensor<8x6xf32>) -> tensor<97x6xf32>
+    %l = tbc.reduce_sum %y {dims = array<i64: 0, 1>, tbc.id = "l", tbc.phase = #tbc.phase<fwd>, tbc.strategy = #tbc.strategy<{0 = ["fsdp"]}>} : (tensor<97x6xf32>) -> tensor<f32>
+    %g = tbc.einsum %x, %y {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 0, 2>, out_labels = array<i64: 1, 2>, tbc.id = "y.bwd.0", tbc.forward = "y", tbc.phase = #tbc.phase<bwd>, tbc.strategy = #tbc.strategy<{0 = ["fsdp"], 1 = ["tp"]}>} : (tensor<97x8xf32>, tensor<97x6xf32>) -> tensor<8x6xf32>
     return %l, %g : tensor<f32>, tensor<8x6xf32>
   }
-  func.func @update(%g: tensor<8x6xf32> {tbc.role = "grad", tbc.name = "w"}) {
+  func.func @update(%g: tensor<8x6xf32> {tbc.role = #tbc.role<grad>, tbc.name = "w"}) {
     return
   }
 }

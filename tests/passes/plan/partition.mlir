@@ -6,9 +6,9 @@
 
 // CHECK:      module attributes {
 // CHECK-SAME:   tbc.mesh = #tbc.mesh<"dp"=2, "tp"=2>
-// CHECK-SAME{LITERAL}: {name = "fc1.weight", role = "param", sharding = #tbc.sharding<[{f
-// CHECK:      func.func @fwd_0(%{{.*}}: tensor<8x32xf32> {tbc.name = "input", tbc.role = "input"}
-// CHECK:        tbc.einsum {{.*}}tbc.id = "node_linear", tbc.phase = "fwd"} : (tensor<8x32xbf16>, tensor<32x32xbf16>) -> tensor<8x32xbf16>
+// CHECK-SAME{LITERAL}: {name = "fc1.weight", role = #tbc.role<param>, sharding = #tbc.sharding<[{f
+// CHECK:      func.func @fwd_0(%{{.*}}: tensor<8x32xf32> {tbc.name = "input", tbc.role = #tbc.role<input>}
+// CHECK:        tbc.einsum {{.*}}tbc.id = "node_linear", tbc.phase = #tbc.phase<fwd>} : (tensor<8x32xbf16>, tensor<32x32xbf16>) -> tensor<8x32xbf16>
 // CHECK:        tbc.all_{{gather|reduce}}
 // CHECK:      func.func @bwd_0(
 // CHECK:        tbc.id = "node_linear_2.2.recompute"
