@@ -9,6 +9,7 @@
 #define TBC_PLANNER_EXPLAIN_EXPLAIN_H
 
 #include "planner/plan/Plan.h"
+#include "planner/plan/PlanApply.h"
 #include "planner/report/Report.h"
 #include "planner/search/Search.h"
 

@@ -3,6 +3,7 @@
 #include "planner/cost/Buckets.h"
 #include "planner/explain/Explain.h"
 #include "planner/plan/Describe.h"
+#include "planner/plan/PlanFile.h"
 #include "planner/report/Summary.h"
 #include "planner/search/Explore.h"
 #include "planner/support/IdList.h"

@@ -3,7 +3,7 @@
 #ifndef TBC_PLANNER_LAYOUT_CAUSES_H
 #define TBC_PLANNER_LAYOUT_CAUSES_H
 
-#include "planner/plan/Plan.h"
+#include "planner/plan/PlanApply.h"
 #include "planner/reshard/Overlap.h"
 
 #include <string>

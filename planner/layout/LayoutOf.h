@@ -8,6 +8,7 @@
 #define TBC_PLANNER_LAYOUT_LAYOUTOF_H
 
 #include "planner/plan/Plan.h"
+#include "planner/plan/PlanApply.h"
 
 namespace tbc::planner {
 

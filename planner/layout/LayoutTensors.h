@@ -3,7 +3,8 @@
 #ifndef TBC_PLANNER_LAYOUT_LAYOUTTENSORS_H
 #define TBC_PLANNER_LAYOUT_LAYOUTTENSORS_H
 
-#include "planner/plan/Plan.h"
+#include "planner/plan/Layout.h"
+#include "planner/reshard/Graph.h"
 
 namespace tbc::planner {
 

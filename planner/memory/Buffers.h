@@ -9,7 +9,7 @@
 #ifndef TBC_PLANNER_MEMORY_BUFFERS_H
 #define TBC_PLANNER_MEMORY_BUFFERS_H
 
-#include "planner/plan/Plan.h"
+#include "planner/plan/Job.h"
 #include "planner/reshard/Kernels.h"
 #include "planner/reshard/Overlap.h"
 #include "runtime/memory/Arena.h"

@@ -7,7 +7,8 @@
 #ifndef TBC_PLANNER_PLAN_MODELNAMES_H
 #define TBC_PLANNER_PLAN_MODELNAMES_H
 
-#include "planner/plan/Plan.h"
+#include "planner/plan/Job.h"
+#include "planner/reshard/Graph.h"
 
 #include <map>
 #include <string>

@@ -1,11 +1,11 @@
 //===- PlanApply.cpp - A plan on the graph of its model --------------------===//
 
+#include "planner/plan/PlanApply.h"
 #include "planner/devices/StageDevices.h"
 #include "planner/graph/PlaceAxes.h"
 #include "planner/graph/Recompute.h"
 #include "planner/graph/Stages.h"
 #include "planner/graph/Values.h"
-#include "planner/plan/Plan.h"
 #include "planner/reshard/SequenceOrder.h"
 #include "planner/reshard/SplitBackward.h"
 #include "runtime/abi/ClosestWord.h"

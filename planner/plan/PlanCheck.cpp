@@ -2,6 +2,8 @@
 
 #include "planner/plan/PlanCheck.h"
 
+#include "planner/plan/PlanFile.h"
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>

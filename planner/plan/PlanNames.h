@@ -3,7 +3,7 @@
 #ifndef TBC_PLANNER_PLAN_PLANNAMES_H
 #define TBC_PLANNER_PLAN_PLANNAMES_H
 
-#include "planner/plan/Plan.h"
+#include "planner/plan/Reasons.h"
 
 namespace tbc::planner {
 

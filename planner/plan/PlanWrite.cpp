@@ -1,7 +1,7 @@
 //===- PlanWrite.cpp - Writing plan.json ----------------------------------===//
 
 #include "planner/plan/LayoutFile.h"
-#include "planner/plan/Plan.h"
+#include "planner/plan/PlanFile.h"
 #include "planner/plan/PlanNames.h"
 #include "planner/support/IdList.h"
 #include "planner/support/JsonText.h"

@@ -8,6 +8,7 @@
 #include "planner/devices/StageDevices.h"
 #include "planner/memory/Memory.h"
 #include "planner/plan/Plan.h"
+#include "planner/plan/PlanApply.h"
 #include "planner/predict/Time.h"
 #include "planner/reshard/Overlap.h"
 

@@ -8,7 +8,7 @@
 #define TBC_PLANNER_REPORT_BLOCKNAMES_H
 
 #include "planner/graph/Fold.h"
-#include "planner/plan/Plan.h"
+#include "planner/plan/Job.h"
 
 #include <map>
 #include <string>

@@ -4,6 +4,7 @@
 #define TBC_PLANNER_REPORT_BLOCKS_H
 
 #include "planner/plan/Plan.h"
+#include "planner/plan/PlanApply.h"
 
 #include <vector>
 

@@ -3,7 +3,7 @@
 #ifndef TBC_PLANNER_REPORT_UNSPLIT_H
 #define TBC_PLANNER_REPORT_UNSPLIT_H
 
-#include "planner/plan/Plan.h"
+#include "planner/plan/PlanApply.h"
 
 #include <string>
 #include <vector>

@@ -5,6 +5,7 @@
 #include "planner/devices/StageDevices.h"
 #include "planner/graph/Stages.h"
 #include "planner/memory/Memory.h"
+#include "planner/plan/PlanApply.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/search/CandidateOrder.h"

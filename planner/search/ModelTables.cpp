@@ -4,6 +4,7 @@
 #include "planner/graph/PlaceAxes.h"
 #include "planner/graph/Recompute.h"
 #include "planner/graph/RecomputeBlocks.h"
+#include "planner/reshard/Rebatch.h"
 
 #include <algorithm>
 #include <map>

@@ -3,7 +3,8 @@
 #ifndef TBC_PLANNER_SEARCH_PARAMETERTOTALS_H
 #define TBC_PLANNER_SEARCH_PARAMETERTOTALS_H
 
-#include "planner/plan/Plan.h"
+#include "planner/plan/Job.h"
+#include "planner/plan/MeshShape.h"
 #include "planner/search/Profile.h"
 
 #include <array>

@@ -4,6 +4,7 @@
 #include "planner/graph/PlaceAxes.h"
 #include "planner/graph/Recompute.h"
 #include "planner/graph/Stages.h"
+#include "planner/reshard/Rebatch.h"
 #include "planner/search/OffloadBlocks.h"
 #include "planner/search/PartialRecompute.h"
 

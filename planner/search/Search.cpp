@@ -2,6 +2,7 @@
 
 #include "planner/search/Search.h"
 #include "planner/layout/LayoutOf.h"
+#include "planner/plan/PlanApply.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/report/BlockNames.h"
 #include "planner/report/Blocks.h"

@@ -2,7 +2,7 @@
 
 #include "tests/fuzz/Fuzz.h"
 
-#include "planner/plan/Plan.h"
+#include "planner/plan/PlanFile.h"
 #include "planner/report/Summary.h"
 
 using namespace tbc;

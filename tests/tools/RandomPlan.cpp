@@ -5,6 +5,7 @@
 #include "planner/graph/PlaceAxes.h"
 #include "planner/graph/Stages.h"
 #include "planner/place/Place.h"
+#include "planner/plan/PlanApply.h"
 #include "planner/reshard/SequenceOrder.h"
 #include "runtime/schedule/Schedule.h"
 

@@ -3,6 +3,7 @@
 #include "tests/tools/SweepCases.h"
 
 #include "planner/graph/Recompute.h"
+#include "planner/plan/PlanApply.h"
 
 #include <gtest/gtest.h>
 

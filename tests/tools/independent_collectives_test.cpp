@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "planner/plan/PlanApply.h"
 #include "tests/tools/IndependentCollectives.h"
 #include "tests/tools/PlanSupport.h"
 #include "tests/tools/RandomPlan.h"

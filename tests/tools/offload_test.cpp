@@ -8,6 +8,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "planner/graph/Recompute.h"
+#include "planner/plan/PlanApply.h"
+#include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
 #include "runtime/exec/SimulatedCluster.h"
 #include "tests/tools/PlanSupport.h"

@@ -8,6 +8,7 @@
 #include "ir/PlannedStep.h"
 #include "passes/partition/Partition.h"
 #include "passes/plan/DeriveShardings.h"
+#include "planner/plan/PlanApply.h"
 #include "tests/tools/PlanSupport.h"
 #include "tools/driver/EmitIr.h"
 

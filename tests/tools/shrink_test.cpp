@@ -2,6 +2,7 @@
 
 #include "ir/Resize.h"
 #include "ir/Tbc.h"
+#include "planner/plan/PlanFile.h"
 #include "tests/tools/PlanSupport.h"
 #include "tools/driver/Shrink.h"
 

@@ -8,6 +8,7 @@
 
 #include "planner/graph/PlaceAxes.h"
 #include "planner/place/Place.h"
+#include "planner/plan/PlanApply.h"
 #include "tests/tools/PlanSupport.h"
 
 #include <gtest/gtest.h>

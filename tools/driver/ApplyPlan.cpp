@@ -3,6 +3,7 @@
 #include "tools/driver/ApplyPlan.h"
 
 #include "ir/PlannedStep.h"
+#include "planner/plan/PlanFile.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MemoryBuffer.h"

@@ -5,6 +5,7 @@
 
 #include "passes/plan/AnnotatePlan.h"
 #include "planner/plan/Plan.h"
+#include "planner/plan/PlanApply.h"
 #include "tools/driver/TrainingStep.h"
 
 #include "mlir/Pass/Pass.h"

@@ -8,6 +8,7 @@
 #include "codegen/region/FormRegions.h"
 #include "planner/memory/Memory.h"
 #include "planner/plan/Plan.h"
+#include "planner/plan/PlanApply.h"
 #include "runtime/abi/Program.h"
 #include "tools/driver/TrainingStep.h"
 

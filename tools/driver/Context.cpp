@@ -5,6 +5,7 @@
 #include "ir/Tbc.h"
 #include "planner/layout/LayoutOf.h"
 #include "planner/plan/PlanCheck.h"
+#include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/search/Search.h"
 #include "tools/driver/NameModel.h"

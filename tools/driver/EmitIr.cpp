@@ -4,6 +4,7 @@
 
 #include "planner/graph/Fold.h"
 #include "planner/graph/Stages.h"
+#include "planner/plan/PlanApply.h"
 #include "tools/driver/ApplyPlan.h"
 
 #include "llvm/ADT/StringExtras.h"

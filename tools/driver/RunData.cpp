@@ -1,6 +1,7 @@
 //===- RunData.cpp - Seeded inputs and initial values -----------------------===//
 
 #include "ir/Roles.h"
+#include "planner/plan/PlanApply.h"
 #include "tools/driver/RunManifest.h"
 #include "tools/driver/Verify.h"
 

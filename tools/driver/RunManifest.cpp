@@ -10,6 +10,7 @@
 #include "passes/random/UseDropout.h"
 #include "planner/devices/StageDevices.h"
 #include "planner/memory/Memory.h"
+#include "planner/plan/PlanApply.h"
 #include "planner/plan/PlanDevices.h"
 #include "runtime/abi/ObservedOps.h"
 #include "runtime/abi/Sha256.h"

@@ -4,6 +4,7 @@
 
 #include "ir/Resize.h"
 #include "ir/Roles.h"
+#include "planner/plan/PlanApply.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <algorithm>

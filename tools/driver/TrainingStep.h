@@ -9,7 +9,7 @@
 #include "ir/StepGraph.h"
 #include "passes/decompose/LimitExperts.h"
 #include "passes/decompose/PadVocabulary.h"
-#include "planner/plan/Plan.h"
+#include "planner/plan/Job.h"
 #include "runtime/abi/Status.h"
 
 #include "mlir/IR/MLIRContext.h"

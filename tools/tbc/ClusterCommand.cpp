@@ -1,7 +1,7 @@
 //===- ClusterCommand.cpp - tbc cluster ------------------------------------------===//
 
 #include "planner/devices/Cluster.h"
-#include "planner/plan/Plan.h"
+#include "planner/plan/PlanFile.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>

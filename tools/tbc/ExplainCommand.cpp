@@ -2,6 +2,7 @@
 
 #include "planner/explain/Explain.h"
 #include "planner/layout/LayoutOf.h"
+#include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/report/Summary.h"
 #include "planner/search/Search.h"

@@ -1,6 +1,7 @@
 //===- JobFile.cpp - tbc plan --job: many configurations, one process ----------===//
 
 #include "planner/devices/Cluster.h"
+#include "planner/plan/PlanFile.h"
 #include "runtime/abi/ClosestWord.h"
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"

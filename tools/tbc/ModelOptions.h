@@ -3,7 +3,6 @@
 #ifndef TBC_TOOLS_TBC_MODELOPTIONS_H
 #define TBC_TOOLS_TBC_MODELOPTIONS_H
 
-#include "planner/plan/Plan.h"
 #include "tools/driver/TrainingStep.h"
 
 #include <map>

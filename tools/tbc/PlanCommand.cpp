@@ -1,5 +1,6 @@
 //===- PlanCommand.cpp - tbc plan ------------------------------------------------===//
 
+#include "planner/plan/PlanFile.h"
 #include "planner/report/Summary.h"
 #include "planner/search/Search.h"
 #include "planner/support/Format.h"

@@ -1,6 +1,6 @@
 //===- ProgramCommand.cpp - tbc program show -----------------------------------===//
 
-#include "planner/plan/Plan.h"
+#include "planner/plan/PlanFile.h"
 #include "runtime/abi/Seal.h"
 #include "runtime/train/Manifest.h"
 #include "runtime/verify/Verify.h"

@@ -1,5 +1,6 @@
 //===- ReportCommand.cpp - tbc report --------------------------------------------===//
 
+#include "planner/plan/PlanFile.h"
 #include "planner/view/Page.h"
 #include "tools/tbc/Command.h"
 

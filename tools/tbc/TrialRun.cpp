@@ -2,6 +2,7 @@
 
 #include "planner/devices/StageDevices.h"
 #include "planner/plan/PlanDevices.h"
+#include "planner/plan/PlanFile.h"
 #include "planner/report/Summary.h"
 #include "planner/support/Format.h"
 #include "tools/tbc/Command.h"

@@ -4,6 +4,7 @@
 #include "planner/graph/Recompute.h"
 #include "planner/graph/Stages.h"
 #include "planner/plan/Describe.h"
+#include "planner/plan/PlanApply.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/search/Explore.h"

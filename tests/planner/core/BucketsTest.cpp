@@ -2,6 +2,8 @@
 
 #include "planner/cost/Buckets.h"
 #include "planner/memory/Buffers.h"
+#include "planner/plan/PlanApply.h"
+#include "planner/plan/PlanFile.h"
 #include "planner/search/Search.h"
 #include "tests/planner/core/StepBuilder.h"
 

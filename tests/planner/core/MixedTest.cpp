@@ -3,6 +3,7 @@
 #include "planner/cost/StageNetworks.h"
 #include "planner/devices/StageDevices.h"
 #include "planner/memory/Memory.h"
+#include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/report/Summary.h"
 #include "planner/search/Search.h"

@@ -4,6 +4,8 @@
 #include "planner/graph/Recompute.h"
 #include "planner/pins/Conditions.h"
 #include "planner/pins/OpPins.h"
+#include "planner/plan/PlanApply.h"
+#include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/search/Search.h"
 #include "tests/planner/core/StepBuilder.h"

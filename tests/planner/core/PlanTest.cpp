@@ -1,7 +1,9 @@
 //===- PlanTest.cpp - plan.json: round trip and hostile input --------------===//
 
 #include "planner/layout/LayoutOf.h"
+#include "planner/plan/PlanApply.h"
 #include "planner/plan/PlanCheck.h"
+#include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/report/Summary.h"
 #include "planner/search/Search.h"

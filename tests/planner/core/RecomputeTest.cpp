@@ -2,7 +2,7 @@
 
 #include "planner/graph/Recompute.h"
 #include "planner/graph/Stages.h"
-#include "planner/plan/Plan.h"
+#include "planner/plan/PlanApply.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gtest/gtest.h>

@@ -2,6 +2,7 @@
 
 #include "planner/search/Search.h"
 #include "planner/plan/Describe.h"
+#include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/search/Explore.h"
 #include "tests/planner/core/SmallCluster.h"

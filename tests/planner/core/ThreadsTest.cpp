@@ -1,5 +1,6 @@
 //===- ThreadsTest.cpp - The search on several threads ---------------------===//
 
+#include "planner/plan/PlanFile.h"
 #include "planner/search/Search.h"
 #include "planner/support/OnceMap.h"
 #include "planner/support/Workers.h"

@@ -1,0 +1,66 @@
+//===- Job.h - The training job, without the graph ------------------------===//
+
+#ifndef TBC_PLANNER_PLAN_JOB_H
+#define TBC_PLANNER_PLAN_JOB_H
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tbc::planner {
+
+struct ModelNames;
+
+/// What the step does with the model.
+enum class Task { Train };
+enum class Optimizer { AdamW, Adam, Sgd, SgdMomentum };
+/// The element type of parameters and matmuls. Optimizer states and master weights are f32.
+enum class Precision { F32, BF16, F16 };
+
+/// Returns the word of flags and of plan.json. Example: "train", "sgd-momentum", "bf16".
+const char *name(Task task);
+const char *name(Optimizer optimizer);
+const char *name(Precision precision);
+/// All words of flags and of plan.json.
+const std::vector<std::string> &taskNames();
+const std::vector<std::string> &optimizerNames();
+const std::vector<std::string> &precisionNames();
+/// The inverse of name(); nullopt for any other text.
+std::optional<Task> parseTask(const std::string &word);
+std::optional<Optimizer> parseOptimizer(const std::string &word);
+std::optional<Precision> parsePrecision(const std::string &word);
+
+/// The training job, without the graph.
+struct Job {
+  std::string modelPath;                   // as written in the plan: relative to it
+  std::string modelHash;                   // of the model file
+  std::string stepHash;                    // of the canonical step functions
+  std::map<std::string, int64_t> bindings; // --dim NAME=VALUE and other bindings
+  Task task = Task::Train;
+  std::string loss = "cross-entropy";
+  Optimizer optimizer = Optimizer::AdamW;
+  /// Given numbers of the step: of the optimizer, the loss, clipping.
+  std::map<std::string, double> settings;
+  Precision precision = Precision::BF16;
+  int64_t gpus = 1;
+  int64_t globalBatch = 1;     // samples per step
+  bool batchIsDefault = false; // true: it may be rounded up to fit the mesh
+  int64_t sequence = 0;        // tokens per sample; 0 for a model without sequences
+
+  /// For people; may be null.
+  std::shared_ptr<const ModelNames> names;
+
+  /// Bytes of optimizer state per parameter element.
+  int64_t stateBytesPerElement() const;
+};
+
+/// Returns the bytes per element of the f32 master copy of a parameter with `parameterBytes` per
+/// element. Example: 4 for bf16, 0 for f32.
+int64_t masterBytes(int64_t parameterBytes);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_PLAN_JOB_H

@@ -1,0 +1,23 @@
+//===- Prediction.cpp - The predicted time and memory of a plan -----------===//
+
+#include "planner/plan/Prediction.h"
+
+namespace tbc::planner {
+
+static int64_t sumOf(const std::vector<MemoryLine> &lines) {
+  int64_t total = 0;
+  for (const MemoryLine &line : lines)
+    total += line.bytes;
+  return total;
+}
+
+int64_t StageMemory::totalBytes() const { return sumOf(lines); }
+int64_t StageMemory::hostBytes() const { return sumOf(host); }
+
+const char *name(MemoryVerdict verdict) {
+  return verdict == MemoryVerdict::Fits    ? "fits"
+         : verdict == MemoryVerdict::Tight ? "tight"
+                                           : "does not fit";
+}
+
+} // namespace tbc::planner
