@@ -58,49 +58,36 @@ const std::vector<Collective> &ReshardMemo::steps(const TensorLayout &layout, co
 // Required and produced shardings
 //===----------------------------------------------------------------------===//
 
-Deriver::Deriver(const Graph &graph, const Assignment &assignment, const CollectiveCost &cost)
-    : graph(graph), assignment(assignment), memo(assignment.mesh, cost) {
-  if (assignment.strategies.size() != graph.ops.size() ||
-      assignment.parameterPlans.size() != graph.parameters.size())
-    brokenContract("an assignment needs a strategy for every op and a plan for every parameter");
-}
-
-bool Deriver::isForward(int value) const {
-  int producer = graph.values[value].producer;
-  return producer < 0 || graph.ops[producer].phase == Phase::Forward;
-}
-
-bool Deriver::isGenerated(int value) const {
-  int producer = graph.values[value].producer;
-  return producer >= 0 && graph.ops[producer].generator;
-}
-
-void Deriver::index() {
+static StepIndex indexStep(const Graph &graph, const std::vector<GradientParts> &gradientParts) {
+  StepIndex index;
   size_t numValues = graph.values.size();
-  skipped.assign(graph.ops.size(), false);
-  deferred.assign(numValues, false);
-  parameterOf.assign(numValues, -1);
-  gradientsFor.resize(numValues);
-  stateFor.assign(numValues, -1);
-  copies.resize(numValues);
+  index.skipped.assign(graph.ops.size(), false);
+  index.parameterOf.assign(numValues, -1);
+  index.gradientsFor.resize(numValues);
+  index.stateFor.assign(numValues, -1);
   for (size_t p = 0; p < graph.parameters.size(); ++p) {
-    parameterOf[graph.parameters[p].value] = static_cast<int>(p);
-    out.gradientParts.push_back(gradientParts(graph, static_cast<int>(p)));
-    for (const GradientParts::Part &part : out.gradientParts.back().parts)
-      gradientsFor[part.value].push_back(static_cast<int>(p));
-    for (int op : out.gradientParts.back().skippedAdds)
-      skipped[op] = true;
+    index.parameterOf[graph.parameters[p].value] = static_cast<int>(p);
+    for (const GradientParts::Part &part : gradientParts[p].parts)
+      index.gradientsFor[part.value].push_back(static_cast<int>(p));
+    for (int op : gradientParts[p].skippedAdds)
+      index.skipped[op] = true;
   }
   for (auto [state, updated] : graph.stateUpdates)
-    stateFor[updated] = state;
+    index.stateFor[updated] = state;
+  return index;
 }
 
+ShardingChooser::ShardingChooser(const Graph &graph, const Assignment &assignment,
+                                 const StepIndex &index, Derivation &out)
+    : graph(graph), assignment(assignment), index(index), out(out),
+      deferred(graph.values.size(), false) {}
+
 /// Generators are evaluated replicated, regardless of their strategy.
-void Deriver::findWanted() {
+void ShardingChooser::findWanted() {
   out.operands.resize(graph.ops.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     int op = static_cast<int>(i);
-    if (skipped[op])
+    if (index.skipped[op])
       continue;
     out.operands[op].resize(graph.ops[op].operands.size());
     if (graph.ops[op].generator)
@@ -111,24 +98,24 @@ void Deriver::findWanted() {
   }
 }
 
-std::vector<const Sharding *> Deriver::wantsOf(int value) const {
+std::vector<const Sharding *> ShardingChooser::wantsOf(int value) const {
   std::vector<const Sharding *> result;
   for (int user : graph.values[value].users) {
     const std::vector<int> &operands = graph.ops[user].operands;
-    for (size_t k = 0; k < operands.size() && !skipped[user]; ++k)
+    for (size_t k = 0; k < operands.size() && !index.skipped[user]; ++k)
       if (operands[k] == value)
         result.push_back(&out.operands[user][k].sharding);
   }
   return result;
 }
 
-bool Deriver::isUsed(int value) const {
+bool ShardingChooser::isUsed(int value) const {
   const std::vector<int> &users = graph.values[value].users;
-  return std::any_of(users.begin(), users.end(), [&](int user) { return !skipped[user]; });
+  return std::any_of(users.begin(), users.end(), [&](int user) { return !index.skipped[user]; });
 }
 
 /// Whether additive op `op` passes on the partial sums of its operands.
-bool Deriver::defers(int op) const {
+bool ShardingChooser::defers(int op) const {
   const GraphOp &o = graph.ops[op];
   if (!o.additive || o.generator || o.operands.empty())
     return false;
@@ -138,7 +125,7 @@ bool Deriver::defers(int op) const {
   for (int value : o.operands) {
     int producer = graph.values[value].producer;
     if (out.raw[value].pending != pending || graph.values[value].users.size() != 1 ||
-        value == graph.loss || !gradientsFor[value].empty() || stateFor[value] >= 0 ||
+        value == graph.loss || !index.gradientsFor[value].empty() || index.stateFor[value] >= 0 ||
         graph.ops[producer].phase != o.phase || graph.ops[producer].chunk != o.chunk)
       return false;
   }
@@ -157,9 +144,9 @@ bool Deriver::defers(int op) const {
 
 /// Sets the produced shardings of `op`. A deferring op takes partial operands and gives partial
 /// results.
-void Deriver::produce(int op) {
+void ShardingChooser::produce(int op) {
   const GraphOp &o = graph.ops[op];
-  if (skipped[op] || o.generator)
+  if (index.skipped[op] || o.generator)
     return;
   for (size_t k = 0; k < o.results.size(); ++k)
     out.raw[o.results[k]] =
@@ -179,21 +166,25 @@ void Deriver::produce(int op) {
     addPending(out.raw[value]);
 }
 
-Derivation Deriver::run() {
-  index();
+void ShardingChooser::run() {
   findWanted();
   out.raw.resize(graph.values.size());
   for (size_t op = 0; op < graph.ops.size(); ++op)
     produce(static_cast<int>(op));
   chooseHomes();
-  for (size_t op = 0; op < graph.ops.size(); ++op)
-    emit(static_cast<int>(op));
-  finishStep();
-  return std::move(out);
 }
 
 Derivation derive(const Graph &graph, const Assignment &assignment, const CollectiveCost &cost) {
-  return Deriver(graph, assignment, cost).run();
+  if (assignment.strategies.size() != graph.ops.size() ||
+      assignment.parameterPlans.size() != graph.parameters.size())
+    brokenContract("an assignment needs a strategy for every op and a plan for every parameter");
+  Derivation out;
+  for (size_t p = 0; p < graph.parameters.size(); ++p)
+    out.gradientParts.push_back(gradientParts(graph, static_cast<int>(p)));
+  const StepIndex index = indexStep(graph, out.gradientParts);
+  ShardingChooser(graph, assignment, index, out).run();
+  CommunicationDeriver(graph, assignment, index, cost, out).run();
+  return out;
 }
 
 } // namespace tbc::reshard

@@ -30,14 +30,25 @@ private:
   std::map<std::vector<int64_t>, std::vector<Collective>> known;
 };
 
-class Deriver {
+/// Facts about ops and values that both parts of `derive` look up.
+struct StepIndex {
+  std::vector<bool> skipped;                  // per op: an add that only joins parts of a gradient
+  std::vector<int> parameterOf;               // per value: its parameter, or -1
+  std::vector<std::vector<int>> gradientsFor; // per value: the parameters of its gradient sums
+  std::vector<int> stateFor;                  // per value: the state input replaced by it, or -1
+};
+
+/// The first part of `derive`: shardings. Fills in all of the derivation but its reshards,
+/// residuals and transfers.
+class ShardingChooser {
 public:
-  Deriver(const Graph &graph, const Assignment &assignment, const CollectiveCost &cost);
-  Derivation run();
+  /// The arguments must outlive the object; `out` has its gradient parts.
+  ShardingChooser(const Graph &graph, const Assignment &assignment, const StepIndex &index,
+                  Derivation &out);
+  void run();
 
 private:
   // Derive.cpp: required and produced shardings of each op.
-  void index();
   void findWanted();
   void produce(int op);      // rule 1, deferral
   bool defers(int op) const; // rule 1, deferral
@@ -53,7 +64,24 @@ private:
   void placeParameter(int parameter);                // rules 4 and 5
   Sharding gradientOf(int parameter) const;          // rule 5
 
-  // DeriveUses.cpp
+  const Graph &graph;
+  const Assignment &assignment;
+  const StepIndex &index;
+  Derivation &out;
+  std::vector<bool> deferred; // per value: an additive op passes on its partial axes
+};
+
+/// The second part of `derive`: communication between the shardings of the first. Adds reshards,
+/// residuals and transfers.
+class CommunicationDeriver {
+public:
+  /// The arguments must outlive the object; `out` has its shardings.
+  CommunicationDeriver(const Graph &graph, const Assignment &assignment, const StepIndex &index,
+                       const CollectiveCost &cost, Derivation &out);
+  void run();
+
+private:
+  // DeriveUses.cpp: in blocks.
   void emit(int op);
   void use(int op, int operand);                                     // rule 2
   const Sharding &baseOf(int value, int op, const Sharding &wanted); // rule 3
@@ -84,16 +112,11 @@ private:
 
   const Graph &graph;
   const Assignment &assignment;
+  const StepIndex &index;
   ReshardMemo memo;
-  Derivation out;
-
-  std::vector<bool> skipped;    // per op
-  std::vector<bool> deferred;   // per value: an additive op passes on its partial axes
-  std::vector<int> parameterOf; // per value: its parameter, or -1
-  std::vector<std::vector<int>> gradientsFor;   // per value: the parameters of its gradient sums
-  std::vector<int> stateFor;                    // per value: the state input replaced by it, or -1
-  std::vector<std::vector<Copy>> copies;        // per value: results of `reshards`
-  std::map<std::pair<int, int>, Sharding> kept; // value, chunk -> residual
+  Derivation &out;
+  std::vector<std::vector<Copy>> copies;               // per value: results of `reshards`
+  std::map<std::pair<int, int>, Sharding> kept;        // value, chunk -> residual
   std::map<std::tuple<int, int, Phase>, int> gathered; // parameter, chunk, phase -> reshard
   std::set<std::tuple<int, int, Phase>> sent;          // value, chunk, phase
 };

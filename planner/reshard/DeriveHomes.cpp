@@ -7,7 +7,7 @@
 namespace tbc::reshard {
 
 /// Returns the sharding of most uses; the first in op order on a tie.
-Sharding Deriver::majority(int value) const {
+Sharding ShardingChooser::majority(int value) const {
   std::vector<const Sharding *> wants = wantsOf(value);
   auto isFirst = [&](const Sharding *want) { return *want == *wants[0]; };
   if (!wants.empty() && std::all_of(wants.begin(), wants.end(), isFirst))
@@ -51,7 +51,7 @@ static bool startsWith(const std::vector<AxisRef> &list, const std::vector<AxisR
 /// Scatters the partial axes of `value` to the place that all its users require: at the end of one
 /// factor's list, in the users' order. Returns false, without changes, if no axis has such a place;
 /// axes without one are completed by all_reduce.
-bool Deriver::scatter(int value, Sharding &sharding) const {
+bool ShardingChooser::scatter(int value, Sharding &sharding) const {
   std::vector<const Sharding *> wants = wantsOf(value);
   std::vector<Pending> pending = out.raw[value].pending;
   if (wants.empty() || pending.front().kind != ReduceKind::Sum)
@@ -86,9 +86,9 @@ bool Deriver::scatter(int value, Sharding &sharding) const {
   return any;
 }
 
-Sharding Deriver::completed(int value) const {
-  if (stateFor[value] >= 0)
-    return out.home[stateFor[value]];
+Sharding ShardingChooser::completed(int value) const {
+  if (index.stateFor[value] >= 0)
+    return out.home[index.stateFor[value]];
   Sharding sharding = out.raw[value];
   if (sharding.pending.empty())
     return sharding;
@@ -97,7 +97,7 @@ Sharding Deriver::completed(int value) const {
   return sharding;
 }
 
-void Deriver::chooseHomes() {
+void ShardingChooser::chooseHomes() {
   out.home.resize(graph.values.size());
   for (size_t i = 0; i < graph.values.size(); ++i)
     if (graph.values[i].producer < 0)
@@ -106,7 +106,7 @@ void Deriver::chooseHomes() {
     int value = static_cast<int>(i);
     if (graph.values[value].producer < 0)
       continue;
-    bool leaves = deferred[value] || (!isUsed(value) && stateFor[value] < 0);
+    bool leaves = deferred[value] || (!isUsed(value) && index.stateFor[value] < 0);
     out.home[value] = leaves ? out.raw[value] : completed(value);
   }
   for (size_t p = 0; p < graph.parameters.size(); ++p)
@@ -126,7 +126,7 @@ static std::vector<AxisRef> zeroAxesOf(const ParameterPlan &plan, const Sharding
   return result;
 }
 
-void Deriver::placeParameter(int parameter) {
+void ShardingChooser::placeParameter(int parameter) {
   const ParameterPlan &plan = assignment.parameterPlans[parameter];
   int value = graph.parameters[parameter].value;
   const Sharding &home = out.home[value];
@@ -138,7 +138,7 @@ void Deriver::placeParameter(int parameter) {
 
   std::set<int> stages;
   for (int user : graph.values[value].users)
-    if (!skipped[user])
+    if (!index.skipped[user])
       stages.insert(assignment.stageOf(graph.ops[user].chunk));
   // A part that is also another value's cotangent may be on a stage without a use of the
   // parameter.
@@ -152,7 +152,7 @@ void Deriver::placeParameter(int parameter) {
 /// The accumulated gradient: like the parameter, partial over the data axes common to all parts;
 /// with zero >= 2 scattered over the zero axes. A gradient without accumulation is completed at
 /// once, so its reduction may run beside the rest of the backward.
-Sharding Deriver::gradientOf(int parameter) const {
+Sharding ShardingChooser::gradientOf(int parameter) const {
   const ParameterPlan &plan = assignment.parameterPlans[parameter];
   Sharding result = out.home[graph.parameters[parameter].value];
   const auto &parts = out.gradientParts[parameter].parts;

@@ -6,7 +6,7 @@ namespace tbc::reshard {
 
 /// Completes the gradient on every stage with the parameter, sums it over these stages, and
 /// redistributes the new parameter.
-void Deriver::finishParameter(int parameter) {
+void CommunicationDeriver::finishParameter(int parameter) {
   const GraphParameter &p = graph.parameters[parameter];
   if (p.gradient < 0)
     return;
@@ -46,7 +46,7 @@ void Deriver::finishParameter(int parameter) {
 }
 
 /// Sums the scalars of the step over all stages.
-void Deriver::totalStep() {
+void CommunicationDeriver::totalStep() {
   Collective sum;
   for (size_t axis = 0; axis < assignment.mesh.axes.size(); ++axis)
     sum.axes.push_back(wholeAxis(assignment.mesh, static_cast<int>(axis)));
@@ -64,7 +64,7 @@ void Deriver::totalStep() {
   }
 }
 
-void Deriver::finishStep() {
+void CommunicationDeriver::finishStep() {
   if (graph.stepTotalBytes > 0)
     totalStep();
   else if (graph.loss >= 0 && !out.home[graph.loss].pending.empty()) {

@@ -8,25 +8,47 @@
 
 namespace tbc::reshard {
 
+CommunicationDeriver::CommunicationDeriver(const Graph &graph, const Assignment &assignment,
+                                           const StepIndex &index, const CollectiveCost &cost,
+                                           Derivation &out)
+    : graph(graph), assignment(assignment), index(index), memo(assignment.mesh, cost), out(out),
+      copies(graph.values.size()) {}
+
+void CommunicationDeriver::run() {
+  for (size_t op = 0; op < graph.ops.size(); ++op)
+    emit(static_cast<int>(op));
+  finishStep();
+}
+
+bool CommunicationDeriver::isForward(int value) const {
+  int producer = graph.values[value].producer;
+  return producer < 0 || graph.ops[producer].phase == Phase::Forward;
+}
+
+bool CommunicationDeriver::isGenerated(int value) const {
+  int producer = graph.values[value].producer;
+  return producer >= 0 && graph.ops[producer].generator;
+}
+
 /// Adds a reshard, and derives its collectives if they are not given.
-int Deriver::add(Reshard reshard) {
+int CommunicationDeriver::add(Reshard reshard) {
   if (reshard.steps.empty())
     reshard.steps = memo.steps(graph.values[reshard.value].layout, reshard.from, reshard.to);
   out.reshards.push_back(std::move(reshard));
   return static_cast<int>(out.reshards.size()) - 1;
 }
 
-const Deriver::Copy *Deriver::findCopy(int value, int chunk, Phase phase,
-                                       const Sharding &sharding) const {
+const CommunicationDeriver::Copy *CommunicationDeriver::findCopy(int value, int chunk, Phase phase,
+                                                                 const Sharding &sharding) const {
   for (const Copy &copy : copies[value])
     if (copy.chunk == chunk && copy.phase == phase && copy.sharding == sharding)
       return &copy;
   return nullptr;
 }
 
-void Deriver::emit(int op) {
+void CommunicationDeriver::emit(int op) {
   const GraphOp &o = graph.ops[op];
-  if (skipped[op] || o.generator)
+  if (index.skipped[op] || o.generator)
     return;
   for (size_t k = 0; k < o.operands.size(); ++k)
     use(op, static_cast<int>(k));
@@ -38,12 +60,12 @@ void Deriver::emit(int op) {
 
 /// Provides one operand of `op` in its required sharding. A second use of the same value, sharding,
 /// chunk and phase reuses the first reshard.
-void Deriver::use(int op, int operand) {
+void CommunicationDeriver::use(int op, int operand) {
   const GraphOp &o = graph.ops[op];
   int value = o.operands[operand];
   Derivation::Operand &need = out.operands[op][operand];
-  if (parameterOf[value] >= 0)
-    need.reshard = gather(parameterOf[value], op);
+  if (index.parameterOf[value] >= 0)
+    need.reshard = gather(index.parameterOf[value], op);
   const Sharding &from = baseOf(value, op, need.sharding);
   if (from == need.sharding)
     return;
@@ -84,8 +106,8 @@ Phase phaseHeld(const Graph &graph, const Assignment &assignment, int value, int
 
 /// The sharding in which the block with `value`, in sharding `atHand`, saves it for other blocks of
 /// its stage; chosen at the first use there, which requires `wanted`.
-const Sharding &Deriver::keep(int value, int chunk, const Sharding &atHand,
-                              const Sharding &wanted) {
+const Sharding &CommunicationDeriver::keep(int value, int chunk, const Sharding &atHand,
+                                           const Sharding &wanted) {
   auto [it, isNew] = kept.try_emplace({value, chunk}, atHand);
   if (isNew) {
     Phase phase = phaseHeld(graph, assignment, value, chunk);
@@ -99,7 +121,7 @@ const Sharding &Deriver::keep(int value, int chunk, const Sharding &atHand,
 
 /// The sharding in which `value` is available to `op`: its home, or the saved sharding of another
 /// block of the stage.
-const Sharding &Deriver::baseOf(int value, int op, const Sharding &wanted) {
+const Sharding &CommunicationDeriver::baseOf(int value, int op, const Sharding &wanted) {
   const GraphOp &o = graph.ops[op];
   const Sharding *atHand = &out.home[value];
   if (isGenerated(value) || graph.values[value].role == ValueRole::Parameter ||
@@ -120,7 +142,7 @@ const Sharding &Deriver::baseOf(int value, int op, const Sharding &wanted) {
 
 /// Gathers a flat stored parameter in the block of `op`. Returns the reshard, or -1 if the
 /// parameter is already whole.
-int Deriver::gather(int parameter, int op) {
+int CommunicationDeriver::gather(int parameter, int op) {
   const GraphOp &o = graph.ops[op];
   int value = graph.parameters[parameter].value;
   if (out.stored[parameter] == out.home[value])
@@ -148,8 +170,8 @@ int Deriver::gather(int parameter, int op) {
 
 /// Reshards a result of `op` from its produced sharding to its home, and a part of a gradient on to
 /// the accumulated sharding.
-void Deriver::complete(int op, int value) {
-  if (gradientsFor[value].empty() && out.raw[value] == out.home[value])
+void CommunicationDeriver::complete(int op, int value) {
+  if (index.gradientsFor[value].empty() && out.raw[value] == out.home[value])
     return;
   Reshard reshard;
   reshard.value = value;
@@ -162,7 +184,7 @@ void Deriver::complete(int op, int value) {
     add(reshard);
   reshard.where = Where::GradientMicro;
   reshard.from = out.home[value];
-  for (int parameter : gradientsFor[value]) {
+  for (int parameter : index.gradientsFor[value]) {
     reshard.to = out.gradient[parameter];
     if (reshard.from != reshard.to && !findCopy(value, reshard.chunk, reshard.phase, reshard.to))
       copies[value].push_back({reshard.chunk, reshard.phase, reshard.to, add(reshard)});
@@ -170,13 +192,13 @@ void Deriver::complete(int op, int value) {
 }
 
 /// Sends a fresh result to chunks of other stages with a use.
-void Deriver::send(int value) {
+void CommunicationDeriver::send(int value) {
   if (assignment.numStages == 1)
     return;
   int chunk = chunkOf(value), stage = stageOf(value);
   std::set<int> chunks;
   for (int user : graph.values[value].users)
-    if (!skipped[user] && assignment.stageOf(graph.ops[user].chunk) != stage)
+    if (!index.skipped[user] && assignment.stageOf(graph.ops[user].chunk) != stage)
       chunks.insert(graph.ops[user].chunk);
   Phase phase = isForward(value) ? Phase::Forward : Phase::Backward;
   for (int to : chunks)
@@ -185,7 +207,7 @@ void Deriver::send(int value) {
 }
 
 /// Adds a send of `value` to chunk `toChunk`, once per value, chunk and phase.
-void Deriver::transfer(int value, int toChunk, Phase phase, const Sharding &sharding) {
+void CommunicationDeriver::transfer(int value, int toChunk, Phase phase, const Sharding &sharding) {
   if (!sent.insert({value, toChunk, phase}).second)
     return;
   int fromChunk = chunkOf(value);
