@@ -30,12 +30,12 @@ struct Candidate {
   std::vector<int> firstOps;
   /// If blocks differ in recomputation: by stage, the number of blocks with mode `recompute`, and
   /// by chunk the op at the end of these. Else empty.
-  std::vector<int64_t> blocksAgain;
-  std::vector<int> again;
+  std::vector<int64_t> recomputedBlocks;
+  std::vector<int> recomputeEnds;
   /// If residuals are offloaded: by stage, the number of such blocks, and by chunk the op at their
   /// end.
-  std::vector<int64_t> blocksAway;
-  std::vector<int> away;
+  std::vector<int64_t> offloadedBlocks;
+  std::vector<int> offloadEnds;
   double seconds = 0;
   double peakBytes = 0;
   int fullestStage = 0;

@@ -202,7 +202,7 @@ static std::optional<ExactCandidate> withoutMargin(const Graph &graph, const Job
   for (const Candidate &candidate : exploration.scored)
     if (candidate.lowerBound < seconds * (1 - leastGain) &&
         (!candidate.feasible || candidate.recompute != RecomputeMode::None ||
-         !candidate.blocksAway.empty()))
+         !candidate.offloadedBlocks.empty()))
       fast.push_back(candidate);
   std::sort(fast.begin(), fast.end(), [](const Candidate &a, const Candidate &b) {
     return std::tie(a.seconds, a.order) < std::tie(b.seconds, b.order);

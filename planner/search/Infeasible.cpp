@@ -96,8 +96,8 @@ static std::vector<Change> changesFor(const Graph &graph, const Job &job, const 
     for (int64_t gpus = 2 * job.gpus; gpus <= mostDevices; gpus *= 2) {
       Change change{"use --gpus " + std::to_string(gpus), job, pins};
       change.job.gpus = gpus;
-      const bool isAway = pins.offload == "optimizer" || pins.offload == "all";
-      if (leastBytesAnywhere(graph, change.job, cluster, isAway) <= limitBytes)
+      const bool isOffloaded = pins.offload == "optimizer" || pins.offload == "all";
+      if (leastBytesAnywhere(graph, change.job, cluster, isOffloaded) <= limitBytes)
         changes.push_back(std::move(change));
     }
   return changes;

@@ -151,7 +151,7 @@ Mix ModelTables::mixOn(const Candidate &candidate, const Mix &mix, int stage) co
   if (!problem.isMixed || devices.kindOf(stage) == devices.kindOf(0))
     return mix;
   const Profile &stronger = profileOf(candidate, candidate.recompute, stage);
-  if (mix.again == mix.kept)
+  if (mix.recomputed == mix.kept)
     return stronger;
   return Mix(stronger, profileOf(candidate, weakerMode(candidate.recompute), stage));
 }

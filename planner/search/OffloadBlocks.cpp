@@ -13,11 +13,11 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 void setOffloaded(const CostTables &costs, Candidate &candidate, int stage, int64_t blocks) {
-  candidate.away.resize(candidate.firstOps.size());
-  candidate.blocksAway.resize(candidate.mesh.pp);
-  candidate.blocksAway[stage] = blocks;
+  candidate.offloadEnds.resize(candidate.firstOps.size());
+  candidate.offloadedBlocks.resize(candidate.mesh.pp);
+  candidate.offloadedBlocks[stage] = blocks;
   for (auto [chunk, end] : endsOf(costs, candidate, stage, blocks))
-    candidate.away[chunk] =
+    candidate.offloadEnds[chunk] =
         blocks == 0 && blocksOn(costs, candidate, stage) > 0 ? candidate.firstOps[chunk] : end;
 }
 
@@ -44,12 +44,12 @@ bool offloadMore(const CostTables &costs, Candidate &candidate,
                  const std::vector<double> &headroomBytes) {
   bool any = false;
   for (int stage = 0;
-       costs.problem.space.offload().isAsNeeded && stage < int(candidate.blocksAway.size());
+       costs.problem.space.offload().isAsNeeded && stage < int(candidate.offloadedBlocks.size());
        ++stage) {
     if (headroomBytes[stage] >= 0 ||
-        candidate.blocksAway[stage] >= blocksOn(costs, candidate, stage))
+        candidate.offloadedBlocks[stage] >= blocksOn(costs, candidate, stage))
       continue;
-    setOffloaded(costs, candidate, stage, candidate.blocksAway[stage] + 1);
+    setOffloaded(costs, candidate, stage, candidate.offloadedBlocks[stage] + 1);
     any = true;
   }
   return any;
@@ -63,10 +63,10 @@ Offload offloadOf(const CostTables &costs, const Candidate &candidate) {
   const Graph &batched = costs.models.graphFor(candidate.microBatch * candidate.mesh.ep);
   std::vector<bool> flags = offloadFlags(batched);
   int64_t blocks = 0;
-  for (int64_t onStage : candidate.blocksAway)
+  for (int64_t onStage : candidate.offloadedBlocks)
     blocks += onStage;
   for (int chunk = 0; chunk < int(candidate.firstOps.size()); ++chunk)
-    for (int op = candidate.firstOps[chunk]; op < candidate.away[chunk]; ++op)
+    for (int op = candidate.firstOps[chunk]; op < candidate.offloadEnds[chunk]; ++op)
       if (flags[op])
         offload.ops.push_back(batched.ops[op].id);
   if (!offload.ops.empty())
@@ -77,14 +77,16 @@ Offload offloadOf(const CostTables &costs, const Candidate &candidate) {
 void addHostCopies(const CostTables &costs, const Candidate &candidate, const Mix &mix,
                    const DataMode &mode, int index, int last, StageSeconds &chunk) {
   int first = candidate.firstOps[index];
-  ChunkRange ops{first, candidate.again.empty() ? last : candidate.again[index], last};
+  ChunkRange ops{first, candidate.recomputeEnds.empty() ? last : candidate.recomputeEnds[index],
+                 last};
   const Cluster &cluster = costs.meshes.clusterOf(
       candidate.mesh, costs.schedules.chunksFor(candidate).stageOf[size_t(index)]);
-  if (!candidate.away.empty()) {
-    RangeSums away = ops.sums(mix, first, std::clamp(candidate.away[index], first, last));
+  if (!candidate.offloadEnds.empty()) {
+    RangeSums offloaded =
+        ops.sums(mix, first, std::clamp(candidate.offloadEnds[index], first, last));
     bool parts = schedule::splitsBackward(candidate.schedule.kind());
-    chunk.hostForward = chunk.hostBackward = away.residualBytes / cluster.hostBytesPerSecond;
-    chunk.hostWeight = parts ? away.weightResidualBytes / cluster.hostBytesPerSecond : 0;
+    chunk.hostForward = chunk.hostBackward = offloaded.residualBytes / cluster.hostBytesPerSecond;
+    chunk.hostWeight = parts ? offloaded.weightResidualBytes / cluster.hostBytesPerSecond : 0;
   }
   if (!mode.offloadsStates)
     return;

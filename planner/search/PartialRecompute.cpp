@@ -10,11 +10,11 @@ namespace tbc::planner {
 /// Recomputes the first `blocks` blocks of the stage.
 static void setRecomputed(const CostTables &costs, Candidate &candidate, int stage,
                           int64_t blocks) {
-  candidate.again.resize(candidate.firstOps.size());
-  candidate.blocksAgain.resize(candidate.mesh.pp);
-  candidate.blocksAgain[stage] = blocks;
+  candidate.recomputeEnds.resize(candidate.firstOps.size());
+  candidate.recomputedBlocks.resize(candidate.mesh.pp);
+  candidate.recomputedBlocks[stage] = blocks;
   for (auto [chunk, end] : endsOf(costs, candidate, stage, blocks))
-    candidate.again[chunk] = end;
+    candidate.recomputeEnds[chunk] = end;
 }
 
 bool chooseRecomputed(const CostTables &costs, Candidate &candidate, const Mix &mix,
@@ -49,13 +49,13 @@ bool recomputeSome(const CostTables &costs, Candidate &candidate) {
 
 bool recomputeMore(const CostTables &costs, Candidate &candidate,
                    const std::vector<double> &headroomBytes) {
-  if (candidate.blocksAgain.empty() || costs.problem.space.recompute().blocks)
+  if (candidate.recomputedBlocks.empty() || costs.problem.space.recompute().blocks)
     return false; // the number is pinned
   Mix mix = costs.models.mixOf(candidate);
   DataMode mode = firstMode(costs, candidate);
   bool any = false;
-  for (int stage = 0; stage < int(candidate.blocksAgain.size()); ++stage) {
-    int64_t now = candidate.blocksAgain[stage], most = blocksOn(costs, candidate, stage);
+  for (int stage = 0; stage < int(candidate.recomputedBlocks.size()); ++stage) {
+    int64_t now = candidate.recomputedBlocks[stage], most = blocksOn(costs, candidate, stage);
     if (headroomBytes[stage] >= 0 || now >= most)
       continue;
     double bytes = heldBytes(costs, candidate, mix, mode, stage);
@@ -71,7 +71,7 @@ bool recomputeMore(const CostTables &costs, Candidate &candidate,
 
 bool recomputeLess(const CostTables &costs, Candidate &candidate,
                    const std::vector<double> &headroomBytes) {
-  if (candidate.blocksAgain.empty() || costs.problem.space.recompute().blocks)
+  if (candidate.recomputedBlocks.empty() || costs.problem.space.recompute().blocks)
     return false;
   // Error of a score, as a fraction of a block's kept bytes; a smaller excess is worth a
   // derivation.
@@ -79,8 +79,8 @@ bool recomputeLess(const CostTables &costs, Candidate &candidate,
   Mix mix = costs.models.mixOf(candidate);
   DataMode mode = firstMode(costs, candidate);
   bool any = false;
-  for (int stage = 0; stage < int(candidate.blocksAgain.size()); ++stage) {
-    const int64_t now = candidate.blocksAgain[stage];
+  for (int stage = 0; stage < int(candidate.recomputedBlocks.size()); ++stage) {
+    const int64_t now = candidate.recomputedBlocks[stage];
     double bytes = heldBytes(costs, candidate, mix, mode, stage);
     for (int64_t fewer = now; fewer > 0; --fewer) {
       double before = heldBytes(costs, candidate, mix, mode, stage);
@@ -91,7 +91,7 @@ bool recomputeLess(const CostTables &costs, Candidate &candidate,
         break;
       }
     }
-    any |= candidate.blocksAgain[stage] < now;
+    any |= candidate.recomputedBlocks[stage] < now;
   }
   return any;
 }
@@ -99,21 +99,21 @@ bool recomputeLess(const CostTables &costs, Candidate &candidate,
 std::vector<bool> recomputedOps(const CostTables &costs, const Candidate &candidate) {
   std::vector<bool> flags =
       costs.models.flagsFor(candidate.recompute, candidate.microBatch * candidate.mesh.ep);
-  if (candidate.again.empty())
+  if (candidate.recomputeEnds.empty())
     return flags;
   const std::vector<bool> &weaker = costs.models.flagsFor(weakerMode(candidate.recompute),
                                                           candidate.microBatch * candidate.mesh.ep);
   for (int chunk = 0; chunk < int(candidate.firstOps.size()); ++chunk)
-    for (int op = candidate.again[chunk]; op < endOf(costs.problem, candidate, chunk); ++op)
+    for (int op = candidate.recomputeEnds[chunk]; op < endOf(costs.problem, candidate, chunk); ++op)
       flags[op] = weaker[op];
   return flags;
 }
 
 Recompute recomputeOf(const SearchProblem &problem, const Candidate &candidate) {
-  if (candidate.again.empty())
+  if (candidate.recomputeEnds.empty())
     return {candidate.recompute};
   int64_t blocks = 0;
-  for (int64_t onStage : candidate.blocksAgain)
+  for (int64_t onStage : candidate.recomputedBlocks)
     blocks += onStage;
   if (blocks == 0)
     return {weakerMode(candidate.recompute)};

@@ -18,10 +18,10 @@ bool Pricer::score(Candidate &candidate, bool refine) const {
     return false;
   const Profile &profile = costs.models.profileOf(candidate, candidate.recompute);
   DataMode mode = firstMode(costs, candidate);
-  candidate.again.clear();
-  candidate.blocksAgain.clear();
-  candidate.away.clear();
-  candidate.blocksAway.clear();
+  candidate.recomputeEnds.clear();
+  candidate.recomputedBlocks.clear();
+  candidate.offloadEnds.clear();
+  candidate.offloadedBlocks.clear();
   std::optional<std::vector<int>> firstOps = cuts.cut(candidate, profile, mode);
   if (!firstOps)
     return false;
@@ -34,9 +34,9 @@ bool Pricer::score(Candidate &candidate, bool refine) const {
     mix = Mix(profile, costs.models.profileOf(candidate, weakerMode(candidate.recompute)));
     if (!chooseRecomputed(costs, candidate, mix, mode)) {
       if (!refine)
-        return false;          // the weaker mode is a candidate of its own
-      candidate.again.clear(); // recompute all, possibly faster for a small graph
-      candidate.blocksAgain.clear();
+        return false;                  // the weaker mode is a candidate of its own
+      candidate.recomputeEnds.clear(); // recompute all, possibly faster for a small graph
+      candidate.recomputedBlocks.clear();
       mix = profile;
     }
   }
@@ -49,14 +49,14 @@ bool Pricer::score(Candidate &candidate, bool refine) const {
 }
 
 void Pricer::moveCut(Candidate &candidate, size_t chunk, int first) const {
-  const Mix mix = candidate.again.empty()
+  const Mix mix = candidate.recomputeEnds.empty()
                       ? Mix(costs.models.profileOf(candidate, candidate.recompute))
                       : costs.models.mixOf(candidate);
   const DataMode mode = firstMode(costs, candidate);
   candidate.firstOps[chunk] = first;
-  if (!candidate.again.empty())
+  if (!candidate.recomputeEnds.empty())
     chooseRecomputed(costs, candidate, mix, mode);
-  if (!candidate.away.empty())
+  if (!candidate.offloadEnds.empty())
     chooseOffloaded(costs, candidate, mix, mode);
   price(candidate, mix, mode);
 }
@@ -78,9 +78,9 @@ void Pricer::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mo
           continue;
         Candidate moved = candidate;
         moved.firstOps[s] = position;
-        if (!moved.again.empty())
+        if (!moved.recomputeEnds.empty())
           chooseRecomputed(costs, moved, mix, mode);
-        if (!moved.away.empty())
+        if (!moved.offloadEnds.empty())
           chooseOffloaded(costs, moved, mix, mode);
         price(moved, mix, mode);
         if (moved.feasible < candidate.feasible ||
@@ -130,7 +130,8 @@ std::vector<StageSeconds> Pricer::chunkSeconds(const Candidate &candidate, const
     int last = isLast ? profile.numForward : candidate.firstOps[c + 1];
     const Mix here = costs.models.mixOn(candidate, mix, stage);
     const DataMode modeHere = modeOn(costs, candidate, mode, stage);
-    RangeSums range = here.sums(first, candidate.again.empty() ? last : candidate.again[c], last);
+    RangeSums range =
+        here.sums(first, candidate.recomputeEnds.empty() ? last : candidate.recomputeEnds[c], last);
     StageSeconds chunk = profiledSeconds(range, modeHere, known.networks->of(stage),
                                          known.devices.of(stage), splitsBackward);
     const BatchSumSeconds &sums = costs.meshes.batchSumSeconds(candidate.mesh, stage);

@@ -360,7 +360,8 @@ namespace {
 class BytesOfRange {
 public:
   BytesOfRange(const Mix &mix, int first, int middle, int last)
-      : againFirst(mix.again->sums[size_t(first)]), againMiddle(mix.again->sums[size_t(middle)]),
+      : recomputedFirst(mix.recomputed->sums[size_t(first)]),
+        recomputedMiddle(mix.recomputed->sums[size_t(middle)]),
         keptMiddle(mix.kept->sums[size_t(middle)]), keptLast(mix.kept->sums[size_t(last)]) {}
 
   double operator()(double RangeSums::*member) const {
@@ -372,10 +373,10 @@ public:
 
 private:
   template <typename Get> double sumOf(Get get) const {
-    return (get(againMiddle) - get(againFirst)) + (get(keptLast) - get(keptMiddle));
+    return (get(recomputedMiddle) - get(recomputedFirst)) + (get(keptLast) - get(keptMiddle));
   }
 
-  const RangeSums &againFirst, &againMiddle, &keptMiddle, &keptLast;
+  const RangeSums &recomputedFirst, &recomputedMiddle, &keptMiddle, &keptLast;
 };
 
 } // namespace
@@ -394,10 +395,10 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
       for (auto member : {&ParameterSums::bytes, &ParameterSums::gradientBytes,
                           &ParameterSums::masterBytes, &ParameterSums::ownedElements})
         parameters[kind].*member += sums(kind, member);
-    live = std::max({live, mix.again->liveBytes(chunk.first, chunk.middle),
+    live = std::max({live, mix.recomputed->liveBytes(chunk.first, chunk.middle),
                      mix.kept->liveBytes(chunk.middle, chunk.last)});
     largest = std::max(largest, mix.kept->largestParameter(chunk.first, chunk.last));
-    const int begin = std::clamp(chunk.away, chunk.first, chunk.last);
+    const int begin = std::clamp(chunk.offloadEnd, chunk.first, chunk.last);
     const BytesOfRange here(mix, begin, std::clamp(chunk.middle, begin, chunk.last), chunk.last);
     const double residual = here(&RangeSums::residualBytes),
                  forWeights = here(&RangeSums::weightResidualBytes),

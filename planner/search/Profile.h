@@ -105,17 +105,17 @@ struct DataMode {
   std::array<Groups, 2> groups;       // as RangeSums::parameters
 };
 
-/// Two profiles of one placement: `again` recomputes more. A range uses `again` for its first ops
+/// Two profiles of one placement: `recomputed` recomputes more. A range uses it for its first ops
 /// and `kept` for its last ops.
 struct Mix {
-  const Profile *again;
+  const Profile *recomputed;
   const Profile *kept;
-  Mix(const Profile &profile) : again(&profile), kept(&profile) {}
-  Mix(const Profile &again, const Profile &kept) : again(&again), kept(&kept) {}
+  Mix(const Profile &profile) : recomputed(&profile), kept(&profile) {}
+  Mix(const Profile &recomputed, const Profile &kept) : recomputed(&recomputed), kept(&kept) {}
 
-  /// Sums over forward ops [first, last), with those before `middle` from `again`.
+  /// Sums over forward ops [first, last), with those before `middle` from `recomputed`.
   RangeSums sums(int first, int middle, int last) const {
-    RangeSums range = again->sums[middle] - again->sums[first];
+    RangeSums range = recomputed->sums[middle] - recomputed->sums[first];
     range += kept->sums[last] - kept->sums[middle];
     return range;
   }
@@ -126,11 +126,11 @@ struct Mix {
 StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
                              const NetworkCost &network, const Cluster &cluster, bool parts);
 
-/// Forward ops [first, last). Those before `middle` recompute more; those before `away` have
+/// Forward ops [first, last). Those before `middle` recompute more; those before `offloadEnd` have
 /// offloaded residuals.
 struct ChunkRange {
   int first = 0, middle = 0, last = 0;
-  int away = 0;
+  int offloadEnd = 0;
 
   /// Sums over [begin, end), which lies within the range.
   RangeSums sums(const Mix &mix, int begin, int end) const {

@@ -269,10 +269,10 @@ static std::vector<std::string> assumptionsOf(const Graph &graph, const Job &job
   if (plan.job.globalBatch != job.globalBatch)
     lines.push_back("batch " + std::to_string(job.globalBatch) + " rounded up to " +
                     std::to_string(plan.job.globalBatch) + ", which divides over the mesh");
-  const std::vector<std::string> &again = plan.recomputeOps;
+  const std::vector<std::string> &recomputed = plan.recomputeOps;
   auto isFree = [&](const GraphOp &op) {
     return op.kernelClass != KernelClass::None &&
-           std::find(again.begin(), again.end(), op.id) != again.end();
+           std::find(recomputed.begin(), recomputed.end(), op.id) != recomputed.end();
   };
   if (auto count = std::count_if(graph.ops.begin(), graph.ops.end(), isFree);
       count > 0 && plan.recompute.mode == RecomputeMode::None)

@@ -66,11 +66,11 @@ static Result<Exploration> exploreOffload(const Question &question, const Pins &
   if (!pins.offloadIsOpen() || !exploration || exploration->hasFit(pins.memoryGoal))
     return exploration;
   SearchCounts counts = exploration->counts;
-  Pins away = pins;
-  away.offloadsAsNeeded = true;
+  Pins offloading = pins;
+  offloading.offloadsAsNeeded = true;
   for (const char *choice : {"optimizer", "residuals", "all"}) {
-    away.offload = choice;
-    Result<Exploration> tried = exploreKept(question, away);
+    offloading.offload = choice;
+    Result<Exploration> tried = exploreKept(question, offloading);
     bool isFaster = tried && tried->hasFit(pins.memoryGoal) &&
                     (!exploration->hasFit(pins.memoryGoal) ||
                      tried->exact.front().plan.prediction.stepSeconds <

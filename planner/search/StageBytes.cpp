@@ -13,8 +13,8 @@ double heldBytes(const CostTables &costs, const Candidate &candidate, const Mix 
   for (int chunk : costs.schedules.chunksOf(candidate, stage)) {
     int last = endOf(costs.problem, candidate, chunk);
     chunks.push_back({candidate.firstOps[chunk],
-                      candidate.again.empty() ? last : candidate.again[chunk], last,
-                      candidate.away.empty() ? 0 : candidate.away[chunk]});
+                      candidate.recomputeEnds.empty() ? last : candidate.recomputeEnds[chunk], last,
+                      candidate.offloadEnds.empty() ? 0 : candidate.offloadEnds[chunk]});
   }
   return profiledBytes(mix, chunks, costs.schedules.momentsOf(candidate)[stage], mode,
                        costs.problem.job, costs.meshes.clusterOf(candidate.mesh, stage));
