@@ -1,6 +1,7 @@
 //===- PlanCheck.cpp - Consistency of a plan's predictions ----------------===//
 
 #include "planner/plan/PlanCheck.h"
+#include "planner/plan/ChunkFile.h"
 
 #include "planner/plan/PlanFile.h"
 
@@ -57,7 +58,7 @@ std::string whyInconsistent(const Plan &plan) {
   if (plan.lowerBoundSeconds > p.stepSeconds && !isAbout(plan.lowerBoundSeconds, p.stepSeconds))
     return "key \"lower_bound_seconds\" is " + text(plan.lowerBoundSeconds) +
            ", more than step_seconds, which is " + text(p.stepSeconds);
-  return "";
+  return whyWorkIsInconsistent(p.chunks);
 }
 
 /// Returns the key of the first leaf of `a` with another value in `b`, or "".
@@ -108,6 +109,8 @@ std::string whyNotDerived(const Plan &plan, const Prediction &prediction, const 
   again.prediction = prediction;
   if (!plan.layout.isEmpty())
     again.layout = layout;
+  if (plan.prediction.chunks.empty())
+    again.prediction.chunks.clear();
   Json said = Json::parse(writePlan(plan)), made = Json::parse(writePlan(again));
   std::string key;
   // The most prominent keys first.

@@ -12,7 +12,8 @@ namespace tbc::planner {
 /// - times and peaks lie in their intervals;
 /// - the lines of some stage add up to the peak;
 /// - the parts of the step add up to it;
-/// - the step is not faster than the proven bound.
+/// - the step is not faster than the proven bound;
+/// - the work of each chunk adds up to its seconds.
 ///
 /// Example: "peak_bytes" edited to 1 gives `key "peak_bytes" is 1, outside of its interval of
 /// 863000000 to 1720000000 (prediction.low_bytes, high_bytes)`.
@@ -20,7 +21,7 @@ std::string whyInconsistent(const Plan &plan);
 
 /// Compares the predictions and the layout in `plan` with those of its decisions. Returns the first
 /// difference with both values, or "". Numbers may differ by rounding: 1 part in 10^9. A plan
-/// without a layout is compared without it.
+/// without a layout, or without the seconds of its chunks, is compared without them.
 std::string whyNotDerived(const Plan &plan, const Prediction &prediction, const Layout &layout);
 
 } // namespace tbc::planner

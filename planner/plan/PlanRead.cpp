@@ -3,6 +3,7 @@
 #include "planner/devices/StageDevices.h"
 #include "planner/graph/Recompute.h"
 #include "planner/graph/RecomputeBlocks.h"
+#include "planner/plan/ChunkFile.h"
 #include "planner/plan/LayoutFile.h"
 #include "planner/plan/PlanCheck.h"
 #include "planner/plan/PlanFile.h"
@@ -434,6 +435,8 @@ private:
     prediction.time.update = time.number("update");
     prediction.time.host = time.number("host");
     prediction.time.hiddenData = time.number("hidden_data");
+    if (object.has("chunks"))
+      prediction.chunks = readChunks(object, int64_t(prediction.stageSeconds.size()), problem);
   }
 
   CollectiveLine collective(const Json &item, const std::string &path) {

@@ -1,5 +1,6 @@
 //===- PlanWrite.cpp - Writing plan.json ----------------------------------===//
 
+#include "planner/plan/ChunkFile.h"
 #include "planner/plan/LayoutFile.h"
 #include "planner/plan/PlanFile.h"
 #include "planner/plan/PlanNames.h"
@@ -141,28 +142,31 @@ static Json predictionJson(const Prediction &prediction) {
                            {"count", line.count.count},
                            {"seconds", line.seconds}});
   const TimeSplit &time = prediction.time;
-  return {{"low_seconds", prediction.lowSeconds},
-          {"high_seconds", prediction.highSeconds},
-          {"low_bytes", prediction.lowBytes},
-          {"high_bytes", prediction.highBytes},
-          {"limit_bytes", prediction.limitBytes},
-          {"host_bytes", prediction.hostBytes},
-          {"host_limit_bytes", prediction.hostLimitBytes},
-          {"model_flops", prediction.modelFlops},
-          {"mfu", prediction.mfu},
-          {"slowest_stage", prediction.slowestStage},
-          {"stage_seconds", prediction.stageSeconds},
-          {"stages", stages},
-          {"collectives", collectives},
-          {"time",
-           {{"compute", time.compute},
-            {"recompute", time.recompute},
-            {"operands", time.operands},
-            {"data", time.data},
-            {"pipeline", time.pipeline},
-            {"update", time.update},
-            {"host", time.host},
-            {"hidden_data", time.hiddenData}}}};
+  Json json = {{"low_seconds", prediction.lowSeconds},
+               {"high_seconds", prediction.highSeconds},
+               {"low_bytes", prediction.lowBytes},
+               {"high_bytes", prediction.highBytes},
+               {"limit_bytes", prediction.limitBytes},
+               {"host_bytes", prediction.hostBytes},
+               {"host_limit_bytes", prediction.hostLimitBytes},
+               {"model_flops", prediction.modelFlops},
+               {"mfu", prediction.mfu},
+               {"slowest_stage", prediction.slowestStage},
+               {"stage_seconds", prediction.stageSeconds},
+               {"stages", stages},
+               {"collectives", collectives},
+               {"time",
+                {{"compute", time.compute},
+                 {"recompute", time.recompute},
+                 {"operands", time.operands},
+                 {"data", time.data},
+                 {"pipeline", time.pipeline},
+                 {"update", time.update},
+                 {"host", time.host},
+                 {"hidden_data", time.hiddenData}}}};
+  if (!prediction.chunks.empty())
+    json["chunks"] = chunksJson(prediction.chunks);
+  return json;
 }
 
 static Json alternativeJson(const Alternative &other) {

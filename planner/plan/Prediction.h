@@ -3,6 +3,7 @@
 #ifndef TBC_PLANNER_PLAN_PREDICTION_H
 #define TBC_PLANNER_PLAN_PREDICTION_H
 
+#include "planner/plan/ChunkSeconds.h"
 #include "planner/reshard/Graph.h"
 
 #include <cstdint>
@@ -69,6 +70,8 @@ struct Prediction {
   TimeSplit time;
   int slowestStage = 0;
   std::vector<double> stageSeconds; // forward and backward of one micro-batch, by chunk
+  /// The source of the step time, by chunk; empty if the plan was written without it.
+  std::vector<ChunkSeconds> chunks;
   std::vector<CollectiveLine> collectives;
 
   bool fits() const { return memory == MemoryVerdict::Fits; }

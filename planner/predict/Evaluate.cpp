@@ -28,9 +28,61 @@ static int chargedOp(const Graph &graph, const Reshard &reshard) {
   return reshard.op >= 0 ? reshard.op : graph.values[reshard.value].producer;
 }
 
+/// Returns the part of a chunk that counts a collective between ops in `phase`.
+static StagePart operandsPart(Phase phase) {
+  return phase == Phase::Forward  ? &StageSeconds::operandsForward
+         : phase == Phase::Weight ? &StageSeconds::operandsWeight
+                                  : &StageSeconds::operandsBackward;
+}
+
+/// Returns the part of a chunk that counts a collective at `where`, in an op of `phase`.
+static StagePart partOf(Where where, Phase phase, bool touchesData) {
+  switch (where) {
+  case Where::ParameterUse:
+    return phase == Phase::Forward  ? &StageSeconds::gatherForward
+           : phase == Phase::Weight ? &StageSeconds::dataWeight
+                                    : &StageSeconds::gatherBackward;
+  case Where::GradientMicro:
+    if (touchesData)
+      return phase == Phase::Weight ? &StageSeconds::dataWeight : &StageSeconds::reduceMicro;
+    return operandsPart(phase);
+  case Where::GradientStep:
+    return &StageSeconds::reduceStep;
+  case Where::Loss:
+  case Where::StepTotal:
+  case Where::ParameterStep:
+    return &StageSeconds::parameterStep;
+  case Where::Operand:
+  case Where::Stage:
+    break;
+  }
+  return operandsPart(phase);
+}
+
+/// Returns the first chunk of each stage. It counts the work once per step.
+static std::vector<int> firstChunks(const Assignment &assignment) {
+  std::vector<int> first(size_t(assignment.numStages), 0);
+  for (int chunk = assignment.numChunks() - 1; chunk >= 0; --chunk)
+    first[size_t(assignment.stageOf(chunk))] = chunk;
+  return first;
+}
+
+/// Adds the blocks of a ring to `work`. `exposed`: the seconds that kernels do not hide.
+static void addRing(const Graph &graph, const Assignment &assignment, int op, double exposed,
+                    ChunkSeconds &work) {
+  double bytes = 0;
+  const std::vector<Collective> ring = ringCollectives(graph, op, assignment.strategies[op]);
+  for (const Collective &step : ring)
+    bytes += double(step.bytes);
+  work.add(operandsPart(graph.ops[op].phase), name(ring.front().kind),
+           toString(assignment.mesh, ring.front().axes), bytes, exposed);
+}
+
 OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
-                    const StageDevices &devices, bool isInOrder, const Overlap &overlap) {
+                    const StageDevices &devices, bool isInOrder, const Overlap &overlap,
+                    std::vector<ChunkSeconds> *work) {
   OpSeconds seconds;
+  const std::vector<int> firstChunk = firstChunks(assignment);
   size_t numOps = graph.ops.size();
   StageNetworks networks(devices, assignment.mesh, assignment.pipelineAxis);
   for (int op = 0; op < int(numOps); ++op) {
@@ -45,6 +97,8 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
       round += networks.seconds(step, stage);
     double room = cluster.overlapFraction * seconds.kernel[op] * (blocks - 1) / blocks;
     seconds.operands.push_back(cluster.exposedSeconds(round, room));
+    if (work && round > 0)
+      addRing(graph, assignment, op, seconds.operands.back(), (*work)[size_t(graph.ops[op].chunk)]);
   }
   seconds.gather.assign(numOps, 0);
   seconds.reduceMicro.assign(numOps, 0);
@@ -58,6 +112,16 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
     if (time == 0)
       return;
     int op = chargedOp(graph, reshard);
+    if (work && reshard.where != Where::Stage) {
+      const bool isOnce = reshard.where == Where::GradientStep || reshard.where == Where::Loss ||
+                          reshard.where == Where::StepTotal ||
+                          reshard.where == Where::ParameterStep;
+      const int chunk = isOnce ? firstChunk[size_t(reshard.stage)] : graph.ops[op].chunk;
+      const Phase phase = isOnce ? Phase::Backward : graph.ops[op].phase;
+      (*work)[size_t(chunk)].add(
+          partOf(reshard.where, phase, touchesData(assignment.mesh, step.axes)), name(step.kind),
+          toString(assignment.mesh, step.axes), double(step.bytes), time);
+    }
     switch (reshard.where) {
     case Where::Operand:
       seconds.operands[op] += time;
@@ -84,9 +148,13 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
   for (const Transfer &transfer : derivation.transfers) {
     int from = assignment.stageOf(transfer.fromChunk), to = assignment.stageOf(transfer.toChunk);
     double bytes = double(localBytes(graph.values[transfer.value].layout, transfer.sharding));
-    (transfer.phase == Phase::Forward ? seconds.sendForward
-                                      : seconds.sendBackward)[transfer.fromChunk] +=
-        networks.sendSeconds(from, to, bytes);
+    const bool isForward = transfer.phase == Phase::Forward;
+    const double time = networks.sendSeconds(from, to, bytes);
+    (isForward ? seconds.sendForward : seconds.sendBackward)[transfer.fromChunk] += time;
+    if (work)
+      (*work)[size_t(transfer.fromChunk)].add(isForward ? &StageSeconds::sendForward
+                                                        : &StageSeconds::sendBackward,
+                                              name(CollectiveKind::Send), "pp", bytes, time);
   }
   return seconds;
 }
@@ -100,7 +168,8 @@ double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t
 
 /// Residuals on the host are copied out once, and back once for each block that reads them.
 static void addResidualCopies(const PlannedStep &step, const Derivation &derivation,
-                              const StageDevices &devices, std::vector<StageSeconds> &chunks) {
+                              const StageDevices &devices, std::vector<StageSeconds> &chunks,
+                              std::vector<ChunkSeconds> *work) {
   bool any = std::any_of(derivation.residuals.begin(), derivation.residuals.end(),
                          [](const Residual &residual) { return residual.isOnHost; });
   if (!any)
@@ -109,10 +178,14 @@ static void addResidualCopies(const PlannedStep &step, const Derivation &derivat
     if (!slot.isOnHost)
       continue;
     double seconds = devices.of(slot.stage).hostCopySeconds(double(slot.bytes));
-    for (auto [chunk, phase] : slot.users)
-      (phase == Phase::Forward    ? chunks[chunk].hostForward
-       : phase == Phase::Backward ? chunks[chunk].hostBackward
-                                  : chunks[chunk].hostWeight) += seconds;
+    for (auto [chunk, phase] : slot.users) {
+      const StagePart part = phase == Phase::Forward    ? &StageSeconds::hostForward
+                             : phase == Phase::Backward ? &StageSeconds::hostBackward
+                                                        : &StageSeconds::hostWeight;
+      chunks[chunk].*part += seconds;
+      if (work)
+        (*work)[size_t(chunk)].add(part, "copy of residuals", "", double(slot.bytes), seconds);
+    }
   }
 }
 
@@ -129,35 +202,47 @@ static double stateCopySeconds(const Job &job, const Cluster &cluster, double ow
   return 2 * copies;
 }
 
+/// Returns the part of a chunk that counts kernels of `phase`.
+static StagePart kernelPart(Phase phase, bool isRecomputed) {
+  if (phase == Phase::Forward)
+    return &StageSeconds::forward;
+  if (phase == Phase::Weight)
+    return isRecomputed ? &StageSeconds::recomputeWeight : &StageSeconds::weight;
+  return isRecomputed ? &StageSeconds::recompute : &StageSeconds::backward;
+}
+
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation &derivation,
                                        const Overlap &overlap, const Job &job,
-                                       const StageDevices &devices) {
+                                       const StageDevices &devices,
+                                       std::vector<ChunkSeconds> *work) {
   const Graph &graph = step.graph;
   const Assignment &assignment = step.assignment;
-  OpSeconds ops = opSeconds(graph, assignment, derivation, devices, !step.isZigzag, overlap);
+  if (work)
+    work->assign(size_t(assignment.numChunks()), {});
+  OpSeconds ops = opSeconds(graph, assignment, derivation, devices, !step.isZigzag, overlap, work);
   std::vector<StageSeconds> chunks(assignment.numChunks());
   for (size_t op = 0; op < graph.ops.size(); ++op) {
     StageSeconds &stage = chunks[graph.ops[op].chunk];
     bool again = graph.ops[op].phase != Phase::Forward && step.isRecomputed(int(op));
+    const StagePart part = kernelPart(graph.ops[op].phase, again);
+    stage.*part += ops.kernel[op];
+    if (work && ops.kernel[op] > 0)
+      (*work)[size_t(graph.ops[op].chunk)].add(part, name(graph.ops[op].kernelClass), "", 0,
+                                               ops.kernel[op]);
     if (graph.ops[op].phase == Phase::Forward) {
-      stage.forward += ops.kernel[op];
       stage.operandsForward += ops.operands[op];
       stage.gatherForward += ops.gather[op];
     } else if (graph.ops[op].phase == Phase::Weight) {
-      (again ? stage.recomputeWeight : stage.weight) += ops.kernel[op];
       stage.operandsWeight += ops.operands[op];
       stage.dataWeight += ops.gather[op] + ops.reduceMicro[op];
     } else {
-      (again ? stage.recompute : stage.backward) += ops.kernel[op];
       stage.operandsBackward += ops.operands[op];
       stage.gatherBackward += ops.gather[op];
       stage.reduceMicro += ops.reduceMicro[op];
     }
   }
   // Work once per step of a stage is added to its first chunk.
-  std::vector<int> firstChunk(assignment.numStages, 0);
-  for (int chunk = assignment.numChunks() - 1; chunk >= 0; --chunk)
-    firstChunk[assignment.stageOf(chunk)] = chunk;
+  const std::vector<int> firstChunk = firstChunks(assignment);
   for (size_t p = 0; p < graph.parameters.size(); ++p) {
     if (graph.parameters[p].gradient < 0)
       continue;
@@ -168,9 +253,20 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
     for (int stage : derivation.parameterStages[p]) {
       StageSeconds &chunk = chunks[firstChunk[stage]];
       const Cluster &cluster = devices.of(stage);
-      chunk.updateStep += updateSeconds(cluster, bytes, 1);
-      if (assignment.offloadsStates)
-        chunk.hostStep += stateCopySeconds(job, cluster, owned, layout.elementBytes);
+      const double update = updateSeconds(cluster, bytes, 1);
+      const double copies = assignment.offloadsStates
+                                ? stateCopySeconds(job, cluster, owned, layout.elementBytes)
+                                : 0;
+      chunk.updateStep += update;
+      chunk.hostStep += copies;
+      if (work)
+        (*work)[size_t(firstChunk[stage])].add(&StageSeconds::updateStep, "optimizer", "", bytes,
+                                               update);
+      if (work && copies > 0)
+        (*work)[size_t(firstChunk[stage])].add(
+            &StageSeconds::hostStep, "copy of optimizer state", "",
+            owned * double(job.stateBytesPerElement() + masterBytes(layout.elementBytes)) * 2,
+            copies);
     }
   }
   for (int stage = 0; stage < assignment.numStages; ++stage) {
@@ -181,7 +277,9 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
     chunks[chunk].sendForward = ops.sendForward[chunk];
     chunks[chunk].sendBackward = ops.sendBackward[chunk];
   }
-  addResidualCopies(step, derivation, devices, chunks);
+  addResidualCopies(step, derivation, devices, chunks, work);
+  for (size_t chunk = 0; work && chunk < chunks.size(); ++chunk)
+    (*work)[chunk].seconds = chunks[chunk];
   return chunks;
 }
 
@@ -239,7 +337,8 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivati
   const StageDevices devices = stageDevices(plan);
   Overlap overlap = planOverlap(step.graph, derivation, plan.overlap);
   Prediction prediction;
-  std::vector<StageSeconds> seconds = chunkSeconds(step, derivation, overlap, plan.job, devices);
+  std::vector<StageSeconds> seconds =
+      chunkSeconds(step, derivation, overlap, plan.job, devices, &prediction.chunks);
   PipelineSchedule schedule = scheduleOf(plan);
   StepTime time = simulatedStepTime(devices, seconds, schedule);
   prediction.stepSeconds = time.seconds;

@@ -29,20 +29,23 @@ struct OpSeconds {
 };
 
 /// `isInOrder`: the ranks of a sequence have its parts in order, not zigzag.
+/// Writes the communication of each chunk to `work`, if it is given: one entry per chunk.
 OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assignment,
                     const reshard::Derivation &derivation, const StageDevices &devices,
-                    bool isInOrder, const reshard::Overlap &overlap = {});
+                    bool isInOrder, const reshard::Overlap &overlap = {},
+                    std::vector<ChunkSeconds> *work = nullptr);
 
 /// Returns the bytes moved by an update of `owned` elements: parameter, gradient, master and state
 /// are read once, and all but the gradient written once.
 double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t gradientBytes);
 
 /// Returns the seconds of every chunk, summed over its ops. Work once per step of a stage is added
-/// to its first chunk.
+/// to its first chunk. Writes the work behind them to `work`, if it is given.
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step,
                                        const reshard::Derivation &derivation,
                                        const reshard::Overlap &overlap, const Job &job,
-                                       const StageDevices &devices);
+                                       const StageDevices &devices,
+                                       std::vector<ChunkSeconds> *work = nullptr);
 
 /// One execution of a counted collective, priced by kind, group and size.
 double collectiveSeconds(const StageNetworks &networks, const reshard::Mesh &mesh,

@@ -7,30 +7,6 @@
 
 namespace tbc::planner {
 
-void StageSeconds::operator+=(const StageSeconds &o) {
-  forward += o.forward;
-  backward += o.backward;
-  recompute += o.recompute;
-  operandsForward += o.operandsForward;
-  operandsBackward += o.operandsBackward;
-  gatherForward += o.gatherForward;
-  gatherBackward += o.gatherBackward;
-  reduceMicro += o.reduceMicro;
-  reduceStep += o.reduceStep;
-  parameterStep += o.parameterStep;
-  updateStep += o.updateStep;
-  sendForward += o.sendForward;
-  sendBackward += o.sendBackward;
-  weight += o.weight;
-  recomputeWeight += o.recomputeWeight;
-  operandsWeight += o.operandsWeight;
-  dataWeight += o.dataWeight;
-  hostForward += o.hostForward;
-  hostBackward += o.hostBackward;
-  hostWeight += o.hostWeight;
-  hostStep += o.hostStep;
-}
-
 PipelineSchedule PipelineSchedule::make(std::optional<ScheduleKind> kind, int64_t stages,
                                         const std::vector<int> &chunkStage, int64_t accumulation) {
   PipelineSchedule result;
@@ -161,11 +137,9 @@ StepTime stepTime(const StageDevices &devices, const std::vector<StageSeconds> &
   return stages.time(a * longest + bubble + sends + stages.end, schedule.accumulation);
 }
 
-StepTime simulatedStepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
-                           const PipelineSchedule &schedule) {
-  if (chunks.size() == 1)
-    return stepTime(devices, chunks, schedule);
-  Stages stages(devices, chunks, schedule);
+std::vector<schedule::ChunkTimes> chunkTimes(const StageDevices &devices,
+                                             const std::vector<StageSeconds> &chunks,
+                                             const PipelineSchedule &schedule) {
   std::vector<schedule::ChunkTimes> times;
   double send = 0;
   for (const StageSeconds &chunk : chunks)
@@ -175,9 +149,53 @@ StepTime simulatedStepTime(const StageDevices &devices, const std::vector<StageS
     ExposedSeconds exposed = expose(cluster, chunks[chunk], schedule);
     times.push_back({exposed.forward, exposed.backward, exposed.weight, send, send});
   }
-  double seconds =
-      schedule::makespanSeconds(schedule.actions, schedule.pipeline, times, schedule.accumulation);
-  return stages.time(seconds + stages.end, schedule.accumulation);
+  return times;
+}
+
+/// Returns the events of one stage with one chunk: micro-batch i begins at i times the seconds of a
+/// micro-batch, as in the closed form.
+static schedule::Timeline withoutPipeline(const schedule::ChunkTimes &times, int64_t accumulation) {
+  using Kind = schedule::Action::Kind;
+  schedule::Timeline timeline;
+  const double both = times.forwardSeconds + times.backwardSeconds + times.weightSeconds;
+  std::vector<schedule::Event> &events = timeline.stages.emplace_back();
+  for (int64_t i = 0; i < accumulation; ++i) {
+    const double begin = double(i) * both, middle = begin + times.forwardSeconds;
+    events.push_back({{Kind::Forward, i, 0}, begin, middle});
+    events.push_back({{Kind::Backward, i, 0}, middle, double(i + 1) * both});
+  }
+  timeline.makespanSeconds = double(accumulation) * both;
+  return timeline;
+}
+
+StepTime simulatedStepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
+                           const PipelineSchedule &schedule, StepTrace *trace) {
+  const bool isPipeline = chunks.size() > 1;
+  if (!isPipeline && !trace)
+    return stepTime(devices, chunks, schedule);
+  Stages stages(devices, chunks, schedule);
+  const std::vector<schedule::ChunkTimes> times = chunkTimes(devices, chunks, schedule);
+  StepTime time;
+  if (isPipeline)
+    time = stages.time(schedule::makespanSeconds(schedule.actions, schedule.pipeline, times,
+                                                 schedule.accumulation) +
+                           stages.end,
+                       schedule.accumulation);
+  else
+    time = stepTime(devices, chunks, schedule);
+  if (!trace)
+    return time;
+  trace->timeline = isPipeline ? schedule::simulate(schedule.kind, schedule.pipeline, times,
+                                                    schedule.accumulation)
+                               : withoutPipeline(times[0], schedule.accumulation);
+  for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
+    trace->chunks.push_back(
+        expose(devices.of(schedule.pipeline.chunkStage[chunk]), chunks[chunk], schedule));
+  trace->stages = stages.exposed;
+  trace->times = times;
+  trace->seconds = time.seconds;
+  trace->updateBegin = trace->timeline.makespanSeconds;
+  return time;
 }
 
 } // namespace tbc::planner

@@ -14,27 +14,6 @@
 
 namespace tbc::planner {
 
-/// Seconds of one stage, or of one chunk of a stage: per micro-batch unless "step" is in the name.
-struct StageSeconds {
-  double forward = 0, backward = 0;                 // kernels
-  double recompute = 0;                             // recomputed kernels, in the backward
-  double operandsForward = 0, operandsBackward = 0; // collectives between ops
-  double gatherForward = 0, gatherBackward = 0;     // gathers of stored parameters
-  double reduceMicro = 0;                           // reductions of gradients, each micro-batch
-  double reduceStep = 0;                            // of accumulated gradients
-  double parameterStep = 0;                         // gathers after the update, the step's scalars
-  double updateStep = 0;                            // the optimizer's kernels
-  double sendForward = 0, sendBackward = 0;         // to the next stage, to the previous one
-  // The wgrad phase, if the schedule splits it from backward; then not counted above.
-  double weight = 0, recomputeWeight = 0; // kernels
-  double operandsWeight = 0;              // collectives between ops
-  double dataWeight = 0;                  // gathers of parameters and reductions of gradients
-  /// Copies between device and host, of residuals by phase and of optimizer states.
-  double hostForward = 0, hostBackward = 0, hostWeight = 0, hostStep = 0;
-
-  void operator+=(const StageSeconds &o);
-};
-
 /// The schedule of a pipeline of one stage or more.
 struct PipelineSchedule {
   ScheduleKind kind = schedule::kindWithoutPipeline;
@@ -93,9 +72,26 @@ struct StepTime {
 StepTime stepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
                   const PipelineSchedule &schedule);
 
-/// Returns the step time by simulating the schedule.
+/// The events of a predicted step. Stages run their actions, wait for the last stage, and run their
+/// update together.
+struct StepTrace {
+  schedule::Timeline timeline; // without updates
+  std::vector<ExposedSeconds> chunks, stages;
+  std::vector<schedule::ChunkTimes> times; // by chunk
+  double updateBegin = 0;                  // seconds; the update of stage s lasts stages[s].stepEnd
+  double seconds = 0;                      // of the step
+};
+
+/// Returns the step time by simulating the schedule. Records the simulated step in `trace`, if
+/// there is one. Example: one stage of 1 ms forward and 2 ms backward with 2 micro-batches has
+/// events that begin at 0, 1, 3 and 4 ms.
 StepTime simulatedStepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
-                           const PipelineSchedule &schedule);
+                           const PipelineSchedule &schedule, StepTrace *trace = nullptr);
+
+/// Returns the times of chunks in that simulation. Every send takes as long as the longest one.
+std::vector<schedule::ChunkTimes> chunkTimes(const StageDevices &devices,
+                                             const std::vector<StageSeconds> &chunks,
+                                             const PipelineSchedule &schedule);
 
 } // namespace tbc::planner
 

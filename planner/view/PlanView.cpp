@@ -172,6 +172,14 @@ static std::vector<StageRoom> roomsOf(const Plan &plan) {
   return rooms;
 }
 
+std::string whyNotDrawable(const Plan &plan) {
+  if (std::string why = whyLayoutIsStale(plan); !why.empty())
+    return why;
+  if (int64_t(plan.prediction.chunks.size()) != plan.numChunks())
+    return "the plan has no key \"prediction.chunks\"; tbc explain PLAN --derive FILE writes it";
+  return "";
+}
+
 PlanView viewOf(const Plan &plan, const std::string &file) {
   PlanView view;
   view.file = file;

@@ -95,6 +95,10 @@ struct PlanView {
   Plan plan;
 };
 
+/// Returns why `plan` cannot be drawn without its model, with what to do, or "": its decisions were
+/// edited, or it lacks the seconds of its chunks.
+std::string whyNotDrawable(const Plan &plan);
+
 /// Returns the view of `plan`, as read from `file`. The plan need not have been applied to a graph.
 PlanView viewOf(const Plan &plan, const std::string &file);
 

@@ -1,6 +1,7 @@
 //===- StepView.cpp - The schedule and the memory of a step over time ------===//
 
 #include "planner/view/StepView.h"
+#include "planner/plan/PlanDevices.h"
 #include "planner/predict/Time.h"
 
 #include <algorithm>
@@ -22,54 +23,18 @@ static PipelineSchedule scheduleFor(const Plan &plan, int64_t microBatches) {
   return scheduleOf(other);
 }
 
-/// Returns the share of forward in the seconds of a chunk: a third of everything but recompute.
-static double forwardShare(const TimeSplit &time) {
-  double busy = time.compute + time.recompute + time.operands + time.data + time.host;
-  return busy > 0 ? (busy - time.recompute) / busy / 3 : 1.0 / 3;
-}
-
-/// Returns the seconds of the longest send of one micro-batch between two stages, as the prediction
-/// takes for all of them (simulatedStepTime). A line of the plan with fewer sends than its stage
-/// has boundaries is of one boundary, any other line of all boundaries alike.
-static double sendSeconds(const Plan &plan, const schedule::Pipeline &pipeline) {
-  const std::vector<int> &stageOf = pipeline.chunkStage;
-  std::vector<double> boundaries(size_t(pipeline.numStages)), all(boundaries), single(boundaries);
-  for (size_t chunk = 1; chunk < stageOf.size(); ++chunk)
-    if (stageOf[chunk] != stageOf[chunk - 1]) {
-      ++boundaries[size_t(stageOf[chunk - 1])]; // forward
-      ++boundaries[size_t(stageOf[chunk])];     // backward
-    }
-  for (const CollectiveLine &line : plan.prediction.collectives) {
-    if (line.count.kind != reshard::CollectiveKind::Send || line.count.stage >= pipeline.numStages)
-      continue;
-    const size_t stage = size_t(line.count.stage);
-    double each = double(line.count.count) / double(plan.accumulation) / boundaries[stage];
-    if (each < 1)
-      single[stage] = std::max(single[stage], line.seconds);
-    else
-      all[stage] += std::ceil(each) * line.seconds;
-  }
-  double longest = 0;
-  for (size_t stage = 0; stage < all.size(); ++stage)
-    longest = std::max(longest, all[stage] + single[stage]);
-  return longest;
-}
-
 std::vector<ChunkTimes> chunkTimes(const Plan &plan) {
   const PipelineSchedule schedule = scheduleFor(plan, plan.mesh.pp);
   const std::vector<int> &stageOf = schedule.pipeline.chunkStage;
-  const double forward = forwardShare(plan.prediction.time);
-  const bool isSplit = schedule::splitsBackward(schedule.kind);
-  const double weight = isSplit ? forward : 0;
-  const double send = sendSeconds(plan, schedule.pipeline);
-  std::vector<ChunkTimes> times;
-  for (size_t chunk = 0; chunk < stageOf.size(); ++chunk) {
-    double seconds =
-        chunk < plan.prediction.stageSeconds.size() ? plan.prediction.stageSeconds[chunk] : 0;
-    bool hasNext = chunk + 1 < stageOf.size() && stageOf[chunk + 1] != stageOf[chunk];
-    bool hasPrevious = chunk > 0 && stageOf[chunk - 1] != stageOf[chunk];
-    times.push_back({forward * seconds, (1 - forward - weight) * seconds, weight * seconds,
-                     hasNext ? send : 0, hasPrevious ? send : 0});
+  std::vector<StageSeconds> seconds(stageOf.size());
+  for (size_t chunk = 0; chunk < std::min(seconds.size(), plan.prediction.chunks.size()); ++chunk)
+    seconds[chunk] = plan.prediction.chunks[chunk].seconds;
+  std::vector<ChunkTimes> times = planner::chunkTimes(stageDevices(plan), seconds, schedule);
+  for (size_t chunk = 0; chunk < times.size(); ++chunk) {
+    if (chunk + 1 == times.size() || stageOf[chunk + 1] == stageOf[chunk])
+      times[chunk].sendForwardSeconds = 0;
+    if (chunk == 0 || stageOf[chunk - 1] == stageOf[chunk])
+      times[chunk].sendBackwardSeconds = 0;
   }
   return times;
 }

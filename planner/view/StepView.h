@@ -1,12 +1,9 @@
 //===- StepView.h - The schedule and the memory of a step over time --------===//
 //
-// Plain C++. plan.json has one number of seconds per chunk and one table of memory per stage. The
-// schedule's generator gives the order of all actions; two assumptions give the rest:
-//
-// (1) Forward takes a third of the seconds of a chunk without recompute, and backward two thirds
-//     and the recompute. If the schedule splits backward, wgrad takes half of those two thirds.
-// (2) Residuals of a micro-batch grow over its forward and shrink over its backward (or its wgrad,
-//     if backward is split). All other memory stays the same during the step.
+// Plain C++. plan.json has the predicted seconds of every chunk and one table of memory per stage.
+// The schedule's generator gives the order of all actions, and predict/Time.h their times. One
+// assumption is added: residuals of a micro-batch grow over its forward and shrink over its
+// backward (or its wgrad, if backward is split). All other memory stays the same during the step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,8 +40,8 @@ struct StepView {
 /// The most events of a timeline, and points of all curves.
 inline constexpr int64_t mostEvents = 8000, mostPoints = 8000;
 
-/// Returns the seconds of each chunk under assumption (1). Sends take the seconds of the plan's
-/// sends. Example: 3 ms without recompute are 1 ms forward and 2 ms backward.
+/// Returns the predicted seconds of each chunk; 0 in a plan without prediction.chunks. Sends within
+/// a stage take none.
 std::vector<schedule::ChunkTimes> chunkTimes(const Plan &plan);
 
 /// Returns the step of `plan`.

@@ -33,8 +33,7 @@ static Result<int> runReport(const Options &options) {
     auto plan = planner::readPlan(*text, path);
     if (!plan)
       return plan.error();
-    // Without the model, the predictions of edited decisions cannot be derived again.
-    if (std::string why = planner::whyLayoutIsStale(*plan); !why.empty())
+    if (std::string why = planner::whyNotDrawable(*plan); !why.empty())
       return Error{ErrorCode::Usage, path + ": " + why};
     views.push_back(planner::viewOf(*plan, path));
   }

@@ -66,7 +66,7 @@ function memorySection(plan) {
   const choose = (index) => holder.replaceChildren(el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Memory over a step" }, el("div", { style: "min-width:620px" }, overTime(plan, index))),
     el("figcaption", {}, "Residuals grow in each forward and shrink in each backward" + (view.chunk_seconds.some((t) => t[2] > 0) ? " of the weights" : "") +
       (stages.length > 1 || plan.layers.length < 2 ? ", here in straight lines" : ", here by the rows of the layer table") +
-      ". All other lines are drawn flat at their peak: one arena holds them. Forward is taken as a third of a chunk's time without recompute." +
+      ". All other lines are drawn flat at their peak: one arena holds them." +
       (view.stages[index].sliced ? " Many micro-batches: each slice shows its largest value." : "")));
   const select = el("select", { "aria-label": "Stage of the picture", onchange: (event) => choose(+event.target.value) },
     stages.map((_, index) => el("option", { value: index, selected: index === m.fullest_stage }, `stage ${index}` + (index === m.fullest_stage ? ", the fullest" : ""))));

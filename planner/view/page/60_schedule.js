@@ -126,16 +126,14 @@ function scheduleSection(plan) {
   if (isSplit) entries.push(["yellow", "backward, of weights (W)"]);
   entries.push(["track", "idle (bubble)"]);
   const complete = view.micro_batches === plan.accumulation;
-  if (complete && view.end_seconds > 0) entries.push(["purple", "rest of the step: update, reductions, and the error of the drawing"]);
+  if (complete && view.end_seconds > 0) entries.push(["purple", "rest of the step: update, reductions, gathers after it"]);
   const drawn = complete ? `${plural(plan.accumulation, "micro-batch")}` : `the first ${whole(view.micro_batches)} of ${whole(plan.accumulation)} micro-batches`;
-  const simulated = view.whole_seconds, step = plan.time.step, off = simulated - step;
-  const note = off > 0
-    ? `The drawing takes ${seconds(simulated)}, ${percent(off / step)} more than the predicted step, because the thirds are an approximation.`
-    : `${seconds(simulated)} of the predicted step of ${seconds(step)} are the schedule.`;
+  const simulated = view.whole_seconds, step = plan.time.step;
+  const note = `${seconds(simulated)} of the predicted step of ${seconds(step)} are the schedule.`;
   return section("schedule", "Schedule",
     el("p", {}, `${plan.schedule === "none" ? "No pipeline" : plan.schedule}, ${drawn}` + (view.send_seconds > 0 ? `; a send between stages takes ${seconds(view.send_seconds)}` : "") + "."),
     scheduleGrid(plan), legend(entries),
-    el("p", { class: "faint small" }, `The order is that of the generator that compiles the plan. Forward is taken as a third of a chunk's time without recompute, backward as the rest. ${note}`),
+    el("p", { class: "faint small" }, `The order is that of the generator that compiles the plan. Times are those of the prediction, exposed communication included. ${note}`),
     el("details", {}, el("summary", {}, "As a table"), table("stages", "Stages of one step", [
       { head: "stage", n: true, get: (s) => s.index },
       { head: "chunks", get: (s) => s.chunks.join(" ") },

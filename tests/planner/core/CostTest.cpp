@@ -480,6 +480,46 @@ TEST(Step, DataCommunicationHidesBehindCompute) {
   EXPECT_NEAR(expose(cluster, stage, once).forward, 1.5 + 1 - cluster.overlapFraction, 1e-12);
 }
 
+TEST(Step, TraceIsTheSimulatedStep) {
+  Cluster cluster = h100();
+  StageSeconds stage;
+  stage.forward = 1e-3, stage.backward = 2e-3, stage.updateStep = 5e-4;
+  StepTrace trace;
+  PipelineSchedule run = PipelineSchedule::make(std::nullopt, 1, {}, 2);
+  double seconds = simulatedStepTime(cluster, {stage}, run, &trace).seconds;
+  EXPECT_EQ(seconds, simulatedStepTime(cluster, {stage}, run).seconds);
+  EXPECT_EQ(trace.seconds, seconds);
+  ASSERT_EQ(trace.timeline.stages.size(), 1u);
+  std::vector<double> begins;
+  for (const schedule::Event &event : trace.timeline.stages[0])
+    begins.push_back(event.startSeconds);
+  ASSERT_EQ(begins.size(), 4u);
+  for (size_t i = 0; i < begins.size(); ++i)
+    EXPECT_NEAR(begins[i], std::vector<double>({0, 1e-3, 3e-3, 4e-3})[i], 1e-15);
+  EXPECT_NEAR(trace.updateBegin, 6e-3, 1e-15);
+  EXPECT_EQ(trace.updateBegin + trace.stages[0].stepEnd, seconds);
+
+  std::vector<StageSeconds> stages(4, stage);
+  stages[1].sendForward = 1e-4;
+  for (ScheduleKind kind : schedule::scheduleKinds()) {
+    std::vector<int> chunkStage; // as plans have it: empty for one chunk per stage
+    if (kind == ScheduleKind::Interleaved)
+      chunkStage = {0, 1, 0, 1};
+    run = PipelineSchedule::make(kind, chunkStage.empty() ? 4 : 2, chunkStage, 8);
+    trace = {};
+    seconds = simulatedStepTime(cluster, stages, run, &trace).seconds;
+    EXPECT_EQ(seconds, simulatedStepTime(cluster, stages, run).seconds) << name(kind);
+    EXPECT_EQ(trace.seconds, seconds);
+    double last = 0, end = 0;
+    for (size_t s = 0; s < trace.timeline.stages.size(); ++s) {
+      last = std::max(last, trace.timeline.stages[s].back().endSeconds);
+      end = std::max(end, trace.stages[s].stepEnd);
+    }
+    EXPECT_EQ(last, trace.updateBegin) << name(kind);
+    EXPECT_EQ(last + end, seconds) << name(kind);
+  }
+}
+
 TEST(Step, SplitAddsUpToTheStep) {
   Cluster cluster = h100();
   std::vector<StageSeconds> stages(3);

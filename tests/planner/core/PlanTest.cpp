@@ -3,6 +3,7 @@
 #include "planner/layout/LayoutOf.h"
 #include "planner/plan/PlanApply.h"
 #include "planner/plan/PlanCheck.h"
+#include "planner/plan/PlanDevices.h"
 #include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/report/Summary.h"
@@ -133,6 +134,52 @@ TEST(Plan, PredictionsThatContradictEachOtherAreRefused) {
               HasSubstr("key \"lower_bound_seconds\" is "));
 }
 
+TEST(Plan, ChunksHaveTheSecondsOfThePrediction) {
+  Graph graph = makeChain({4});
+  const Plan plan = planFor(graph, 8, "pp=4,fsdp=2");
+  const std::vector<ChunkSeconds> &chunks = plan.prediction.chunks;
+  ASSERT_EQ(chunks.size(), 4u);
+  Result<Plan> read = readPlan(writePlan(plan), "plan.json");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->prediction.chunks, chunks);
+  const StageDevices devices = stageDevices(*read);
+  const PipelineSchedule schedule = scheduleOf(*read);
+  std::vector<StageSeconds> seconds;
+  for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+    seconds.push_back(read->prediction.chunks[chunk].seconds);
+    EXPECT_EQ(expose(devices.of(int(chunk)), seconds[chunk], schedule).microBatch(),
+              plan.prediction.stageSeconds[chunk]);
+    EXPECT_FALSE(chunks[chunk].of(&StageSeconds::forward).empty());
+    const std::vector<WorkSum> &kernels = chunks[chunk].of(&StageSeconds::forward);
+    EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(),
+                            [](const WorkSum &work) { return work.name == "matmul"; }));
+  }
+  EXPECT_EQ(chunks[0].of(&StageSeconds::sendForward).size(), 1u);
+  EXPECT_EQ(chunks[3].of(&StageSeconds::sendForward).size(), 0u);
+  // A reader without the model gets the step time to the last bit.
+  EXPECT_EQ(simulatedStepTime(devices, seconds, schedule).seconds, plan.prediction.stepSeconds);
+}
+
+TEST(Plan, ChunksOfEditedPlansAreRefused) {
+  const Plan good = planFor(makeChain({2}), 4, "pp=2,tp=2");
+  auto edited = [&](auto edit) {
+    Plan plan = good;
+    edit(plan.prediction.chunks);
+    return errorOf(writePlan(plan));
+  };
+  using Chunks = std::vector<ChunkSeconds>;
+  EXPECT_EQ(edited([](Chunks &) {}), "no error");
+  EXPECT_EQ(edited([](Chunks &chunks) { chunks.clear(); }), "no error"); // of earlier builds
+  EXPECT_THAT(edited([](Chunks &chunks) { chunks[1].seconds.backward *= 1.1; }),
+              AllOf(HasSubstr("part \"backward\" of chunk 1 has "), HasSubstr("adds up to ")));
+  EXPECT_THAT(edited([](Chunks &chunks) { chunks[0].work.erase("forward"); }),
+              HasSubstr("part \"forward\" of chunk 0"));
+  EXPECT_THAT(edited([](Chunks &chunks) { chunks.pop_back(); }),
+              HasSubstr("prediction.chunks\" has 1 of 2 chunks"));
+  EXPECT_THAT(edited([](Chunks &chunks) { chunks.push_back(chunks[0]); }),
+              HasSubstr("must be the number of a chunk"));
+}
+
 TEST(Plan, EveryPredictionIsDerivedAgain) {
   Graph graph = makeChain({2});
   const Plan good = planFor(graph, 4, "pp=2,tp=2");
@@ -158,6 +205,9 @@ TEST(Plan, EveryPredictionIsDerivedAgain) {
   EXPECT_THAT(edited([](Prediction &p) { p.collectives.pop_back(); }),
               HasSubstr("key \"prediction.collectives\" is "));
   EXPECT_THAT(edited([](Prediction &p) { p.mfu *= 1.01; }), HasSubstr("prediction.mfu"));
+  EXPECT_THAT(edited([](Prediction &p) { p.chunks[0].seconds.forward *= 1.01; }),
+              HasSubstr("key \"prediction.chunks[0].parts.forward.seconds\" is "));
+  EXPECT_EQ(edited([](Prediction &p) { p.chunks.clear(); }), "");
   EXPECT_EQ(edited([](Prediction &p) { p.mfu *= 1 + 1e-12; }), "");
 }
 
