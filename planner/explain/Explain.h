@@ -55,6 +55,15 @@ Result<Report> explainWhy(const ExplainedPlan &plan, const std::string &conditio
 /// are equal.
 Report explainDifferences(const Plan &plan, const Plan &other);
 
+/// Reports all that a rank holds, computes and says, and to whom, from plan.json alone. Errors:
+/// Usage for a rank that the plan does not have, or a layout of other decisions.
+Result<Report> explainRank(const Plan &plan, int64_t rank);
+
+/// Reports the decisions in the order in which they were made, each with its origin, and the best
+/// other plan known that agrees with all decisions before it. Example: mesh fsdp=8 first; the best
+/// plan with another mesh takes 3 ms more.
+Report explainDecisions(const Plan &plan);
+
 } // namespace tbc::planner
 
 #endif // TBC_PLANNER_EXPLAIN_EXPLAIN_H

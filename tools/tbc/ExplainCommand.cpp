@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 namespace tbc::cli {
 
@@ -22,7 +23,8 @@ namespace {
 
 struct Options {
   std::string plan, model, tensor, why, other, derived;
-  bool memory = false, comms = false, layers = false, json = false;
+  std::optional<int64_t> rank;
+  bool memory = false, comms = false, layers = false, decisions = false, json = false;
 };
 
 } // namespace
@@ -125,6 +127,16 @@ static Result<int> runExplain(const Options &options) {
     return plan.error();
   if (!options.other.empty())
     return runDiff(*plan, options);
+  if (options.rank) {
+    auto report = planner::explainRank(*plan, *options.rank);
+    return report ? print(*report, "rank", options.json)
+                  : Error{report.error().code, options.plan + ": " + report.error().message};
+  }
+  if (options.decisions) {
+    if (std::string why = planner::whyLayoutIsStale(*plan); !why.empty())
+      return Error{ErrorCode::Usage, options.plan + ": " + why};
+    return print(planner::explainDecisions(*plan), "decisions", options.json);
+  }
   if (options.memory || options.comms || options.layers || !options.tensor.empty() ||
       !options.why.empty())
     return runDetail(*text, options);
@@ -151,6 +163,10 @@ void addExplainCommand(CLI::App &app, const SetAction &setAction) {
   about->add_option("--why", options->why,
                     "What another decision would cost, or one of the plan's own gains: tp=8, pp=, "
                     "dp=, fsdp=, zero=, micro-batch=, recompute=, schedule=, virtual-stages=");
+  about->add_option("--rank", options->rank,
+                    "All that a rank holds, computes and says, and to whom; without the model");
+  about->add_flag("--decisions", options->decisions,
+                  "The decisions in order, with their origin and rivals; without the model");
   about->add_option("--diff", options->other,
                     "What differs from another plan.json; exit code 10 if anything does");
   about->add_option("--derive", options->derived,
