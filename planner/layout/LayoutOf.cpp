@@ -11,6 +11,7 @@
 #include "planner/report/BlockNames.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -36,6 +37,7 @@ public:
     tensors(ValueRole::State, layout.states);
     parameters();
     boundaries();
+    modules();
     chunks();
     marks(plan.recomputeOps, layout.recompute);
     marks(plan.offload.ops, layout.offload);
@@ -48,6 +50,7 @@ private:
   void tensors(ValueRole role, std::vector<LayoutTensors> &into);
   void parameters();
   void boundaries();
+  void modules();
   void chunks();
   void marks(const std::vector<std::string> &ids, std::vector<LayoutMarks> &into);
   void collectives();
@@ -55,6 +58,9 @@ private:
   LayoutParameters parameterAt(size_t index) const;
   GatherLifetime lifetimeOf(size_t parameter) const;
   LayoutBoundary boundaryOf(int first, int end) const;
+  std::vector<std::string> modulePaths() const;
+  LayoutModules moduleAt(const std::vector<int> &ops) const;
+  std::vector<int64_t> summedDims(int value) const;
 
   /// Returns the module path of a parameter, or its initializer where the path is not its own.
   std::string nameOf(const GraphValue &parameter) const {
@@ -111,6 +117,26 @@ GatherLifetime LayoutMaker::lifetimeOf(size_t parameter) const {
                                                                      : GatherLifetime::Step;
 }
 
+/// Returns the dims of a parameter that the first forward op with such dims sums over or looks up:
+/// no result of the op has them.
+std::vector<int64_t> LayoutMaker::summedDims(int value) const {
+  for (int user : graph.values[value].users) {
+    if (user >= numForward)
+      break;
+    const GraphOp &op = graph.ops[user];
+    std::set<int64_t> summed, kept;
+    for (const Loop &loop : op.loops)
+      for (const TensorDim &at : loop.operandDims)
+        if (op.operands[size_t(at.tensor)] == value)
+          (loop.resultDims.empty() ? summed : kept).insert(at.dim);
+    for (int64_t dim : kept)
+      summed.erase(dim);
+    if (!summed.empty() && !kept.empty())
+      return {summed.begin(), summed.end()};
+  }
+  return {};
+}
+
 LayoutParameters LayoutMaker::parameterAt(size_t index) const {
   const GraphParameter &parameter = graph.parameters[index];
   const GraphValue &value = graph.values[parameter.value];
@@ -120,6 +146,7 @@ LayoutParameters LayoutMaker::parameterAt(size_t index) const {
   group.dtype = std::move(stored.dtype);
   group.stored = std::move(stored.placement);
   group.used = homeOf(parameter.value).placement;
+  group.summed = summedDims(parameter.value);
   group.isTrained = parameter.gradient >= 0;
   if (group.isTrained) {
     const TensorLayout &gradient = graph.values[parameter.gradient].layout;
@@ -135,8 +162,9 @@ LayoutParameters LayoutMaker::parameterAt(size_t index) const {
 void LayoutMaker::parameters() {
   auto isEqual = [](const LayoutParameters &a, const LayoutParameters &b) {
     return std::tie(a.shape, a.dtype, a.isTrained, a.stored, a.used, a.gradient, a.state,
-                    a.lifetime) == std::tie(b.shape, b.dtype, b.isTrained, b.stored, b.used,
-                                            b.gradient, b.state, b.lifetime);
+                    a.lifetime, a.summed) == std::tie(b.shape, b.dtype, b.isTrained, b.stored,
+                                                      b.used, b.gradient, b.state, b.lifetime,
+                                                      b.summed);
   };
   for (size_t p = 0; p < graph.parameters.size(); ++p) {
     LayoutParameters group = parameterAt(p);
@@ -193,6 +221,97 @@ void LayoutMaker::boundaries() {
       boundary.first = boundary.last = repeat;
       layout.boundaries.push_back(std::move(boundary));
     }
+  }
+}
+
+/// Returns the activations that enter and leave a set of forward ops, in the order of the ops. An
+/// input lies as its first reader in the set needs it, an output as all its readers find it.
+LayoutModules LayoutMaker::moduleAt(const std::vector<int> &ops) const {
+  LayoutModules result;
+  const std::set<int> inside(ops.begin(), ops.end());
+  std::set<int> entered;
+  for (int op : ops) {
+    for (size_t i = 0; i < graph.ops[op].operands.size(); ++i) {
+      const int value = graph.ops[op].operands[i];
+      const GraphValue &v = graph.values[value];
+      if (v.role == ValueRole::Activation && v.producer >= 0 && !inside.count(v.producer) &&
+          !graph.ops[v.producer].generator && entered.insert(value).second)
+        result.inputs.push_back(tensorOf(mesh, v, derivation.operands[op][i].sharding));
+    }
+    for (int value : graph.ops[op].results) {
+      const std::vector<int> &users = graph.values[value].users;
+      if (std::any_of(users.begin(), users.end(),
+                      [&](int user) { return user < numForward && !inside.count(user); }))
+        result.outputs.push_back(homeOf(value));
+    }
+  }
+  return result;
+}
+
+/// Returns the longest path that has both modules inside. Example: "h.0" of "h.0.attn" and
+/// "h.0.mlp".
+static std::string commonModule(const std::string &a, const std::string &b) {
+  size_t common = 0;
+  for (size_t i = 0; i <= std::min(a.size(), b.size()); ++i) {
+    const bool aEnds = i == a.size() || a[i] == '.', bEnds = i == b.size() || b[i] == '.';
+    if (aEnds && bEnds)
+      common = i;
+    if (i == a.size() || i == b.size() || a[i] != b[i])
+      break;
+  }
+  return a.substr(0, common);
+}
+
+/// Returns the module of each forward op. An op without one, as exporters make some, is of the
+/// module that has its producers and users inside.
+std::vector<std::string> LayoutMaker::modulePaths() const {
+  std::vector<std::string> paths;
+  for (int op = 0; op < numForward; ++op) {
+    std::string path = moduleOf(plan.job, graph, op);
+    std::optional<std::string> around;
+    auto add = [&](const std::string &other) {
+      if (!other.empty())
+        around = around ? commonModule(*around, other) : other;
+    };
+    if (path.empty() && !graph.ops[op].generator) {
+      for (int value : graph.ops[op].operands)
+        if (int producer = graph.values[value].producer; producer >= 0)
+          add(paths[size_t(producer)]);
+      for (int value : graph.ops[op].results)
+        for (int user : graph.values[value].users)
+          if (user < numForward)
+            add(moduleOf(plan.job, graph, user));
+    }
+    paths.push_back(around ? *around : path);
+  }
+  return paths;
+}
+
+void LayoutMaker::modules() {
+  const std::vector<std::string> pathOf = modulePaths();
+  std::vector<std::string> paths;
+  std::map<std::string, std::vector<int>> opsOf;
+  for (int op = 0; op < numForward; ++op) {
+    const std::string &path = pathOf[size_t(op)];
+    if (graph.ops[op].generator || path.empty())
+      continue;
+    for (size_t end = path.find('.');; end = path.find('.', end + 1)) {
+      std::vector<int> &ops = opsOf[path.substr(0, end)];
+      if (ops.empty())
+        paths.push_back(path.substr(0, end));
+      ops.push_back(op);
+      if (end == std::string::npos)
+        break;
+    }
+  }
+  for (const std::string &path : paths) {
+    LayoutModules module = moduleAt(opsOf[path]);
+    auto equal = std::find_if(layout.modules.begin(), layout.modules.end(), [&](const auto &known) {
+      return known.inputs == module.inputs && known.outputs == module.outputs;
+    });
+    if (equal == layout.modules.end())
+      equal = layout.modules.insert(equal, std::move(module));
+    equal->names.push_back(path);
   }
 }
 

@@ -92,6 +92,9 @@ struct LayoutParameters {
   /// gradient in the placement of its states.
   TensorPlacement gradient, state;
   GatherLifetime lifetime = GatherLifetime::Always;
+  /// The dims that the first op with such dims sums over, or looks up. Example: [0] of a matmul's
+  /// weight [in, out], and of a table of embeddings [tokens, width].
+  std::vector<int64_t> summed;
 };
 
 /// A tensor of the step.
@@ -115,6 +118,12 @@ struct LayoutBoundary {
   std::string block; // as in the table of layers
   int64_t first = 0, last = 0;
   std::vector<LayoutTensor> inputs, outputs;
+};
+
+/// The activations that enter and leave modules; a module has the ops of the modules inside it.
+struct LayoutModules {
+  std::vector<std::string> names;            // module paths
+  std::vector<LayoutTensor> inputs, outputs; // as the first reader inside has it; as produced
 };
 
 /// One chunk of the model.
@@ -150,6 +159,7 @@ struct Layout {
   /// The initializer of each parameter with another name than its module path.
   std::map<std::string, std::string> initializers;
   std::vector<LayoutBoundary> boundaries;
+  std::vector<LayoutModules> modules;
   std::vector<LayoutChunk> chunks;
   std::vector<LayoutMarks> recompute, offload;
   std::vector<LayoutCollective> collectives;

@@ -76,6 +76,8 @@ static Json parametersJson(const LayoutParameters &group) {
                {"stored", placementJson(group.stored)},
                {"used", placementJson(group.used)},
                {"gather", {{"unit", "parameter"}, {"lifetime", name(group.lifetime)}}}};
+  if (!group.summed.empty())
+    json["summed"] = group.summed;
   if (group.isTrained) {
     json["gradient"] = placementJson(group.gradient);
     json["optimizer_state"] = placementJson(group.state);
@@ -106,6 +108,11 @@ Json layoutJson(const Layout &layout) {
                 {"inputs", listOf(b.inputs, tensorJson)},
                 {"outputs", listOf(b.outputs, tensorJson)}};
   };
+  auto module = [](const LayoutModules &m) {
+    return Json{{"names", compressIds(m.names)},
+                {"inputs", listOf(m.inputs, tensorJson)},
+                {"outputs", listOf(m.outputs, tensorJson)}};
+  };
   auto chunk = [](const LayoutChunk &c) {
     return Json{{"chunk", c.chunk},
                 {"stage", c.stage},
@@ -124,6 +131,7 @@ Json layoutJson(const Layout &layout) {
           {"parameters", listOf(layout.parameters, parametersJson)},
           {"initializers", layout.initializers},
           {"boundaries", listOf(layout.boundaries, boundary)},
+          {"modules", listOf(layout.modules, module)},
           {"chunks", listOf(layout.chunks, chunk)},
           {"recompute", listOf(layout.recompute, marksJson)},
           {"offload", listOf(layout.offload, marksJson)},
@@ -247,6 +255,8 @@ public:
     group.shape = sizes(object, "shape");
     group.dtype = object.text("dtype");
     group.isTrained = object.flag("trained");
+    if (object.has("summed"))
+      group.summed = sizes(object, "summed");
     group.stored = placement(object, "stored");
     group.used = placement(object, "used");
     if (group.isTrained) {
@@ -339,6 +349,11 @@ Layout Reader::layout(JsonObject &object) {
                                                tensors(entry, "inputs"),
                                                tensors(entry, "outputs")});
   });
+  if (object.has("modules"))
+    each("modules", [&](JsonObject &entry) {
+      result.modules.push_back(
+          {entry.ids("names"), tensors(entry, "inputs"), tensors(entry, "outputs")});
+    });
   each("chunks", [&](JsonObject &entry) {
     result.chunks.push_back({int(entry.integer("chunk", 0, 1 << 20)),
                              int(entry.integer("stage", 0, 1 << 20)), entry.text("first_op"),

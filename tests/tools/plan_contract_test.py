@@ -159,6 +159,27 @@ class PlanContractTest(unittest.TestCase):
                         actual[line["kind"], "+".join(line["axes"]), stage, line["bytes"]] += line["count"]
                 self.assertEqual(actual, expected)
 
+    def test_activations_of_modules_fit_to_their_weights(self):
+        """A matmul's summed dim lies as the end of its input, the other one as the end of its output."""
+        axes_of = lambda dim: {a for s in dim["segments"] for f in s for a in f["axes"]} if isinstance(dim, dict) else set(dim)
+        compared = collections.Counter()
+        for job in JOBS:
+            plan, _ = self.made(job)
+            modules = {name: group for group in plan["layout"]["modules"] for name in expand(group["names"])}
+            for group in plan["layout"]["parameters"]:
+                if len(group["shape"]) != 2 or len(group.get("summed", [])) != 1:
+                    continue
+                inner, outer = group["summed"][0], 1 - group["summed"][0]
+                for path in expand(group["names"]):
+                    module = modules.get(path.rpartition(".")[0], {"inputs": [], "outputs": []})
+                    for kind, dim, tensors in (("input", inner, module["inputs"]), ("output", outer, module["outputs"])):
+                        if len(tensors) == 1 and tensors[0]["shape"][-1] == group["shape"][dim]:
+                            with self.subTest(job, path=path, kind=kind):
+                                axes = axes_of(group["used"]["dims"][dim])
+                                self.assertLessEqual(axes, axes_of(tensors[0]["dims"][-1]) | {"fsdp", "dp", "ep"})
+                                compared[kind, bool(axes)] += 1
+        self.assertTrue(all(compared[kind, split] > 10 for kind in ("input", "output") for split in (True, False)), compared)
+
     def test_an_edited_decision_is_noticed_without_the_model(self):
         plan, _ = self.made(JOBS[0])
         with tempfile.TemporaryDirectory() as folder:
