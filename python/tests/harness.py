@@ -7,6 +7,7 @@ transformers is paid for once.
 from __future__ import annotations
 
 import copy
+import datetime
 import os
 import subprocess
 import sys
@@ -60,16 +61,16 @@ class Case:
 
 @dataclass
 class Result:
-    """What a case gave. `issued` and `planned` are of one step on rank 0."""
+    """What a case gave. `issued` and `planned` are of one step, by pipeline stage."""
 
     serial: list[float]
     losses: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
     losses_f32: list[float] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)  # by rank: parameters between steps
-    planned_bytes: int = 0
-    issued: Counter[Issued] = field(default_factory=Counter)
-    planned: Counter[Issued] = field(default_factory=Counter)
+    planned_bytes: list[int] = field(default_factory=list)
+    issued: dict[int, Counter[Issued]] = field(default_factory=dict)
+    planned: dict[int, Counter[Issued]] = field(default_factory=dict)
     warned: list[str] = field(default_factory=list)
     problem: str = ""
 
@@ -177,10 +178,15 @@ def run_case(case: Case, plan_file: Path, result: Result) -> None:
         done = tbc.torch.train_step(parallel, optimizer, map_batch(inputs, parallel.local), parallel.local(labels))
         result.losses.append(done.loss)
         result.norms.append(done.norm)
+    planned = 0
     for p in plan.parameters.values():
         kind = "optimizer_state" if p.gather == "step" else "stored"
-        result.planned_bytes += p.placements[kind].local_elements(p.shape, plan.mesh) * 4
-    result.planned = planned_collectives(plan)
+        stages = {s.stage for s in plan.stages if p.name in s.parameters}
+        if parallel.mesh.coordinate("pp") not in stages:
+            continue
+        planned += p.placements[kind].local_elements(p.shape, plan.mesh) * 4
+    result.planned_bytes = [0] * plan.ranks
+    dist.all_gather_object(result.planned_bytes, planned)
     record_f32(case, plan, result)
 
 
@@ -197,18 +203,24 @@ def record_f32(case: Case, plan: tbc.Plan, result: Result) -> None:
         with recorder:
             done = tbc.torch.train_step(parallel, optimizer, map_batch(inputs, parallel.local), parallel.local(labels))
         result.losses_f32.append(done.loss)
-    result.issued = recorder.counts
+    stages = [None] * plan.ranks
+    dist.all_gather_object(stages, (parallel.mesh.coordinate("pp"), recorder.counts))
+    for stage, counts in reversed(stages):
+        result.issued[stage] = counts
+        result.planned[stage] = planned_collectives(plan, stage)
 
 
 def _world(rank: int, cases: list[tuple[Case, Path, list[float]]], folder: str, ranks: int, queue) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store{ranks}", rank=rank, world_size=ranks)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store{ranks}", rank=rank, world_size=ranks,
+                            timeout=datetime.timedelta(seconds=30))
     for case, plan_file, serial in cases:
         result = Result(copy.copy(serial))
         try:
             run_case(case, plan_file, result)
         except Exception:  # noqa: BLE001: the case's verdict; the others go on
             result.problem = traceback.format_exc()
+            print(f"rank {rank}: {result.problem}", file=sys.stderr, flush=True)
         problems = [""] * ranks
         dist.all_gather_object(problems, result.problem)
         result.problem = next((p for p in problems if p), "")
@@ -257,10 +269,12 @@ def run_cases(cases: list[Case]) -> dict[Case, Result]:
 def differences(result: Result) -> list[str]:
     """Returns the collectives that differ, one line each."""
     lines = []
-    for one in sorted(result.issued.keys() | result.planned.keys()):
-        a, b = result.issued[one], result.planned[one]
-        if a != b:
-            lines.append(f"{one.kind} over {'+'.join(one.axes)}, {one.bytes} bytes: planned {b}, issued {a}")
+    for stage, issued in sorted(result.issued.items()):
+        for one in sorted(issued.keys() | result.planned[stage].keys()):
+            a, b = issued[one], result.planned[stage][one]
+            if a != b:
+                lines.append(f"stage {stage}: {one.kind} over {'+'.join(one.axes)}, {one.bytes} bytes: "
+                             f"planned {b}, issued {a}")  # fmt: skip
     return lines
 
 

@@ -49,8 +49,8 @@ def _sharding(parameter: Parameter) -> _Sharding | None:
 class DataParallel:
     """FSDP units and gradient buckets of a module, told before each micro-batch whether it is the last."""
 
-    def __init__(self, module: nn.Module, plan: Plan, mesh: PlanMesh, matches: list[Match]) -> None:
-        self.plan, self.mesh = plan, mesh
+    def __init__(self, module: nn.Module, plan: Plan, mesh: PlanMesh, matches: list[Match], cuts: list[str]) -> None:
+        self.plan, self.mesh, self.cuts = plan, mesh, cuts
         self.axes = reduce_axes(plan)
         sharded = [match for match in matches if _sharding(match.plan)]
         others = [match for match in matches if not _sharding(match.plan)]
@@ -71,7 +71,9 @@ class DataParallel:
             owner = name.rpartition(".")[0]
             sharding = _sharding(match.plan)
             assert sharding
-            units.setdefault("" if owner in tied else owner, set()).add(sharding)
+            # A unit's forward must end; that of a module with a cut inside does not, but the root's does.
+            is_cut = any(cut.startswith(owner + ".") for cut in self.cuts)
+            units.setdefault("" if owner in tied or is_cut else owner, set()).add(sharding)
         common = set().union(*units.values())
         units.setdefault("", common)
         shared = sum(len(list(module.get_submodule(unit).parameters(recurse=False))) > 1 for unit in units if unit)

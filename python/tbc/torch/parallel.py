@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from tbc.errors import PlanError
 from tbc.plan import Plan
@@ -15,6 +16,7 @@ from tbc.torch.data_parallel import DataParallel
 from tbc.torch.forms import local_forms
 from tbc.torch.matching import Match, match_parameters
 from tbc.torch.mesh import PlanMesh, local_samples
+from tbc.torch.pipeline import Cut, Pipeline, TiedOverStages
 from tbc.torch.problems import NotExpressible
 from tbc.torch.recompute import apply_recompute
 from tbc.torch.tensor_parallel import apply_tensor_parallel, place_activations
@@ -23,11 +25,31 @@ from tbc.torch.tensor_parallel import apply_tensor_parallel, place_activations
 class Parallel:
     """A module on the plan's mesh. `module` is the module itself; its parameters are this rank's parts."""
 
-    def __init__(self, module: nn.Module, plan: Plan, mesh: PlanMesh, matches: list[Match]) -> None:
+    def __init__(self, module: nn.Module, plan: Plan, mesh: PlanMesh, matches: list[Match], cut: Cut | None) -> None:
         self.module, self.plan, self.mesh = module, plan, mesh
         self.is_split = "tp" in plan.mesh
-        self.data_parallel = DataParallel(module, plan, mesh, matches)
+        self.data_parallel = DataParallel(module, plan, mesh, matches, cut.begins[1:] if cut else [])
         self.names = {name: match for match in matches for name in match.names}
+        if self.is_split:
+            place_activations(module, plan, mesh)
+        self.tied = TiedOverStages(plan, mesh) if cut else None
+        self.pipeline = None
+        if cut:
+            cut.install()
+            self.pipeline = Pipeline(cut, self.data_parallel.begin)
+
+    def finish(self) -> None:
+        """Completes the gradients of a step."""
+        self.data_parallel.finish()
+        if self.tied:
+            for _, parameter, match in self.planned():
+                if parameter.grad is not None:
+                    gradient = parameter.grad
+                    self.tied.reduce(match.plan.name, gradient.to_local() if isinstance(gradient, DTensor) else gradient)
+
+    def counts(self, match: Match) -> bool:
+        """Returns whether this pipeline stage counts the parameter in sums over all."""
+        return self.tied is None or self.tied.is_counted(match.plan.name)
 
     @contextmanager
     def context(self) -> Iterator[None]:
@@ -68,21 +90,23 @@ def parallelize(module: nn.Module, plan: Plan, unused: Sequence[str] = ()) -> Pa
         match.parameter.requires_grad_(match.plan.trained)
     device = matches[0].parameter.device if matches else torch.device("cpu")
     mesh = PlanMesh(plan, device.type)
+    cut = None
+    if "pp" in plan.mesh:
+        cut = Cut(module, plan, mesh)
+        cut.drop_others()
+        matches = [match for match in matches if match.plan.name in cut.held()]
     if "tp" in plan.mesh:
         matches = apply_tensor_parallel(module, plan, mesh, matches)
     synchronize_batch_norms(module, plan, mesh)
     apply_recompute(module, plan)
-    parallel = Parallel(module, plan, mesh, matches)
-    if parallel.is_split:
-        place_activations(module, plan, mesh)
-    return parallel
+    return Parallel(module, plan, mesh, matches, cut)
 
 
 def _refuse(plan: Plan) -> None:
     """Raises NotExpressible for parts of a plan that have no form here."""
     if plan.json["job"]["task"] != "train":
         raise PlanError("only plans of training run here")
-    for axis, remedy in (("ep", "plan without ep"), ("pp", "plan without pp"), ("cp", "plan without cp")):
+    for axis, remedy in (("ep", "plan without ep"), ("cp", "plan without cp")):
         if axis in plan.mesh:
             raise NotExpressible(f"the mesh has the axis {axis}, for which this package has no form: {remedy}")
     offload = plan.json["offload"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -85,17 +86,43 @@ def train_step(
     labels_of = labels.split(plan.micro_batch)
     if len(labels_of) != plan.accumulation:
         raise PlanError(f"a step has {plan.accumulation} micro-batches of {plan.micro_batch} samples, not {len(labels)} samples")
-    for index, target in enumerate(labels_of):
-        parallel.data_parallel.begin(index == plan.accumulation - 1)
+    def loss_of(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        loss, count = loss_sum(plan, logits, target)
+        sums.add_(torch.stack([loss.detach().to(sums), count.to(sums)]))
+        return loss / nominal
+
+    if parallel.pipeline:
         with parallel.context():
-            part = _part(inputs, index, plan.micro_batch)
-            logits = (forward or _call)(parallel.module, part)
-            with loss_context(logits):
-                loss, count = loss_sum(plan, logits, target)
-                (loss / nominal).backward()
-        sums += torch.stack([loss.detach().to(sums), count.to(sums)])
-    parallel.data_parallel.finish()
+            parallel.pipeline.step(_named(parallel.module, inputs), labels, loss_of)
+    else:
+        _accumulate(parallel, inputs, labels_of, forward or _call, loss_of)
+    parallel.finish()
     return _update(parallel, optimizer, sums, nominal)
+
+
+def _accumulate(
+    parallel: Parallel,
+    inputs: Inputs,
+    labels: tuple[torch.Tensor, ...],
+    forward: Callable[[nn.Module, Any], torch.Tensor],
+    loss_of: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> None:
+    """Runs forward and backward of the micro-batches one after the other."""
+    for index, target in enumerate(labels):
+        parallel.data_parallel.begin(index == len(labels) - 1)
+        with parallel.context():
+            logits = forward(parallel.module, _part(inputs, index, parallel.plan.micro_batch))
+            with loss_context(logits):
+                loss_of(logits, target).backward()
+
+
+def _named(module: nn.Module, inputs: Inputs) -> Mapping[str, torch.Tensor]:
+    """Returns the inputs by the names of forward's arguments: every stage of a pipeline gets them so."""
+    if isinstance(inputs, Mapping):
+        return inputs
+    values = inputs if isinstance(inputs, tuple) else (inputs,)
+    names = list(inspect.signature(type(module).forward).parameters)[1:]  # without self
+    return dict(zip(names, values))
 
 
 def _call(module: nn.Module, inputs: Any) -> torch.Tensor:
@@ -158,12 +185,17 @@ def _update(parallel: Parallel, optimizer: torch.optim.Optimizer, sums: torch.Te
     """Sums the step's scalars in one all-reduce over every rank, scales gradients, and updates."""
     plan, mesh = parallel.plan, parallel.mesh
     squares = torch.zeros((), dtype=torch.float64, device=sums.device)
-    gradients = [(p, p.grad) for _, p, _ in parallel.planned() if p.grad is not None]
-    for _, gradient in gradients:
-        axes, local = _held(gradient)
-        if mesh.is_first(tuple(axis for axis in plan.mesh if axis not in axes)):
+    gradients = []
+    for _, parameter, match in parallel.planned():
+        if parameter.grad is None:
+            continue
+        gradients.append(parameter.grad)
+        axes, local = _held(parameter.grad)
+        others = tuple(axis for axis in plan.mesh if axis not in axes and axis != "pp")
+        if mesh.is_first(others) and parallel.counts(match):
             squares += local.to(torch.float64).square().sum()
-    if not mesh.is_first(tuple(axis for axis in plan.mesh if axis not in plan.data_axes + ("cp",))):
+    # Of a pipeline the last stage has the loss; the others add zeros.
+    if not mesh.is_first(("tp",)):
         sums = torch.zeros_like(sums)
     total = torch.cat([sums, squares[None]])
     if plan.ranks > 1:
@@ -177,7 +209,7 @@ def _update(parallel: Parallel, optimizer: torch.optim.Optimizer, sums: torch.Te
     if limit is not None:
         factor *= min(1.0, limit / (norm + 1e-6))
     bound = plan.setting.get("clip_value")
-    for _, gradient in gradients:
+    for gradient in gradients:
         _, local = _held(gradient)
         if factor != 1.0:
             local.mul_(factor)

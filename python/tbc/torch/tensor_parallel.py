@@ -34,7 +34,7 @@ def apply_tensor_parallel(module: nn.Module, plan: Plan, mesh: PlanMesh, matches
     matches = [_distribute(module, match, tp) for match in matches]
     for name, child in module.named_modules():
         planned = plan.modules.get(name)
-        if is_linear(child):
+        if is_linear(child) and child.weight is not None:  # None: of another pipeline stage
             _Linear(child, name, tp, planned, plan).install()
         elif _owns_split_parameter(child) and not isinstance(child, nn.Embedding):
             raise NotExpressible(
