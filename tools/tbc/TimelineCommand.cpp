@@ -1,5 +1,6 @@
 //===- TimelineCommand.cpp - tbc timeline ----------------------------------------===//
 
+#include "planner/plan/PlanFile.h"
 #include "planner/view/Timeline.h"
 #include "tools/tbc/Command.h"
 
