@@ -156,6 +156,10 @@ private:
     for (int index : unit)
       if (!existsBefore(kernel, index, unit))
         return false;
+    // A second copy would keep a library from executing the kernel with the matmul before it.
+    if (nests.isCopy(unit.back()) &&
+        isReadOutside(graph.ops[size_t(unit.back())].operands[0], unit, ops))
+      return false;
     std::vector<int> all = ops;
     for (int op : unit)
       if (std::find(ops.begin(), ops.end(), op) == ops.end())

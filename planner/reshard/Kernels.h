@@ -44,6 +44,7 @@ std::vector<bool> repeatedOps(const Graph &graph);
 ///   be one nest, as below, and every operand must exist where that kernel begins.
 /// - A view, such as a broadcast or a reshape, waits for its first reader and joins that one's
 ///   kernel. An op made of constants alone is executed again by each kernel that reads it.
+/// - A reshape of a value that others read too is a kernel of its own.
 /// - An op that needs a collective for an operand begins a kernel; so does a gather ahead of use.
 ///
 /// One nest: each value is an array over some of the loops, all loops are those of one value (the

@@ -86,6 +86,13 @@ const NestFinder::OpLoops &NestFinder::loopsOf(int index) {
   return result;
 }
 
+bool NestFinder::isCopy(int index) {
+  const GraphOp &op = graph.ops[size_t(index)];
+  const OpLoops &loops = loopsOf(index);
+  return op.kernelClass == KernelClass::None && op.operands.size() == 1 &&
+         loops.operands == std::vector<Loops>{loops.results[0]};
+}
+
 bool NestFinder::isNest(const std::vector<int> &ops,
                         const std::function<bool(int value)> &isReadOutside) {
   std::vector<const OpLoops *> all;

@@ -24,6 +24,9 @@ public:
   /// Whether `ops` are one nest (planKernels). Values read outside are results of the kernel.
   bool isNest(const std::vector<int> &ops, const std::function<bool(int value)> &isReadOutside);
 
+  /// Whether the op only writes its operand once more: a reshape.
+  bool isCopy(int op);
+
 private:
   /// Numbers for loops: a factor is a loop; so is a dim of several segments, as a whole.
   class LoopTable {

@@ -102,7 +102,8 @@ TEST(CompiledKernels, SpecialNumbers) {
     KernelRun run;
     run.extent = compiled->kernel.extent;
     std::vector<double> made =
-        runKernel({library.find(compiled->symbol)}, run, {x}, {(*expected)[0].type()})[0].toDoubles();
+        runKernel({library.find(compiled->symbol)}, run, {x}, {(*expected)[0].type()})[0]
+            .toDoubles();
     std::vector<double> wanted = (*expected)[0].toDoubles();
     for (size_t i = 0; i < numbers.size(); ++i) {
       // The reference rounds an infinity to NaN. For subnormal numbers kernels take the logarithm

@@ -119,6 +119,16 @@ TEST(Kernels, ViewsWaitForTheirReader) {
   EXPECT_EQ(g.kernels(), (Texts{"(einsum)", "broadcast add", "(loss)"}));
 }
 
+TEST(Kernels, ASecondCopyStaysApart) {
+  Step g;
+  int x = g.input("x", "bsh"), w = g.parameter("w", "hf"), r = g.input("r", "bsf");
+  int y = g.forward("einsum", "bsh,hf->bsf", {x, w});
+  int sum = g.nest("add", "bsf,bsf->bsf", {y, r});
+  int copy = g.view("reshape", "bsf->bsf", {sum});
+  g.forward("loss", "bsf,bsf->", {sum, copy});
+  EXPECT_EQ(g.kernels(), (Texts{"(einsum)", "add", "reshape", "(loss)"}));
+}
+
 TEST(Kernels, ConstantsAreExecutedByEachReader) {
   Step g;
   int x = g.input("x", "bsh");
