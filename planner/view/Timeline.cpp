@@ -267,7 +267,7 @@ private:
 /// Writes the sends of all stages, when their actions are known.
 class SendWriter {
 public:
-  SendWriter(Timeline &timeline, const Plan &plan, const PipelineSchedule &schedule,
+  SendWriter(StepTimeline &timeline, const Plan &plan, const PipelineSchedule &schedule,
              const StepTrace &trace, std::vector<StageWriter> &writers)
       : timeline(timeline), plan(plan), schedule(schedule), trace(trace), writers(writers) {
     const size_t size = trace.times.size() * size_t(schedule.accumulation);
@@ -318,7 +318,7 @@ private:
             : backwardBegin)[size_t(chunk) * size_t(schedule.accumulation) + size_t(microBatch)];
   }
 
-  Timeline &timeline;
+  StepTimeline &timeline;
   const Plan &plan;
   const PipelineSchedule &schedule;
   const StepTrace &trace;
@@ -343,7 +343,7 @@ static Status checkDrawable(const Plan &plan) {
   return Status::ok();
 }
 
-Result<Timeline> timelineOf(const Plan &plan) {
+Result<StepTimeline> timelineOf(const Plan &plan) {
   if (Status status = checkDrawable(plan); !status)
     return status.error();
   const StageDevices devices = stageDevices(plan);
@@ -360,7 +360,7 @@ Result<Timeline> timelineOf(const Plan &plan) {
                                        formatSeconds(trace.seconds) +
                                        "; tbc explain PLAN --derive FILE derives both again"};
   const Links links(plan);
-  Timeline timeline;
+  StepTimeline timeline;
   timeline.stepNs = nanoseconds(trace.seconds);
   timeline.sendsCrossNodes = links.crossNodes("pp");
   const int numStages = schedule.pipeline.numStages;

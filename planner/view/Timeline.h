@@ -63,7 +63,7 @@ struct StageTimeline {
   int numThreads = numStageThreads;
 };
 
-struct Timeline {
+struct StepTimeline {
   int64_t stepNs = 0;
   bool sendsCrossNodes = false;
   std::vector<StageTimeline> stages;
@@ -76,14 +76,15 @@ inline constexpr int64_t mostActions = 200000;
 /// (whyNotDrawable), whose chunks give another step time than its step_seconds, or with more than
 /// mostActions actions.
 /// Example: 2 stages with 4 micro-batches have 16 actions and 2 updates.
-Result<Timeline> timelineOf(const Plan &plan);
+Result<StepTimeline> timelineOf(const Plan &plan);
 
 /// Returns the trace of `ranks` in the format of chrome://tracing, which Perfetto reads: a process
 /// per rank, with the slices of its stage. Without `ranks`: the first rank of each stage, which
-/// stands for all of it. Source: Duan, "Trace Event Format", 2016. Errors: Usage for more than 2
-/// million events.
-Result<std::string> traceJson(const Timeline &timeline, const Plan &plan,
-                              const std::vector<int64_t> &ranks);
+/// stands for all of it. `more`: further events, without their braces. Source: Duan, "Trace Event
+/// Format", 2016. Errors: Usage for more than 2 million events.
+Result<std::string> traceJson(const StepTimeline &timeline, const Plan &plan,
+                              const std::vector<int64_t> &ranks,
+                              const std::vector<std::string> &more = {});
 
 } // namespace tbc::planner
 

@@ -74,7 +74,7 @@ namespace {
 /// Writes the events of ranks.
 class TraceWriter {
 public:
-  TraceWriter(const Timeline &timeline, const Plan &plan, const std::vector<int64_t> &ranks)
+  TraceWriter(const StepTimeline &timeline, const Plan &plan, const std::vector<int64_t> &ranks)
       : timeline(timeline), plan(plan), ranksPerStage(plan.mesh.numRanks() / plan.mesh.pp) {
     for (const StageTimeline &stage : timeline.stages) {
       std::vector<std::string> &slices = sliceBodies.emplace_back();
@@ -87,7 +87,7 @@ public:
     isDrawn.insert(ranks.begin(), ranks.end());
   }
 
-  std::string text(bool areRepresentatives) {
+  std::string text(bool areRepresentatives, const std::vector<std::string> &more) {
     out = "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"format\":\"tbc-timeline\",\"version\":1,"
           "\"step_seconds\":" +
           Json(plan.prediction.stepSeconds).dump() + "},\"traceEvents\":[";
@@ -97,6 +97,8 @@ public:
     }
     for (int64_t rank : isDrawn)
       writeFlows(rank);
+    for (const std::string &event : more)
+      out += ",\n{" + event + "}";
     out += "\n]}\n";
     return std::move(out);
   }
@@ -174,7 +176,7 @@ private:
     }
   }
 
-  const Timeline &timeline;
+  const StepTimeline &timeline;
   const Plan &plan;
   const int64_t ranksPerStage;
   std::vector<std::vector<std::string>> sliceBodies, memoryBodies; // by stage
@@ -186,13 +188,14 @@ private:
 
 } // namespace
 
-Result<std::string> traceJson(const Timeline &timeline, const Plan &plan,
-                              const std::vector<int64_t> &ranks) {
+Result<std::string> traceJson(const StepTimeline &timeline, const Plan &plan,
+                              const std::vector<int64_t> &ranks,
+                              const std::vector<std::string> &more) {
   const int64_t ranksPerStage = plan.mesh.numRanks() / plan.mesh.pp;
   std::vector<int64_t> drawn = ranks;
   for (int64_t stage = 0; ranks.empty() && stage < plan.mesh.pp; ++stage)
     drawn.push_back(stage * ranksPerStage);
-  int64_t events = 0;
+  int64_t events = int64_t(more.size());
   for (int64_t rank : drawn) {
     const StageTimeline &stage = timeline.stages[size_t(rank / ranksPerStage)];
     events += int64_t(stage.slices.size() + 2 * stage.flows.size() + stage.memory.size());
@@ -202,7 +205,7 @@ Result<std::string> traceJson(const Timeline &timeline, const Plan &plan,
                                        std::to_string(events) + " events, more than the " +
                                        std::to_string(mostEventsOfTrace) +
                                        " of a file; name fewer ranks, for example --ranks 0-7"};
-  return TraceWriter(timeline, plan, drawn).text(ranks.empty());
+  return TraceWriter(timeline, plan, drawn).text(ranks.empty(), more);
 }
 
 } // namespace tbc::planner

@@ -1,6 +1,7 @@
 //===- TimelineCommand.cpp - tbc timeline ----------------------------------------===//
 
 #include "planner/plan/PlanFile.h"
+#include "planner/view/Against.h"
 #include "planner/view/Timeline.h"
 #include "tools/tbc/Command.h"
 
@@ -16,7 +17,7 @@ namespace tbc::cli {
 namespace {
 
 struct Options {
-  std::string plan, output, ranks = "stages";
+  std::string plan, output, profile, ranks = "stages";
 };
 
 } // namespace
@@ -76,11 +77,25 @@ static Result<int> runTimeline(const Options &options) {
   auto timeline = planner::timelineOf(*plan);
   if (!timeline)
     return Error{timeline.error().code, options.plan + ": " + timeline.error().message};
-  auto trace = planner::traceJson(*timeline, *plan, *ranks);
+  planner::MeasuredStep profile;
+  if (!options.profile.empty()) {
+    auto measured = readFile(options.profile, ErrorCode::Usage);
+    if (!measured)
+      return measured.error();
+    auto read = planner::readProfile(*measured, options.profile, *plan);
+    if (!read)
+      return read.error();
+    profile = std::move(*read);
+    if (options.ranks == "stages")
+      *ranks = profile.ranks;
+  }
+  auto trace = planner::traceJson(*timeline, *plan, *ranks, profile.events);
   if (!trace)
     return trace.error();
   if (Status status = writeFile(options.output, *trace); !status)
     return status.error();
+  if (!options.profile.empty() && options.output != "-")
+    std::cout << planner::toText(planner::compareProfile(*timeline, *plan, profile));
   if (options.output != "-")
     std::cerr << "tbc: wrote " << options.output
               << "; open it in https://ui.perfetto.dev or chrome://tracing\n";
@@ -98,6 +113,8 @@ void addTimelineCommand(CLI::App &app, const SetAction &setAction) {
       ->add_option("--ranks", options->ranks,
                    "stages: one rank of each stage; all; or ranks, for example 0,8-15")
       ->capture_default_str();
+  command->add_option("--against", options->profile,
+                      "Profile of tbc run: draw it beside the prediction, and print the residuals");
   command->callback(
       [options, setAction] { setAction([options] { return runTimeline(*options); }); });
 }

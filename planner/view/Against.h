@@ -1,0 +1,45 @@
+//===- Against.h - A measured step beside the predicted one ----------------===//
+//
+// Plain C++. Reads the trace of `tbc run --profile`, and compares it with the timeline of its plan
+// group by group.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TBC_PLANNER_VIEW_AGAINST_H
+#define TBC_PLANNER_VIEW_AGAINST_H
+
+#include "planner/report/Report.h"
+#include "planner/view/Timeline.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tbc::planner {
+
+/// A measured step.
+struct MeasuredStep {
+  /// Seconds by group, the mean of the ranks: "step", "kernels of forward", "all_reduce", ...
+  std::map<std::string, double> seconds;
+  std::vector<int64_t> ranks; // ascending
+  /// The events for traceJson(): each an object without its braces. The step begins at 0, and the
+  /// processes are "rank N, measured".
+  std::vector<std::string> events;
+};
+
+/// Reads `text`, a trace of `tbc run --profile` of `plan`. `source` names it in messages. Errors:
+/// Usage for other text, or for ranks that the plan does not have.
+Result<MeasuredStep> readProfile(const std::string &text, const std::string &source,
+                                 const Plan &plan);
+
+/// Returns the same groups of the timeline, the mean over `ranks`.
+std::map<std::string, double> groupSeconds(const StepTimeline &timeline, const Plan &plan,
+                                           const std::vector<int64_t> &ranks);
+
+/// Reports predicted and measured seconds of each group and their ratio, the largest difference
+/// first. Groups of one side alone have no ratio.
+Report compareProfile(const StepTimeline &timeline, const Plan &plan, const MeasuredStep &profile);
+
+} // namespace tbc::planner
+
+#endif // TBC_PLANNER_VIEW_AGAINST_H

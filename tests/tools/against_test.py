@@ -1,0 +1,141 @@
+"""usage: against_test.py TBC SOURCE_DIR
+
+`tbc timeline --against`: a prediction compared with itself has no residuals, a real run has its own
+seconds, and both steps are in the trace.
+"""
+
+import collections
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TBC, SOURCE = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+PLANS = {
+    "pipeline": "tiny-gpt2 --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --seq 16 --precision f32 --recompute full"
+                " --schedule zero-bubble --virtual-stages 1",
+    "sharded": "tiny-gpt2 --gpus 2 --mesh fsdp=2 --batch 8 --seq 16 --precision f32",
+}
+ACTION = {"recompute": "backward", "recompute_weight": "weight", "update_step": "update"}
+
+
+class AgainstTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = Path(holder.name)
+        for name, words in PLANS.items():
+            model, *flags = words.split()
+            cls.tbc("plan", SOURCE / f"models/{model}.onnx", *flags, "-o", f"{name}.json")
+
+    @classmethod
+    def tbc(cls, *words, code=0):
+        run = subprocess.run([TBC, *words], capture_output=True, text=True, timeout=300, cwd=cls.folder)
+        assert run.returncode == code, (words, run.returncode, run.stderr)
+        return run.stdout if code == 0 else run.stdout + run.stderr
+
+    def compare(self, name, profile):
+        """Returns {group: (predicted, measured, difference, ratio)} as printed, and the trace."""
+        (self.folder / "profile.json").write_text(json.dumps(profile))
+        title, _, *rows = self.tbc("timeline", f"{name}.json", "-o", "both.json", "--against", "profile.json").splitlines()
+        self.assertIn("largest difference first", title)
+        table, units = {}, {"s": 1, "ms": 1e-3, "us": 1e-6}
+        for row in rows:
+            *group, a, a_unit, b, b_unit, c, c_unit, ratio = row.split()
+            table[" ".join(group)] = (float(a) * units[a_unit], float(b) * units[b_unit], float(c) * units[c_unit], ratio)
+        differences = [abs(row[2]) for row in table.values()]
+        self.assertEqual(differences, sorted(differences, reverse=True))
+        return table, json.loads((self.folder / "both.json").read_text())["traceEvents"]
+
+    def as_profile(self, name, slower=1):
+        """Returns the prediction in the form of a profile, every kernel `slower` times as long."""
+        trace = json.loads(self.tbc("timeline", f"{name}.json", "-o", "-", "--ranks", "all"))["traceEvents"]
+        events, busy, step = [], collections.Counter(), 0
+        for event in (e for e in trace if e["ph"] == "X"):
+            args = event.get("args", {})
+            if event["cat"] == "step":
+                step = event["dur"]
+                events.append({**event, "cat": "block", "args": {}})
+            elif event["cat"] == "action":
+                busy[event["pid"]] += event["dur"]
+            elif event["cat"] == "kernel":
+                block = ACTION.get(args["part"], args["part"])
+                events.append({**event, "dur": event["dur"] * slower, "args": {"block": f"{block} of chunk 0", "op": "einsum"}})
+            elif event["cat"] in ("communication", "send"):
+                kind = "send" if event["cat"] == "send" else event["name"].split()[0]
+                events.append({**event, "cat": "communication", "args": {"op": kind, "block": "forward"}})
+        events += [{"ph": "X", "name": "recv", "cat": "communication", "pid": pid, "tid": 9, "ts": 0, "dur": step - time,
+                    "args": {"op": "recv", "block": "forward"}} for pid, time in busy.items() if step - time > 1e-3]  # fmt: skip
+        for event in events:
+            event["ts"] += 1e6  # clocks do not begin at 0
+        return {"traceEvents": events}
+
+    def test_a_prediction_has_no_residual_to_itself(self):
+        for name in PLANS:
+            table, _ = self.compare(name, self.as_profile(name))
+            for group, (predicted, measured, difference, ratio) in table.items():
+                self.assertEqual(ratio, "1.00", group)
+                self.assertGreater(predicted, 0)
+                self.assertEqual(predicted, measured)
+                self.assertLess(abs(difference), 1e-6)
+            expected = {"step", "kernels of forward", "kernels of backward", "kernels of update"}
+            self.assertLessEqual(expected, set(table))
+            self.assertLessEqual({"pipeline": {"send", "kernels of weight", "wait for other stages"},
+                                  "sharded": {"all_gather"}}[name], set(table))  # fmt: skip
+
+    def test_the_worst_group_is_first(self):
+        table, _ = self.compare("sharded", self.as_profile("sharded", slower=3))
+        for group, row in table.items():
+            if group.startswith("kernels"):
+                self.assertEqual(row[3], "3.00", group)
+        self.assertTrue(next(iter(table)).startswith("kernels"))
+
+    def test_a_run(self):
+        self.tbc("compile", "sharded.json", "-o", "program")
+        self.tbc("run", "program", "--steps", "2", "--profile", "run.json")
+        profile = json.loads((self.folder / "run.json").read_text())
+        table, both = self.compare("sharded", profile)
+        measured = [e for e in profile["traceEvents"] if e["ph"] == "X"]
+        begin = min(e["ts"] for e in measured)
+        for group, of in (("kernels of forward", lambda e: e["cat"] in ("kernel", "region") and e["args"]["block"].startswith("forward")),
+                          ("all_gather", lambda e: e["args"].get("op") == "all_gather")):
+            seconds = sum(e["dur"] for e in measured if of(e)) / 2 * 1e-6
+            self.assertGreater(seconds, 0)
+            self.assertAlmostEqual(table[group][1] / seconds, 1, delta=0.02)
+        names = {e["pid"]: e["args"]["name"] for e in both if e["name"] == "process_name"}
+        self.assertEqual(names, {0: "rank 0 (stage 0)", 1: "rank 1 (stage 0)", 2: "rank 0, measured", 3: "rank 1, measured"})
+        drawn = {(e["pid"] - 2, e["name"], round(e["ts"] + begin, 3)) for e in both if e["ph"] == "X" and e["pid"] >= 2}
+        self.assertEqual(drawn, {(e["pid"], e["name"], round(e["ts"], 3)) for e in measured})
+        self.assertEqual(min(e["ts"] for e in both if "ts" in e), 0)
+        threads = {e["args"]["name"] for e in both if e["name"] == "thread_name" and e["pid"] >= 2}
+        self.assertEqual(threads, {"blocks", "kernels", "communication"})
+        # The trace alone goes to standard output.
+        alone = self.tbc("timeline", "sharded.json", "-o", "-", "--against", "run.json")
+        self.assertEqual(json.loads(alone)["traceEvents"], both)
+
+    def test_wrong_profiles_are_refused(self):
+        good = self.as_profile("sharded")
+        event = good["traceEvents"][0]
+        for text, word in (
+            ("", "no list"), ("[]", "no list"), ("{}", "no list"), ('{"traceEvents": 1}', "no list"),
+            ('{"traceEvents": []}', "has no events"), ('{"traceEvents": [1]}', "no phase"),
+            (json.dumps({"traceEvents": [{**event, "pid": 2}]}), "has rank 2, but the plan has ranks 0 to 1"),
+            (json.dumps({"traceEvents": [{**event, "pid": -1}]}), "has rank -1"),
+            (json.dumps({"traceEvents": [{**event, "dur": "x"}]}), "no begin"),
+            (json.dumps({"traceEvents": [{**event, "ph": "B"}]}), "no begin"),
+            (json.dumps({"traceEvents": [{**event, "args": 3}]}), "no begin"),
+            (json.dumps({"traceEvents": [{**event, "name": None}]}), "no phase"),
+        ):  # fmt: skip
+            (self.folder / "wrong.json").write_text(text)
+            said = self.tbc("timeline", "sharded.json", "-o", "never.json", "--against", "wrong.json", code=2)
+            self.assertIn(word, said)
+            self.assertIn("wrong.json", said)
+            self.assertFalse((self.folder / "never.json").exists())
+        self.assertIn("absent.json", self.tbc("timeline", "sharded.json", "-o", "x.json", "--against", "absent.json", code=2))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
