@@ -54,12 +54,18 @@ class DataParallel:
         self.axes = reduce_axes(plan)
         sharded = [match for match in matches if _sharding(match.plan)]
         others = [match for match in matches if not _sharding(match.plan)]
+        whole = [match for match in others if match.parameter.requires_grad]
+        precision = plan.json["job"]["precision"]
+        if whole and precision in _DTYPES:
+            raise NotExpressible(
+                f"{whole[0].plan.name} is replicated in {precision} with a master copy, which FSDP alone has here: plan "
+                "with --strategy fsdp, or --precision f32"
+            )
         self.root = module if sharded else None
         self.units: list[tuple[FSDPModule, _Sharding]] = []
         if sharded:
             self._shard(module, sharded, set(module.parameters()) - {match.parameter for match in sharded})
-        whole = [match.parameter for match in others if match.parameter.requires_grad]
-        self.buckets = Buckets(whole, plan.json.get("bucket_bytes", 0), mesh, self.axes)
+        self.buckets = Buckets([match.parameter for match in whole], plan.json.get("bucket_bytes", 0), mesh, self.axes)
 
     def _shard(self, module: nn.Module, matches: list[Match], ignored: set[nn.Parameter]) -> None:
         rows = _Rows(matches, self.mesh)

@@ -12,6 +12,10 @@ from tbc.errors import PlanError
 from tbc.plan import Plan
 
 
+# The axes of each process group of any mesh. DTensor may keep using an equal mesh of an earlier plan.
+_AXES_OF_GROUPS: dict[str, tuple[str, ...]] = {}
+
+
 class PlanMesh:
     """The DeviceMesh of a plan, with the groups that its collectives use.
 
@@ -67,7 +71,8 @@ class PlanMesh:
         world = dist.group.WORLD
         assert world is not None
         names.setdefault(world.group_name, tuple(self.plan.mesh))
-        return names
+        _AXES_OF_GROUPS.update(names)
+        return _AXES_OF_GROUPS
 
 
 def local_samples(plan: Plan, mesh: PlanMesh, batch: torch.Tensor) -> torch.Tensor:

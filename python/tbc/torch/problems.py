@@ -23,13 +23,5 @@ class RecomputeWarning(PlanWarning):
     """PyTorch recomputes whole modules, so it keeps activations that the plan recomputes."""
 
 
-class BucketWarning(PlanWarning):
-    """Gradients are reduced in other groups than the plan's buckets."""
-
-
 class MasterWeightWarning(PlanWarning):
     """The stored parameter is the master copy; PyTorch casts it before its use."""
-
-
-class PrefetchWarning(PlanWarning):
-    """FSDP gathers another number of units ahead."""

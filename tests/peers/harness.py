@@ -12,9 +12,11 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,6 +66,7 @@ class Result:
     """What a case gave. `issued` and `planned` are of one step, by pipeline stage."""
 
     serial: list[float]
+    plan: tbc.Plan
     losses: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
     losses_f32: list[float] = field(default_factory=list)
@@ -215,7 +218,7 @@ def _world(rank: int, cases: list[tuple[Case, Path, list[float]]], folder: str, 
     dist.init_process_group("gloo", init_method=f"file://{folder}/store{ranks}", rank=rank, world_size=ranks,
                             timeout=datetime.timedelta(seconds=30))
     for case, plan_file, serial in cases:
-        result = Result(copy.copy(serial))
+        result = Result(copy.copy(serial), tbc.Plan.load(plan_file))
         try:
             run_case(case, plan_file, result)
         except Exception:  # noqa: BLE001: the case's verdict; the others go on
@@ -231,8 +234,11 @@ def _world(rank: int, cases: list[tuple[Case, Path, list[float]]], folder: str, 
     dist.destroy_process_group()
 
 
-def run_cases(cases: list[Case]) -> dict[Case, Result]:
-    """Plans and runs all cases. Cases after a failed one of the same size run in a new world."""
+def run_cases(cases: list[Case], report: Callable[[Case, Result], None]) -> dict[Case, Result]:
+    """Plans and runs all cases, and calls `report` with each result.
+
+    Cases after a failed one of the same size run in a new world.
+    """
     results: dict[Case, Result] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -256,38 +262,13 @@ def run_cases(cases: list[Case]) -> dict[Case, Result]:
                 for worker in workers:
                     worker.start()
                 done = 0
-                for worker in workers:
-                    worker.join()
-                while not queue.empty():
+                while any(worker.is_alive() for worker in workers) or not queue.empty():
+                    if queue.empty():
+                        time.sleep(0.05)
+                        continue
                     case, result = queue.get()
                     results[case] = result
+                    report(case, result)
                     done += 1
                 left = left[done:] if done else []
     return results
-
-
-def differences(result: Result) -> list[str]:
-    """Returns the collectives that differ, one line each."""
-    lines = []
-    for stage, issued in sorted(result.issued.items()):
-        for one in sorted(issued.keys() | result.planned[stage].keys()):
-            a, b = issued[one], result.planned[stage][one]
-            if a != b:
-                lines.append(f"stage {stage}: {one.kind} over {'+'.join(one.axes)}, {one.bytes} bytes: "
-                             f"planned {b}, issued {a}")  # fmt: skip
-    return lines
-
-
-def main() -> None:
-    cases = [Case(sys.argv[1], mesh, " ".join(sys.argv[3:]) or Case.flags) for mesh in sys.argv[2].split(";")]
-    for case, result in run_cases(cases).items():
-        print("==", case.name)
-        print(result.problem or "ran")
-        print("f32", result.losses_f32)
-        print("error", result.error, "serial", result.serial, "losses", result.losses, "norms", result.norms)
-        print("bytes", result.bytes, "planned", result.planned_bytes, "warned", result.warned)
-        print("\n".join(differences(result)))
-
-
-if __name__ == "__main__":
-    main()

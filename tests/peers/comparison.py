@@ -1,0 +1,97 @@
+"""Compares the collectives that PyTorch issues with those of the plan, and names each difference."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from harness import Result
+
+import tbc
+from tbc.torch.collectives import Issued
+
+REASONS = {
+    "scalars": "the norm is always summed too, and in f64",
+    "grouping": "FSDP gathers and reduces the parameters of a module together",
+    "regather": "FSDP gathers a module's parameters again in backward, also those that backward does not read",
+    "buckets": "buckets are cut at other parameters",
+    "sends": "the plan sends the summands of an activation's gradient, autograd their sum",
+    "tables": "the plan reduces the gradient of looked-up rows, PyTorch that of the table",
+    "addition": "DTensor adds on parts and gathers the sum, or the gradient of a part",
+}
+
+
+def compare(plan: tbc.Plan, result: Result) -> tuple[set[str], list[str]]:
+    """Returns the reasons of the differences, and the differences without a reason."""
+    reasons: set[str] = set()
+    unexplained: list[str] = []
+    for stage, issued in sorted(result.issued.items()):
+        planned = result.planned[stage]
+        for key in sorted(_keys(issued) | _keys(planned)):
+            a, b = _of(planned, key), _of(issued, key)
+            if a == b:
+                continue
+            reason = _reason(plan, key, a, b, stage)
+            if reason:
+                reasons.add(reason)
+            else:
+                unexplained.append(f"stage {stage}: {key[0]} over {'+'.join(key[1])}: planned {dict(a)}, issued {dict(b)}")
+    return reasons, unexplained
+
+
+def _keys(counts: Counter[Issued]) -> set[tuple[str, tuple[str, ...]]]:
+    return {(one.kind, one.axes) for one in counts}
+
+
+def _of(counts: Counter[Issued], key: tuple[str, tuple[str, ...]]) -> Counter[int]:
+    """Returns the count of each size in bytes."""
+    return Counter({one.bytes: count for one, count in counts.items() if (one.kind, one.axes) == key})
+
+
+def _reason(plan: tbc.Plan, key: tuple[str, tuple[str, ...]], planned: Counter[int], issued: Counter[int], stage: int) -> str:
+    kind, axes = key
+    if kind == "all_reduce" and axes == tuple(plan.mesh):
+        scalars = {line.bytes for line in plan.collectives if line.purpose == "norm, flags and counts"}
+        planned = planned - Counter(dict.fromkeys(scalars, 1))
+        issued = issued - Counter({24: 1})
+        if planned == issued:
+            return "scalars"
+    size = lambda counts: sum(one * count for one, count in counts.items())
+    data_axes = {"dp", "fsdp", "ep"}
+    data = set(axes) <= data_axes
+    if data and size(planned) == size(issued):
+        return "buckets" if kind == "all_reduce" and not _is_sharded(plan) else "grouping"
+    rows = {line.bytes: line.count for line in plan.collectives
+            if line.purpose == "between ops" and line.cause.endswith(" reduce_sum") and set(line.axes) <= data_axes}  # fmt: skip
+    if data and rows and kind != "all_gather" and 0 <= size(issued) - size(planned - Counter(rows)) <= size(rows):
+        return "tables"
+    if data and kind == "all_gather" and 0 < size(issued) - size(planned) <= _regathered(plan, stage):
+        return "regather"
+    if kind == "send" and sum(issued.values()) == _sends(plan, stage) < sum(planned.values()):
+        return "sends"
+    if kind == "all_gather" and axes == ("tp",) and sum(issued.values()) <= sum(planned.values()) + 2 * plan.accumulation:
+        return "addition"
+    return ""
+
+
+def _is_sharded(plan: tbc.Plan) -> bool:
+    return any(p.gather != "always" for p in plan.parameters.values())
+
+
+def _regathered(plan: tbc.Plan, stage: int) -> int:
+    """Returns bytes of one gather, per micro-batch, of the parameters that share a unit with others."""
+    held = {name for s in plan.stages if s.stage == stage for name in s.parameters}
+    owners: dict[str, list[tbc.Parameter]] = defaultdict(list)
+    for parameter in plan.parameters.values():
+        if parameter.name in held:
+            owners[parameter.name.rpartition(".")[0]].append(parameter)
+    shared = [p for group in owners.values() if len(group) > 1 for p in group if len(p.shape) == 1]
+    return sum(4 * p.placements["used"].local_elements(p.shape, plan.mesh) for p in shared) * plan.accumulation
+
+
+def _sends(plan: tbc.Plan, stage: int) -> int:
+    """Returns one send per cut in forward and one in backward, of each micro-batch."""
+    stages = [chunk.stage for chunk in plan.stages]
+    cuts = [(a, b) for a, b in zip(stages, stages[1:]) if a != b]
+    return plan.accumulation * sum((a == stage) + (b == stage) for a, b in cuts)
+
+
