@@ -64,10 +64,17 @@ def _mismatch(missing: list[str], unknown: list[str]) -> str:
     return "\n".join(lines + ([f"  and {hidden} more"] if hidden else []))
 
 
+def _is_padded(shape: tuple[int, ...], planned: tuple[int, ...]) -> bool:
+    """Returns whether one dim is rounded up, as --pad-vocabulary does by default: to a multiple of 128."""
+    differing = [(a, b) for a, b in zip(shape, planned) if a != b]
+    return len(shape) == len(planned) and len(differing) == 1 and all(b % 128 == 0 and 0 < b - a < 128 for a, b in differing)
+
+
 def _is_transposed(module: nn.Module, name: str, shape: tuple[int, ...], planned: Parameter) -> bool:
     """Returns whether the exporter transposed the parameter, as it does with weights of nn.Linear."""
+    owner = module.get_submodule(name.rpartition(".")[0])
     if shape != planned.shape and shape != planned.shape[::-1]:
-        if len(shape) == len(planned.shape) and all(a <= b for a, b in zip(shape, planned.shape)):
+        if any(_is_padded(shape, order) for order in (planned.shape, planned.shape[::-1])):
             raise NotExpressible(
                 f"{name} has the shape {list(shape)} and is padded to {list(planned.shape)} in the plan: "
                 "plan with --pad-vocabulary 1"
@@ -75,7 +82,6 @@ def _is_transposed(module: nn.Module, name: str, shape: tuple[int, ...], planned
         raise PlanError(f"{name} has the shape {list(shape)}, and {list(planned.shape)} in the plan")
     if len(shape) != 2 or shape[0] != shape[1]:
         return shape != planned.shape
-    owner = module.get_submodule(name.rpartition(".")[0])
     known = {klass.__name__ for klass in type(owner).__mro__} & _SUMMED_DIM.keys()
     if len(planned.summed) == 1 and known:
         return planned.summed[0] != _SUMMED_DIM[known.pop()]
