@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 
 from harness import Result
 
@@ -13,6 +13,7 @@ REASONS = {
     "scalars": "the norm is always summed too, and in f64",
     "grouping": "FSDP gathers and reduces the parameters of a module together",
     "regather": "FSDP gathers a module's parameters again in backward, also those that backward does not read",
+    "kept": "a table outside of blocks is not looked up again, so not gathered again",
     "buckets": "buckets are cut at other parameters",
     "sends": "the plan sends the summands of an activation's gradient, autograd their sum",
     "tables": "the plan reduces the gradient of looked-up rows, PyTorch that of the table",
@@ -64,8 +65,12 @@ def _reason(plan: tbc.Plan, key: tuple[str, tuple[str, ...]], planned: Counter[i
             if line.purpose == "between ops" and line.cause.endswith(" reduce_sum") and set(line.axes) <= data_axes}  # fmt: skip
     if data and rows and kind != "all_gather" and 0 <= size(issued) - size(planned - Counter(rows)) <= size(rows):
         return "tables"
-    if data and kind == "all_gather" and 0 < size(issued) - size(planned) <= _regathered(plan, stage):
-        return "regather"
+    if data and kind == "all_gather":
+        gathers = _gathers(plan, stage)
+        if size(planned) < size(issued) <= 2 * sum(gathers):
+            return "regather"
+        if plan.json["recompute"]["mode"] != "none" and size(planned) - size(issued) in gathers:
+            return "kept"
     if kind == "send" and sum(issued.values()) == _sends(plan, stage) < sum(planned.values()):
         return "sends"
     if kind == "all_gather" and axes == ("tp",) and sum(issued.values()) <= sum(planned.values()) + 2 * plan.accumulation:
@@ -77,15 +82,11 @@ def _is_sharded(plan: tbc.Plan) -> bool:
     return any(p.gather != "always" for p in plan.parameters.values())
 
 
-def _regathered(plan: tbc.Plan, stage: int) -> int:
-    """Returns bytes of one gather, per micro-batch, of the parameters that share a unit with others."""
+def _gathers(plan: tbc.Plan, stage: int) -> list[int]:
+    """Returns bytes of one gather of each sharded parameter of a stage, over all micro-batches."""
     held = {name for s in plan.stages if s.stage == stage for name in s.parameters}
-    owners: dict[str, list[tbc.Parameter]] = defaultdict(list)
-    for parameter in plan.parameters.values():
-        if parameter.name in held:
-            owners[parameter.name.rpartition(".")[0]].append(parameter)
-    shared = [p for group in owners.values() if len(group) > 1 for p in group if len(p.shape) == 1]
-    return sum(4 * p.placements["used"].local_elements(p.shape, plan.mesh) for p in shared) * plan.accumulation
+    sharded = [p for p in plan.parameters.values() if p.name in held and p.gather == "use"]
+    return [4 * p.placements["used"].local_elements(p.shape, plan.mesh) * plan.accumulation for p in sharded]
 
 
 def _sends(plan: tbc.Plan, stage: int) -> int:

@@ -163,6 +163,8 @@ def loss_sum(plan: Plan, logits: torch.Tensor, labels: torch.Tensor) -> tuple[to
     ignored, smoothing = int(given.get("ignore_index", -100)), given.get("label_smoothing", 0.0)
     count = (labels != ignored).sum()
     rows = logits.flatten(0, -2)
+    if rows.dtype in (torch.bfloat16, torch.float16):
+        rows = rows.float()  # as the plan: cross entropy in f32
     if is_split_by_class(logits) and not smoothing:
         loss = functional.cross_entropy(rows, labels.flatten(), ignore_index=ignored, reduction="sum")
         return _whole(loss), count
