@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from harness import Result
@@ -86,7 +87,9 @@ def _gathers(plan: tbc.Plan, stage: int) -> list[int]:
     """Returns bytes of one gather of each sharded parameter of a stage, over all micro-batches."""
     held = {name for s in plan.stages if s.stage == stage for name in s.parameters}
     sharded = [p for p in plan.parameters.values() if p.name in held and p.gather == "use"]
-    return [4 * p.placements["used"].local_elements(p.shape, plan.mesh) * plan.accumulation for p in sharded]
+    shards = lambda p: math.prod(plan.mesh[axis] for axis in p.placements["stored"].flat)
+    elements = [p.placements["stored"].local_elements(p.shape, plan.mesh) * shards(p) for p in sharded]  # with padding
+    return [4 * count * plan.accumulation for count in elements]
 
 
 def _sends(plan: tbc.Plan, stage: int) -> int:
