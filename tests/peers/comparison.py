@@ -14,6 +14,7 @@ REASONS = {
     "scalars": "the norm is always summed too, and in f64",
     "grouping": "FSDP gathers and reduces the parameters of a module together",
     "regather": "FSDP gathers a module's parameters again in backward, also those that backward does not read",
+    "prefetch": "FSDP gathers a unit ahead in the order of one micro-batch, which a pipeline alternates with others",
     "kept": "a table outside of blocks is not looked up again, so not gathered again",
     "buckets": "buckets are cut at other parameters",
     "sends": "the plan sends the summands of an activation's gradient, autograd their sum",
@@ -70,6 +71,8 @@ def _reason(plan: tbc.Plan, key: tuple[str, tuple[str, ...]], planned: Counter[i
         gathers = _gathers(plan, stage)
         if size(planned) < size(issued) <= 2 * sum(gathers):
             return "regather"
+        if "pp" in plan.mesh and (size(issued) - size(planned)) * plan.accumulation in gathers:
+            return "prefetch"
         if plan.json["recompute"]["mode"] != "none" and size(planned) - size(issued) in gathers:
             return "kept"
     if kind == "send" and sum(issued.values()) == _sends(plan, stage) < sum(planned.values()):

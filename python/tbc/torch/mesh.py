@@ -64,6 +64,10 @@ class PlanMesh:
         """Returns whether this rank has coordinate 0 along all of `axes`."""
         return all(self.coordinate(axis) == 0 for axis in axes)
 
+    def name_group(self, group: dist.ProcessGroup, axes: tuple[str, ...]) -> None:
+        """Says along which axes a group lies that is made of a part of the ranks there."""
+        _AXES_OF_GROUPS[group.group_name] = axes
+
     def axes_of_groups(self) -> dict[str, tuple[str, ...]]:
         """Returns the axes of each process group of this mesh, by the group's name."""
         names = {self.device.get_group(axis).group_name: (axis,) for axis in self.plan.mesh}

@@ -289,6 +289,7 @@ class TiedOverStages:
                 group = dist.new_group([ranks[stage] for stage in stages])
                 if dist.get_rank() in ranks and self.rank in stages:
                     self.groups[stages] = group
+                    mesh.name_group(group, ("pp",))
 
     def is_counted(self, name: str) -> bool:
         """Returns whether this stage is the first with the parameter."""
