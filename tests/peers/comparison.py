@@ -71,7 +71,8 @@ def _reason(plan: tbc.Plan, key: tuple[str, tuple[str, ...]], planned: Counter[i
         gathers = _gathers(plan, stage)
         if size(planned) < size(issued) <= 2 * sum(gathers):
             return "regather"
-        if "pp" in plan.mesh and (size(issued) - size(planned)) * plan.accumulation in gathers:
+        ahead = max(gathers, default=0) // plan.accumulation
+        if "pp" in plan.mesh and 2 * sum(gathers) < size(issued) <= 2 * sum(gathers) + ahead:
             return "prefetch"
         if plan.json["recompute"]["mode"] != "none" and size(planned) - size(issued) in gathers:
             return "kept"
