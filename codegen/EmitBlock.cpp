@@ -313,7 +313,7 @@ void markGradientsOfSeveralStages(program::Program &program, int pipelineAxis) {
       for (const program::Slot &slot : stage.slots)
         holders += slot.tensor == int(t);
     if (holders > 1)
-      program.tensors[t].pending.push_back(program::wholeAxis(program.mesh, pipelineAxis));
+      program.tensors[t].partial.push_back(program::wholeAxis(program.mesh, pipelineAxis));
   }
 }
 

@@ -53,7 +53,7 @@ private:
   llvm::DenseMap<mlir::Value, program::ValueId> ids;
 };
 
-/// Adds the pipeline axis to `pending` (partial over these axes) of gradients with slots on several
+/// Adds the pipeline axis to `partial` (partial over these axes) of gradients with slots on several
 /// stages.
 void markGradientsOfSeveralStages(program::Program &program, int pipelineAxis);
 

@@ -89,8 +89,8 @@ static FailureOr<program::GlobalTensor> toGlobalTensor(const PartitionedTensor &
   result.type.dtype = *dtype;
   result.type.shape = tensor.layout.shape();
   result.piece = toPiece(tensor);
-  for (const reshard::Pending &pending : tensor.sharding.pending)
-    result.pending.push_back(pending.axis);
+  for (const reshard::Partial &partial : tensor.sharding.partial)
+    result.partial.push_back(partial.axis);
   return result;
 }
 

@@ -108,9 +108,9 @@ ShardingAttr toAttribute(MLIRContext *context, const Mesh &mesh, const reshard::
     dimAttrs.push_back(ArrayAttr::get(context, dim));
   std::vector<AxisRef> partial;
   bool isMax = false;
-  for (const reshard::Pending &pending : sharding.pending) {
-    partial.push_back(pending.axis);
-    isMax = pending.kind == reshard::ReduceKind::Max; // all are of one kind (whyInvalid)
+  for (const reshard::Partial &sum : sharding.partial) {
+    partial.push_back(sum.axis);
+    isMax = sum.kind == reshard::ReduceKind::Max; // all are of one kind (whyInvalid)
   }
   return ShardingAttr::get(context, ArrayAttr::get(context, dimAttrs),
                            toAttribute(context, mesh, partial), isMax,
@@ -131,7 +131,7 @@ FailureOr<reshard::Sharding> toSharding(Location loc, const Mesh &mesh, Sharding
   if (failed(partial) || failed(flat))
     return failure();
   for (const AxisRef &axis : *partial)
-    sharding.pending.push_back(
+    sharding.partial.push_back(
         {axis, attr.getIsMax() ? reshard::ReduceKind::Max : reshard::ReduceKind::Sum});
   sharding.flat = std::move(*flat);
   reshard::normalize(sharding);

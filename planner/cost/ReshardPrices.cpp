@@ -39,8 +39,8 @@ int ReshardPrices::intern(const TensorLayout &layout, const Sharding &sharding) 
     key.push_back(factor.factor);
     key.push_back(groupSize(factor.axes));
   }
-  for (const Pending &pending : sharding.pending)
-    key.push_back(pending.kind == ReduceKind::Sum ? -4 : -5);
+  for (const Partial &partial : sharding.partial)
+    key.push_back(partial.kind == ReduceKind::Sum ? -4 : -5);
   auto [found, isNew] = numbers.emplace(key, int(entries.size()));
   if (isNew)
     entries.push_back({layout, sharding});
@@ -95,9 +95,9 @@ Sharding ReshardPrices::carried(const Entry &entry, const TensorLayout &layout) 
 
 double ReshardPrices::compute(const Entry &from, const Entry &toEntry) {
   Sharding to = carried(toEntry, from.layout);
-  for (const Pending &pending : to.pending)
-    if (std::find(from.sharding.pending.begin(), from.sharding.pending.end(), pending) ==
-        from.sharding.pending.end())
+  for (const Partial &partial : to.partial)
+    if (std::find(from.sharding.partial.begin(), from.sharding.partial.end(), partial) ==
+        from.sharding.partial.end())
       return infinity;
   double total = 0; // of the same sequence as in derive
   for (const Collective &step : reshard::reshard(mesh, from.layout, from.sharding, to))

@@ -56,9 +56,9 @@ static std::string shardingText(const Mesh &mesh, const TensorLayout &layout,
   }
   if (!sharding.flat.empty())
     add("flat over " + toString(mesh, sharding.flat));
-  for (const Pending &pending : sharding.pending)
-    add(std::string(pending.kind == ReduceKind::Sum ? "to be summed" : "maximum to be taken") +
-        " over " + toString(mesh, {pending.axis}));
+  for (const Partial &partial : sharding.partial)
+    add(std::string(partial.kind == ReduceKind::Sum ? "to be summed" : "maximum to be taken") +
+        " over " + toString(mesh, {partial.axis}));
   return text.empty() ? "whole" : text;
 }
 

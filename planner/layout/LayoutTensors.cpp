@@ -54,9 +54,9 @@ TensorPlacement placementOf(const Mesh &mesh, const TensorLayout &layout,
   TensorPlacement placement;
   for (size_t dim = 0; dim < layout.dims.size(); ++dim)
     placement.dims.push_back(splitOf(mesh, layout, sharding, int(dim)));
-  for (const Pending &pending : sharding.pending) {
-    placement.partial.push_back(toString(mesh, {pending.axis}));
-    placement.isMaximum = pending.kind == ReduceKind::Max;
+  for (const Partial &partial : sharding.partial) {
+    placement.partial.push_back(toString(mesh, {partial.axis}));
+    placement.isMaximum = partial.kind == ReduceKind::Max;
   }
   placement.flat = namesOf(mesh, sharding.flat);
   if (!sharding.flat.empty()) {

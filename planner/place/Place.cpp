@@ -200,7 +200,7 @@ private:
           kernelSeconds(cluster, graphOp.kernelClass, localWork(graph, op, strategy));
       bool deferred = int(choice) == nodes[node].deferred && nodes[node].members.empty();
       Sharding partial;
-      partial.pending.push_back({wholeAxis(mesh, 0), ReduceKind::Sum});
+      partial.partial.push_back({wholeAxis(mesh, 0), ReduceKind::Sum});
       std::vector<int> wanted, raw;
       for (size_t k = 0; k < graphOp.operands.size(); ++k)
         wanted.push_back(
@@ -270,7 +270,7 @@ private:
     for (size_t choice = 0; choice < raw.size(); ++choice)
       mayPend |= !resultSharding(graph, producer.op, producer.strategies[choice],
                                  graphValue.producerResult)
-                      .pending.empty();
+                      .partial.empty();
     if (severalUsers && mayPend)
       return connectHome(value, producerNode, raw, wishes);
     for (const auto &[node, perChoice] : wishes)
@@ -324,13 +324,13 @@ private:
       bool scattered;
     };
     std::vector<State> states;
-    std::vector<bool> pending(raw.size());
+    std::vector<bool> partial(raw.size());
     std::vector<int> completed(raw.size());
     for (size_t choice = 0; choice < raw.size(); ++choice) {
       Sharding sharding = resultSharding(graph, producer.op, producer.strategies[choice],
                                          graphValue.producerResult);
-      pending[choice] = !sharding.pending.empty();
-      sharding.pending.clear();
+      partial[choice] = !sharding.partial.empty();
+      sharding.partial.clear();
       completed[choice] = prices.intern(graphValue.layout, sharding);
       bool known = false;
       for (const State &state : states)
@@ -347,7 +347,7 @@ private:
     PairwiseProblem::Edge edge{producerNode, home, {}};
     for (size_t choice = 0; choice < raw.size(); ++choice)
       for (const State &state : states) {
-        bool possible = state.scattered ? pending[choice] : state.sharding == completed[choice];
+        bool possible = state.scattered ? partial[choice] : state.sharding == completed[choice];
         edge.costs.push_back(possible ? prices.seconds(raw[choice], state.sharding) : infinity);
       }
     problem.edges.push_back(std::move(edge));

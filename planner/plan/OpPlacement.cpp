@@ -67,9 +67,9 @@ static void findPartial(const Graph &graph, int op, const std::map<int, AxisName
     return;
   const OpStrategy strategy = standIns(loopAxes);
   for (size_t r = 0; r < o.results.size(); ++r)
-    for (const Pending &pending : resultSharding(graph, op, strategy, int(r)).pending) {
-      placement.partial[r].push_back(axisNames()[size_t(pending.axis.axis)]);
-      placement.isMaximum = pending.kind == ReduceKind::Max;
+    for (const Partial &partial : resultSharding(graph, op, strategy, int(r)).partial) {
+      placement.partial[r].push_back(axisNames()[size_t(partial.axis.axis)]);
+      placement.isMaximum = partial.kind == ReduceKind::Max;
     }
 }
 

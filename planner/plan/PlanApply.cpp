@@ -207,9 +207,9 @@ private:
         if (step.assignment.mesh.axisIndex(name) >= 0)
           said.insert(name);
       bool isMaximum = placement.isMaximum;
-      for (const Pending &pending : resultSharding(step.graph, index, strategy, int(r)).pending) {
-        made.insert(step.assignment.mesh.axes[pending.axis.axis].name);
-        isMaximum = pending.kind == ReduceKind::Max;
+      for (const Partial &partial : resultSharding(step.graph, index, strategy, int(r)).partial) {
+        made.insert(step.assignment.mesh.axes[partial.axis.axis].name);
+        isMaximum = partial.kind == ReduceKind::Max;
       }
       if (said == made && (said.empty() || isMaximum == placement.isMaximum))
         continue;

@@ -24,8 +24,8 @@ static void appendSharding(const Sharding &sharding, std::vector<int64_t> &key) 
     key.insert(key.end(), {f.dim, f.factor});
     appendAxes(f.axes, key);
   }
-  key.push_back(static_cast<int64_t>(sharding.pending.size()));
-  for (const Pending &p : sharding.pending)
+  key.push_back(static_cast<int64_t>(sharding.partial.size()));
+  for (const Partial &p : sharding.partial)
     key.insert(key.end(), {p.axis.axis, p.axis.pre, p.axis.size, static_cast<int64_t>(p.kind)});
   appendAxes(sharding.flat, key);
 }
@@ -119,12 +119,12 @@ bool ShardingChooser::defers(int op) const {
   const GraphOp &o = graph.ops[op];
   if (!o.additive || o.generator || o.operands.empty())
     return false;
-  const std::vector<Pending> &pending = out.raw[o.operands[0]].pending;
-  if (pending.empty() || pending.front().kind != ReduceKind::Sum)
+  const std::vector<Partial> &partial = out.raw[o.operands[0]].partial;
+  if (partial.empty() || partial.front().kind != ReduceKind::Sum)
     return false;
   for (int value : o.operands) {
     int producer = graph.values[value].producer;
-    if (out.raw[value].pending != pending || graph.values[value].users.size() != 1 ||
+    if (out.raw[value].partial != partial || graph.values[value].users.size() != 1 ||
         value == graph.loss || !index.gradientsFor[value].empty() || index.stateFor[value] >= 0 ||
         graph.ops[producer].phase != o.phase || graph.ops[producer].chunk != o.chunk)
       return false;
@@ -132,8 +132,8 @@ bool ShardingChooser::defers(int op) const {
   // The axes must be unused in the required and produced shardings of the op.
   auto isFree = [&](const Sharding &sharding) {
     std::vector<AxisRef> used = usedAxes(sharding);
-    return std::none_of(pending.begin(), pending.end(),
-                        [&](const Pending &p) { return overlap(used, p.axis); });
+    return std::none_of(partial.begin(), partial.end(),
+                        [&](const Partial &p) { return overlap(used, p.axis); });
   };
   for (const Derivation::Operand &operand : out.operands[op])
     if (!isFree(operand.sharding))
@@ -153,17 +153,17 @@ void ShardingChooser::produce(int op) {
         resultSharding(graph, op, assignment.strategies[op], static_cast<int>(k));
   if (!defers(op))
     return;
-  const std::vector<Pending> pending = out.raw[o.operands[0]].pending;
-  auto addPending = [&](Sharding &sharding) {
-    sharding.pending.insert(sharding.pending.end(), pending.begin(), pending.end());
+  const std::vector<Partial> partial = out.raw[o.operands[0]].partial;
+  auto addPartial = [&](Sharding &sharding) {
+    sharding.partial.insert(sharding.partial.end(), partial.begin(), partial.end());
     normalize(sharding);
   };
   for (int value : o.operands)
     deferred[value] = true;
   for (Derivation::Operand &operand : out.operands[op])
-    addPending(operand.sharding);
+    addPartial(operand.sharding);
   for (int value : o.results)
-    addPending(out.raw[value]);
+    addPartial(out.raw[value]);
 }
 
 void ShardingChooser::run() {

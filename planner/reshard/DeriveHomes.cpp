@@ -53,13 +53,13 @@ static bool startsWith(const std::vector<AxisRef> &list, const std::vector<AxisR
 /// axes without one are completed by all_reduce.
 bool ShardingChooser::scatter(int value, Sharding &sharding) const {
   std::vector<const Sharding *> wants = wantsOf(value);
-  std::vector<Pending> pending = out.raw[value].pending;
-  if (wants.empty() || pending.front().kind != ReduceKind::Sum)
+  std::vector<Partial> partial = out.raw[value].partial;
+  if (wants.empty() || partial.front().kind != ReduceKind::Sum)
     return false;
   bool any = false;
   for (bool changed = true; changed;) { // until no axis fits behind those placed so far
     changed = false;
-    for (auto p = pending.begin(); p != pending.end(); ++p) {
+    for (auto p = partial.begin(); p != partial.end(); ++p) {
       const FactorSharding *place = commonPlace(wants, p->axis);
       if (!place)
         continue;
@@ -78,7 +78,7 @@ bool ShardingChooser::scatter(int value, Sharding &sharding) const {
       factors.erase(std::remove_if(factors.begin(), factors.end(), same), factors.end());
       factors.push_back({place->dim, place->factor, axes});
       normalize(sharding);
-      pending.erase(p);
+      partial.erase(p);
       any = changed = true;
       break;
     }
@@ -90,9 +90,9 @@ Sharding ShardingChooser::completed(int value) const {
   if (index.stateFor[value] >= 0)
     return out.home[index.stateFor[value]];
   Sharding sharding = out.raw[value];
-  if (sharding.pending.empty())
+  if (sharding.partial.empty())
     return sharding;
-  sharding.pending.clear();
+  sharding.partial.clear();
   scatter(value, sharding);
   return sharding;
 }
@@ -165,13 +165,13 @@ Sharding ShardingChooser::gradientOf(int parameter) const {
   data.insert(data.end(), plan.zeroAxes.begin(), plan.zeroAxes.end());
   std::vector<AxisRef> used = usedAxes(result);
   used.insert(used.end(), flat.begin(), flat.end());
-  for (const Pending &p : out.home[parts[0].value].pending) {
+  for (const Partial &p : out.home[parts[0].value].partial) {
     bool everywhere = std::all_of(parts.begin(), parts.end(), [&](const auto &part) {
-      const std::vector<Pending> &other = out.home[part.value].pending;
+      const std::vector<Partial> &other = out.home[part.value].partial;
       return std::find(other.begin(), other.end(), p) != other.end();
     });
     if (!isAtOnce && everywhere && overlap(data, p.axis) && !overlap(used, p.axis))
-      result.pending.push_back(p);
+      result.partial.push_back(p);
   }
   result.flat = flat;
   normalize(result);

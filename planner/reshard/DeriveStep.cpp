@@ -67,14 +67,14 @@ void CommunicationDeriver::totalStep() {
 void CommunicationDeriver::finishStep() {
   if (graph.stepTotalBytes > 0)
     totalStep();
-  else if (graph.loss >= 0 && !out.home[graph.loss].pending.empty()) {
+  else if (graph.loss >= 0 && !out.home[graph.loss].partial.empty()) {
     Reshard reshard;
     reshard.value = graph.loss;
     reshard.where = Where::Loss;
     reshard.stage = stageOf(graph.loss);
     reshard.perStep = true;
     reshard.from = reshard.to = out.home[graph.loss];
-    reshard.to.pending.clear();
+    reshard.to.partial.clear();
     add(std::move(reshard));
   }
   for (size_t p = 0; p < graph.parameters.size(); ++p)

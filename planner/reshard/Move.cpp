@@ -56,13 +56,13 @@ static void dropSuffix(Sharding &sharding, const Place &place, size_t count) {
 Sharding apply(const Sharding &before, const Move &move) {
   Sharding after = before;
   if (move.kind == CollectiveKind::AllReduce || move.kind == CollectiveKind::ReduceScatter) {
-    auto &pending = after.pending;
-    pending.erase(std::remove_if(pending.begin(), pending.end(),
-                                 [&](const Pending &p) {
+    auto &partial = after.partial;
+    partial.erase(std::remove_if(partial.begin(), partial.end(),
+                                 [&](const Partial &p) {
                                    return std::find(move.axes.begin(), move.axes.end(), p.axis) !=
                                           move.axes.end();
                                  }),
-                  pending.end());
+                  partial.end());
   }
   if (move.kind == CollectiveKind::AllGather || move.kind == CollectiveKind::AllToAll)
     dropSuffix(after, move.from, move.axes.size());
@@ -116,8 +116,8 @@ Collective describeSize(const TensorLayout &layout, const Sharding &before, cons
   Collective result;
   result.kind = move.kind;
   result.axes = joinParts(move.axes);
-  if (!before.pending.empty())
-    result.reduce = before.pending.front().kind;
+  if (!before.partial.empty())
+    result.reduce = before.partial.front().kind;
   int64_t n = groupSize(move.axes), held = numLocalElements(layout, before);
   result.numElements = held;
   int64_t padded = held;
@@ -203,11 +203,11 @@ static void splitAt(Sharding &sharding, const std::vector<std::vector<int64_t>> 
   for (FactorSharding &f : sharding.factors)
     f.axes = splitAt(f.axes, cuts);
   sharding.flat = splitAt(sharding.flat, cuts);
-  std::vector<Pending> pending;
-  for (const Pending &p : sharding.pending)
+  std::vector<Partial> partial;
+  for (const Partial &p : sharding.partial)
     for (const AxisRef &part : splitAt(std::vector<AxisRef>{p.axis}, cuts))
-      pending.push_back({part, p.kind});
-  sharding.pending = std::move(pending);
+      partial.push_back({part, p.kind});
+  sharding.partial = std::move(partial);
   normalize(sharding);
 }
 

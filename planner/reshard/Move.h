@@ -23,7 +23,7 @@ struct Place {
   bool operator<(const Place &o) const { return dim != o.dim ? dim < o.dim : factor < o.factor; }
 };
 
-/// AllReduce: `axes` leave `pending`. ReduceScatter: from `pending` to the end of `to`. ShardSlice:
+/// AllReduce: `axes` leave `partial`. ReduceScatter: from `partial` to the end of `to`. ShardSlice:
 /// new at the end of `to`. AllGather: removed from the end of `from`. AllToAll: from the end of
 /// `from` to the end of `to`, in another dim.
 struct Move {

@@ -25,8 +25,8 @@ public:
     findMovableAxes();
     findPlaces();
     auto isSum = [&](const AxisRef &axis) {
-      return std::find(from.pending.begin(), from.pending.end(), Pending{axis, ReduceKind::Sum}) !=
-             from.pending.end();
+      return std::find(from.partial.begin(), from.partial.end(), Partial{axis, ReduceKind::Sum}) !=
+             from.partial.end();
     };
     scattersFlat = !to.flat.empty() && std::all_of(to.flat.begin(), to.flat.end(), isSum);
     // Breaks ties in favour of fewer steps; larger than rounding errors of cost sums.
@@ -64,11 +64,11 @@ private:
     return cost(describeSize(layout, state, move)) + stepPenalty;
   }
   double costOfGatheringAll() const;
-  void addAllReduces(const std::vector<AxisRef> &pending, std::vector<Move> &result) const;
+  void addAllReduces(const std::vector<AxisRef> &partial, std::vector<Move> &result) const;
   void addToPlaces(const Sharding &state, CollectiveKind kind, const std::vector<AxisRef> &axes,
                    std::vector<Move> &result) const;
   void addGathers(const Sharding &state, std::vector<Move> &result) const;
-  void addFlat(const Sharding &state, const std::vector<AxisRef> &pending,
+  void addFlat(const Sharding &state, const std::vector<AxisRef> &partial,
                std::vector<Move> &result) const;
 
   const Mesh &mesh;
@@ -100,8 +100,8 @@ void Search::findMovableAxes() {
       parts.insert(f.axes.begin() + numFixed({f.dim, f.factor}), f.axes.end());
     parts.insert(s->flat.begin(), s->flat.end());
   }
-  for (const Pending &p : from.pending)
-    if (std::find(to.pending.begin(), to.pending.end(), p) == to.pending.end())
+  for (const Partial &p : from.partial)
+    if (std::find(to.partial.begin(), to.partial.end(), p) == to.partial.end())
       parts.insert(p.axis);
   movable.assign(parts.begin(), parts.end());
 }
@@ -150,12 +150,12 @@ std::vector<Place> Search::shardedPlaces(const Sharding &state) const {
   return result;
 }
 
-void Search::addAllReduces(const std::vector<AxisRef> &pending, std::vector<Move> &result) const {
-  for (size_t mask = (size_t(1) << pending.size()) - 1; mask > 0; --mask) {
+void Search::addAllReduces(const std::vector<AxisRef> &partial, std::vector<Move> &result) const {
+  for (size_t mask = (size_t(1) << partial.size()) - 1; mask > 0; --mask) {
     std::vector<AxisRef> axes;
-    for (size_t i = 0; i < pending.size(); ++i)
+    for (size_t i = 0; i < partial.size(); ++i)
       if (mask >> i & 1)
-        axes.push_back(pending[i]);
+        axes.push_back(partial[i]);
     result.push_back({CollectiveKind::AllReduce, axes, {}, {}});
   }
 }
@@ -193,7 +193,7 @@ void Search::addGathers(const Sharding &state, std::vector<Move> &result) const 
 
 /// A chunk of a chunk is a valid chunk only without padding. With padding, a flat list is added and
 /// removed whole.
-void Search::addFlat(const Sharding &state, const std::vector<AxisRef> &pending,
+void Search::addFlat(const Sharding &state, const std::vector<AxisRef> &partial,
                      std::vector<Move> &result) const {
   auto isPadded = [&](const Sharding &s) {
     return localLayout(layout, s).numElements() % groupSize(s.flat) != 0;
@@ -213,11 +213,11 @@ void Search::addFlat(const Sharding &state, const std::vector<AxisRef> &pending,
     if (!whole && isPadded(to))
       continue;
     std::vector<AxisRef> axes(to.flat.begin() + have, to.flat.begin() + end);
-    auto isPending = [&](const AxisRef &a) {
-      return std::find(pending.begin(), pending.end(), a) != pending.end();
+    auto isPartial = [&](const AxisRef &a) {
+      return std::find(partial.begin(), partial.end(), a) != partial.end();
     };
-    bool isSum = !state.pending.empty() && state.pending.front().kind == ReduceKind::Sum;
-    if (isSum && std::all_of(axes.begin(), axes.end(), isPending))
+    bool isSum = !state.partial.empty() && state.partial.front().kind == ReduceKind::Sum;
+    if (isSum && std::all_of(axes.begin(), axes.end(), isPartial))
       result.push_back({CollectiveKind::ReduceScatter, axes, {}, {}});
     if (std::all_of(axes.begin(), axes.end(), [&](const AxisRef &a) { return isFree(state, a); }))
       result.push_back({CollectiveKind::ShardSlice, axes, {}, {}});
@@ -227,25 +227,25 @@ void Search::addFlat(const Sharding &state, const std::vector<AxisRef> &pending,
 /// All possible steps from `state`, in the order of kinds, axes and places.
 std::vector<Move> Search::moves(const Sharding &state) const {
   std::vector<Move> result;
-  std::vector<AxisRef> pending, free;
-  for (const Pending &p : state.pending)
+  std::vector<AxisRef> partial, free;
+  for (const Partial &p : state.partial)
     if (std::find(movable.begin(), movable.end(), p.axis) != movable.end())
-      pending.push_back(p.axis);
+      partial.push_back(p.axis);
   for (const AxisRef &axis : movable)
     if (isFree(state, axis))
       free.push_back(axis);
   std::vector<AxisRef> completed; // by all_reduce, or along a dim
-  for (const AxisRef &axis : pending)
+  for (const AxisRef &axis : partial)
     if (!scattersFlat || !overlap(to.flat, axis))
       completed.push_back(axis);
   addAllReduces(completed, result);
   if (state.flat.empty()) {
-    if (!completed.empty() && state.pending.front().kind == ReduceKind::Sum)
+    if (!completed.empty() && state.partial.front().kind == ReduceKind::Sum)
       addToPlaces(state, CollectiveKind::ReduceScatter, completed, result);
     addGathers(state, result);
     addToPlaces(state, CollectiveKind::ShardSlice, free, result);
   }
-  addFlat(state, pending, result);
+  addFlat(state, partial, result);
   return result;
 }
 
@@ -261,8 +261,8 @@ double Search::costOfGatheringAll() const {
   };
   take({CollectiveKind::AllGather, state.flat, {}, {}});
   Move complete;
-  for (const Pending &p : from.pending)
-    if (std::find(to.pending.begin(), to.pending.end(), p) == to.pending.end() &&
+  for (const Partial &p : from.partial)
+    if (std::find(to.partial.begin(), to.partial.end(), p) == to.partial.end() &&
         !(scattersFlat && overlap(to.flat, p.axis)))
       complete.axes.push_back(p.axis);
   take(complete);
@@ -347,9 +347,9 @@ void checkContract(const Mesh &mesh, const TensorLayout &layout, const Sharding 
   for (const Sharding *s : {&from, &to})
     if (std::string why = whyInvalid(mesh, layout, *s); !why.empty())
       brokenContract("invalid sharding " + toString(mesh, *s) + ": " + why);
-  for (const Pending &p : to.pending)
-    if (std::find(from.pending.begin(), from.pending.end(), p) == from.pending.end())
-      brokenContract("no collective makes " + toString(mesh, from) + " pending as in " +
+  for (const Partial &p : to.partial)
+    if (std::find(from.partial.begin(), from.partial.end(), p) == from.partial.end())
+      brokenContract("no collective makes " + toString(mesh, from) + " partial as in " +
                      toString(mesh, to));
 }
 
@@ -366,8 +366,8 @@ std::vector<Collective> reshard(const Mesh &mesh, const TensorLayout &layout, co
   std::vector<Move> path;
   if (a.factors == b.factors && a.flat == b.flat) {
     Move move; // only sums to complete
-    for (const Pending &p : a.pending)
-      if (std::find(b.pending.begin(), b.pending.end(), p) == b.pending.end())
+    for (const Partial &p : a.partial)
+      if (std::find(b.partial.begin(), b.partial.end(), p) == b.partial.end())
         move.axes.push_back(p.axis);
     path = {move};
   } else {

@@ -60,12 +60,12 @@ void normalize(Sharding &sharding) {
                                [](const FactorSharding &f) { return f.axes.empty(); }),
                 factors.end());
   std::sort(factors.begin(), factors.end());
-  auto &pending = sharding.pending;
-  pending.erase(std::remove_if(pending.begin(), pending.end(),
-                               [](const Pending &p) { return p.axis.size == 1; }),
-                pending.end());
-  std::sort(pending.begin(), pending.end());
-  pending.erase(std::unique(pending.begin(), pending.end()), pending.end());
+  auto &partial = sharding.partial;
+  partial.erase(std::remove_if(partial.begin(), partial.end(),
+                               [](const Partial &p) { return p.axis.size == 1; }),
+                partial.end());
+  std::sort(partial.begin(), partial.end());
+  partial.erase(std::unique(partial.begin(), partial.end()), partial.end());
   dropTrivial(sharding.flat);
 }
 
@@ -73,7 +73,7 @@ std::vector<AxisRef> usedAxes(const Sharding &sharding) {
   std::vector<AxisRef> axes;
   for (const FactorSharding &f : sharding.factors)
     axes.insert(axes.end(), f.axes.begin(), f.axes.end());
-  for (const Pending &p : sharding.pending)
+  for (const Partial &p : sharding.partial)
     axes.push_back(p.axis);
   axes.insert(axes.end(), sharding.flat.begin(), sharding.flat.end());
   return axes;
@@ -100,9 +100,9 @@ static std::string whyInvalidAxes(const Mesh &mesh, const Sharding &sharding) {
       if (a.size > 1 && axes[j].size > 1 && overlap(axes[j], a))
         return "mesh axis '" + mesh.axes[a.axis].name + "' is used twice";
   }
-  for (const Pending &p : sharding.pending)
-    if (p.kind != sharding.pending.front().kind)
-      return "pending over a sum and a maximum at once";
+  for (const Partial &p : sharding.partial)
+    if (p.kind != sharding.partial.front().kind)
+      return "partial over a sum and a maximum at once";
   return "";
 }
 
@@ -224,12 +224,12 @@ std::string toString(const Mesh &mesh, const Sharding &sharding) {
         "d" + std::to_string(f.dim) + "." + std::to_string(f.factor) + "@" + toString(mesh, f.axes);
   }
   text += "]";
-  if (!sharding.pending.empty()) {
+  if (!sharding.partial.empty()) {
     std::vector<AxisRef> axes;
-    for (const Pending &p : sharding.pending)
+    for (const Partial &p : sharding.partial)
       axes.push_back(p.axis);
-    bool isMax = sharding.pending.front().kind == ReduceKind::Max;
-    text += std::string(isMax ? " pending max{" : " pending{") + toString(mesh, axes) + "}";
+    bool isMax = sharding.partial.front().kind == ReduceKind::Max;
+    text += std::string(isMax ? " partial max{" : " partial{") + toString(mesh, axes) + "}";
   }
   if (!sharding.flat.empty())
     text += " flat{" + toString(mesh, sharding.flat) + "}";

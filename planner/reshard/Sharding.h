@@ -74,11 +74,11 @@ struct FactorSharding {
 };
 
 /// The tensor is a partial result along `axis`, completed by a reduction of kind `kind`.
-struct Pending {
+struct Partial {
   AxisRef axis;
   ReduceKind kind = ReduceKind::Sum;
-  bool operator==(const Pending &o) const { return axis == o.axis && kind == o.kind; }
-  bool operator<(const Pending &o) const {
+  bool operator==(const Partial &o) const { return axis == o.axis && kind == o.kind; }
+  bool operator<(const Partial &o) const {
     return !(axis == o.axis) ? axis < o.axis : kind < o.kind;
   }
 };
@@ -92,21 +92,21 @@ struct Pending {
 /// 4 ranks are chunks of 3 with 2 elements of padding.
 struct Sharding {
   std::vector<FactorSharding> factors;
-  std::vector<Pending> pending;
+  std::vector<Partial> partial;
   std::vector<AxisRef> flat;
 
   bool operator==(const Sharding &o) const {
-    return factors == o.factors && pending == o.pending && flat == o.flat;
+    return factors == o.factors && partial == o.partial && flat == o.flat;
   }
   bool operator!=(const Sharding &o) const { return !(*this == o); }
   bool operator<(const Sharding &o) const {
     if (factors != o.factors)
       return factors < o.factors;
-    return pending != o.pending ? pending < o.pending : flat < o.flat;
+    return partial != o.partial ? partial < o.partial : flat < o.flat;
   }
 };
 
-/// Sorts `factors` and `pending` and drops axes of size 1 and empty entries.
+/// Sorts `factors` and `partial` and drops axes of size 1 and empty entries.
 void normalize(Sharding &sharding);
 
 /// Returns every axis named by a sharding: on factors, partial, flat.
@@ -126,7 +126,7 @@ std::string whyInvalid(const Mesh &mesh, const TensorLayout &layout, const Shard
 std::vector<int64_t> localShape(const TensorLayout &layout, const Sharding &sharding);
 int64_t localBytes(const TensorLayout &layout, const Sharding &sharding);
 
-/// Returns the layout on a rank after `factors` (flat and pending ignored): same structure, local
+/// Returns the layout on a rank after `factors` (flat and partial ignored): same structure, local
 /// sizes.
 TensorLayout localLayout(const TensorLayout &layout, const Sharding &sharding);
 
@@ -136,7 +136,7 @@ std::vector<int64_t> localIndices(const Mesh &mesh, const TensorLayout &layout,
                                   const Sharding &sharding, int dim,
                                   const std::vector<int64_t> &coordinates);
 
-/// Format for messages and tests: dim, factor id, axes. Example: "[d0.3@dp, d1.7@tp] pending{tp}
+/// Format for messages and tests: dim, factor id, axes. Example: "[d0.3@dp, d1.7@tp] partial{tp}
 /// flat{fsdp}".
 std::string toString(const Mesh &mesh, const Sharding &sharding);
 

@@ -62,7 +62,7 @@ Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, 
     // A result that circulates with the blocks is summed on the way.
     for (const AxisRef &axis : axes)
       if (!streamsOver(graph.ops[op], strategy, result, axis))
-        sharding.pending.push_back({axis, kind});
+        sharding.partial.push_back({axis, kind});
   }
   normalize(sharding);
   return sharding;
@@ -88,8 +88,8 @@ static bool isPossible(const TensorLayout &layout, const Sharding &sharding) {
     for (size_t j = 0; j < i; ++j)
       if (overlap(axes[i], axes[j]))
         return false;
-  for (const Pending &p : sharding.pending)
-    if (p.kind != sharding.pending.front().kind)
+  for (const Partial &p : sharding.partial)
+    if (p.kind != sharding.partial.front().kind)
       return false;
   return std::all_of(sharding.factors.begin(), sharding.factors.end(), [&](const auto &f) {
     return canSplit(layout.dims[f.dim], f.factor, groupSize(f.axes));

@@ -81,7 +81,7 @@ struct GlobalTensor {
   Piece piece;
   /// The pieces of a Gradient are partial sums over these axes. If the pipeline axis is among them,
   /// the gradient is also a partial sum over the stages that hold it.
-  std::vector<AxisRef> pending;
+  std::vector<AxisRef> partial;
   double fill = 0;
 };
 

@@ -89,8 +89,8 @@ Json toJson(const Mesh &mesh, const GlobalTensor &tensor) {
                {"piece", toJson(mesh, tensor.piece)}};
   if (!tensor.piece.flat.empty())
     json["flat"] = toJson(mesh, tensor.piece.flat);
-  if (!tensor.pending.empty())
-    json["pending"] = toJson(mesh, tensor.pending);
+  if (!tensor.partial.empty())
+    json["partial"] = toJson(mesh, tensor.partial);
   if (!tensor.initializer.empty())
     json["initializer"] = tensor.initializer;
   if (tensor.fill != 0)

@@ -401,8 +401,8 @@ GlobalTensor readTensor(Reader &in, const Mesh &mesh, const Json &json) {
   tensor.piece = readPiece(in, mesh, in.field(json, "piece"));
   if (Reader::has(json, "flat"))
     tensor.piece.flat = readAxes(in, mesh, json["flat"]);
-  if (Reader::has(json, "pending"))
-    tensor.pending = readAxes(in, mesh, json["pending"]);
+  if (Reader::has(json, "partial"))
+    tensor.partial = readAxes(in, mesh, json["partial"]);
   if (Reader::has(json, "initializer"))
     tensor.initializer = in.text(json["initializer"]);
   if (Reader::has(json, "fill"))

@@ -65,8 +65,8 @@ private:
     for (const GlobalTensor &tensor : program.tensors) {
       out << "  " << name(tensor.role) << " " << tensor.name << ": " << toString(tensor.type) << " "
           << toString(program.mesh, tensor.piece);
-      if (!tensor.pending.empty())
-        out << " pending{" << toString(program.mesh, tensor.pending) << "}";
+      if (!tensor.partial.empty())
+        out << " partial{" << toString(program.mesh, tensor.partial) << "}";
       if (!tensor.initializer.empty())
         out << " from \"" << tensor.initializer << "\"";
       if (tensor.fill != 0)

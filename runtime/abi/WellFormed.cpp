@@ -151,11 +151,11 @@ std::string whyInvalid(const Program &program, const GlobalTensor &tensor) {
     return why;
   if (std::string why = whyInvalid(program.mesh, tensor.piece, tensor.type.shape); !why.empty())
     return why;
-  if (std::string why = whyInvalid(program.mesh, tensor.pending); !why.empty())
+  if (std::string why = whyInvalid(program.mesh, tensor.partial); !why.empty())
     return why;
   if (program.pipelineAxis >= 0 && isCutAlong(tensor.piece, program.pipelineAxis))
     return "its piece is cut along the pipeline axis";
-  if (!tensor.pending.empty() && tensor.role != Role::Gradient)
+  if (!tensor.partial.empty() && tensor.role != Role::Gradient)
     return "only gradients may be partial sums";
   bool fromFile = tensor.role != Role::Gradient && tensor.role != Role::Input;
   if (!tensor.initializer.empty() && !fromFile)

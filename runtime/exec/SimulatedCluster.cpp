@@ -146,7 +146,7 @@ static Tensor completed(const std::vector<Executor> &executors, const program::P
                         const program::GlobalTensor &tensor, int index, int64_t rank) {
   std::vector<Tensor> terms;
   std::vector<int64_t> coordinates = program.mesh.coordinates(rank);
-  for (int64_t other : program::groupRanks(program.mesh, tensor.pending, coordinates)) {
+  for (int64_t other : program::groupRanks(program.mesh, tensor.partial, coordinates)) {
     if (Tensor term = executors[other].held(index))
       terms.push_back(term);
   }

@@ -42,7 +42,7 @@ class AxisAtoms {
 public:
   explicit AxisAtoms(const Program &program) : mesh(program.mesh), cuts(mesh.axes.size()) {
     for (const program::GlobalTensor &tensor : program.tensors) {
-      add(tensor.pending);
+      add(tensor.partial);
       add(tensor.piece.flat);
       for (const program::PieceDim &dim : tensor.piece.dims)
         for (const program::PieceSegment &segment : dim)
@@ -156,7 +156,7 @@ private:
     if (slot.tensor < 0)
       return slot.role == Role::Loss ? pipeline : ~AxisSet(0);
     const program::GlobalTensor &tensor = program.tensors[slot.tensor];
-    AxisSet set = atoms.of(tensor.piece) | atoms.of(tensor.pending);
+    AxisSet set = atoms.of(tensor.piece) | atoms.of(tensor.partial);
     return numHolders[slot.tensor] > 1 ? set : set | pipeline;
   }
 

@@ -91,8 +91,8 @@ std::string StepMessages::describe(const Placement &placement) const {
   for (const auto &[place, axes] : placement.split)
     text += "[d" + std::to_string(place.first) + "." + std::to_string(place.second) + "@" +
             axesText(axes) + "]";
-  for (const auto &[axis, kind] : placement.pending)
-    text += " pending{" + axesText({axis}) + "}";
+  for (const auto &[axis, kind] : placement.partial)
+    text += " partial{" + axesText({axis}) + "}";
   if (!placement.flat.empty())
     text += " flat{" + axesText(placement.flat) + "}";
   return text.empty() ? "[]" : text;

@@ -76,7 +76,7 @@ Placement StepPlaces::produced(int op, int result) const {
       return;
     for (int axis : axes)
       if (!goesRound(op, result, axis)) // otherwise it is summed while it travels
-        placement.pending[axis] = loop.kind == LoopKind::Max ? ReduceKind::Max : ReduceKind::Sum;
+        placement.partial[axis] = loop.kind == LoopKind::Max ? ReduceKind::Max : ReduceKind::Sum;
   });
   return placement;
 }
@@ -183,25 +183,25 @@ std::map<int, ReduceKind> StepPlaces::deferred(int op) const {
   const GraphOp &sum = graph.ops[op];
   if (!sum.additive || sum.operands.empty())
     return {};
-  std::map<int, ReduceKind> pending = raw[sum.operands[0]].pending;
+  std::map<int, ReduceKind> partial = raw[sum.operands[0]].partial;
   for (int i = 0; i < int(sum.operands.size()); ++i) {
     int operand = sum.operands[i], producer = graph.values[operand].producer;
-    if (producer < 0 || !sameBlock(producer, op) || raw[operand].pending != pending ||
+    if (producer < 0 || !sameBlock(producer, op) || raw[operand].partial != partial ||
         isPart[operand])
       return {};
     for (const Use &use : uses[operand])
       if (use.op != op)
         return {};
-    for (const auto &[axis, kind] : pending)
+    for (const auto &[axis, kind] : partial)
       if (kind != ReduceKind::Sum || test::uses(wanted(op, i), axis))
         return {};
   }
   // A result repeated along an axis would no longer be a partial sum over it.
   for (int i = 0; i < int(sum.results.size()); ++i)
-    for (const auto &[axis, kind] : pending)
+    for (const auto &[axis, kind] : partial)
       if (test::uses(produced(op, i), axis))
         return {};
-  return pending;
+  return partial;
 }
 
 void StepPlaces::placeResults() {
@@ -213,7 +213,7 @@ void StepPlaces::placeResults() {
     for (int result = 0; result < int(graph.ops[op].results.size()); ++result) {
       int value = graph.ops[op].results[result];
       raw[value] = produced(op, result);
-      raw[value].pending.insert(takesOn[op].begin(), takesOn[op].end());
+      raw[value].partial.insert(takesOn[op].begin(), takesOn[op].end());
     }
   }
   for (size_t value = 0; value < graph.values.size(); ++value) {
@@ -228,10 +228,10 @@ void StepPlaces::placeResults() {
 
 Placement StepPlaces::completed(int value) const {
   Placement placement = raw[value];
-  if (placement.pending.empty() || uses[value].empty() || !takesOn[uses[value][0].op].empty())
+  if (placement.partial.empty() || uses[value].empty() || !takesOn[uses[value][0].op].empty())
     return placement;
-  placement.pending.clear();
-  std::map<int, ReduceKind> rest = raw[value].pending;
+  placement.partial.clear();
+  std::map<int, ReduceKind> rest = raw[value].partial;
   for (bool found = true; found;) {
     found = false;
     for (const auto &[axis, kind] : rest) {
@@ -293,14 +293,14 @@ void StepPlaces::placeParameter(size_t p) {
     places.stages = {0};
   // Reduced once per step: data axes over which every part is a partial sum.
   if (!places.parts.empty() && !isWhole)
-    for (const auto &[axis, kind] : home[places.parts[0].second].pending) {
+    for (const auto &[axis, kind] : home[places.parts[0].second].partial) {
       bool isLate =
           (names(axisNumbers(plan.zeroAxes), axis) || names(axisNumbers(plan.reduceAxes), axis)) &&
           !names(places.accumulated.flat, axis);
       for (auto [chunk, part] : places.parts)
-        isLate &= home[part].pending.count(axis) != 0;
+        isLate &= home[part].partial.count(axis) != 0;
       if (isLate)
-        places.accumulated.pending[axis] = kind;
+        places.accumulated.partial[axis] = kind;
     }
 }
 

@@ -24,7 +24,7 @@ void StepWalk::execute(int op) {
     return;
   for (int i = 0; i < int(node.operands.size()); ++i) {
     Placement want = places.wanted(op, i);
-    want.pending = places.takesOn[op];
+    want.partial = places.takesOn[op];
     bring(node.operands[i], node.chunk, node.phase, want);
   }
   sendRound(op);
@@ -146,7 +146,7 @@ Placement StepWalk::choose(int value, int chunk) {
     if (blockWith(value, user.chunk) != block || block == Block(user.chunk, user.phase))
       continue;
     Placement first = places.wanted(use.op, use.operand);
-    first.pending = places.takesOn[use.op];
+    first.partial = places.takesOn[use.op];
     auto had = atHand.find({value, block.first, block.second});
     bool hadSo = had != atHand.end() && had->second.count(first);
     return hadSo ? first : arrived(value, chunk);
@@ -203,7 +203,7 @@ void StepWalk::update() {
       messages.add(CollectiveKind::AllReduce, all, stage, graph.stepTotalBytes, 1);
   } else if (graph.loss >= 0 && places.uses[graph.loss].empty()) {
     Placement whole = places.home[graph.loss];
-    whole.pending.clear();
+    whole.partial.clear();
     messages.move(graph.loss, places.home[graph.loss], whole,
                   places.stageOf(graph.ops[graph.values[graph.loss].producer].chunk), 1);
   }

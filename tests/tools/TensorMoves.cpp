@@ -19,7 +19,7 @@ bool uses(const Placement &placement, int axis) {
   for (const auto &[place, axes] : placement.split)
     if (names(axes, axis))
       return true;
-  return placement.pending.count(axis) || names(placement.flat, axis);
+  return placement.partial.count(axis) || names(placement.flat, axis);
 }
 
 int64_t TensorMoves::ranks(const std::vector<int> &axes) const {
@@ -165,8 +165,8 @@ struct TensorMoves::Search {
   /// Returns the axes that a step may still reduce, and those free to be put anywhere.
   std::vector<int> reducible(const Placement &here) const {
     std::vector<int> result;
-    for (const auto &[axis, kind] : here.pending)
-      if (!goal.pending.count(axis))
+    for (const auto &[axis, kind] : here.partial)
+      if (!goal.partial.count(axis))
         result.push_back(axis);
     return result;
   }
@@ -209,7 +209,7 @@ struct TensorMoves::Search {
 
   bool allSums(const Placement &here, const std::vector<int> &group) const {
     return std::all_of(group.begin(), group.end(),
-                       [&](int axis) { return here.pending.at(axis) == ReduceKind::Sum; });
+                       [&](int axis) { return here.partial.at(axis) == ReduceKind::Sum; });
   }
 
   void leave(const Placement &here) {
@@ -229,7 +229,7 @@ struct TensorMoves::Search {
           Placement there = here;
           append(there, place, more);
           for (int axis : more)
-            there.pending.erase(axis);
+            there.partial.erase(axis);
           go(CollectiveKind::ReduceScatter, more, there, here);
         }
     }
@@ -256,7 +256,7 @@ struct TensorMoves::Search {
     if (goal.flat.empty() || !here.flat.empty())
       return false;
     for (int axis : goal.flat)
-      if (!here.pending.count(axis))
+      if (!here.partial.count(axis))
         return false;
     return std::any_of(group.begin(), group.end(),
                        [&](int axis) { return names(goal.flat, axis); });
@@ -265,13 +265,13 @@ struct TensorMoves::Search {
   void reduce(const Placement &here) {
     for (const std::vector<int> &group : sequences(reducible(here))) {
       bool alike = std::all_of(group.begin(), group.end(), [&](int axis) {
-        return here.pending.at(axis) == here.pending.at(group[0]);
+        return here.partial.at(axis) == here.partial.at(group[0]);
       });
       if (!alike || !std::is_sorted(group.begin(), group.end()) || mustFlatten(here, group))
         continue;
       Placement there = here;
       for (int axis : group)
-        there.pending.erase(axis);
+        there.partial.erase(axis);
       go(CollectiveKind::AllReduce, group, there, there);
     }
   }
@@ -314,15 +314,15 @@ struct TensorMoves::Search {
   }
 
   void cut(const Placement &here, Placement there, const std::vector<int> &more) {
-    bool anyUsed = false, allPending = true;
+    bool anyUsed = false, allPartial = true;
     for (int axis : more) {
       anyUsed |= uses(here, axis);
-      allPending &= here.pending.count(axis) != 0;
-      there.pending.erase(axis);
+      allPartial &= here.partial.count(axis) != 0;
+      there.partial.erase(axis);
     }
     if (!anyUsed)
       go(CollectiveKind::ShardSlice, more, there, here, moves.ranks(more));
-    if (allPending && allSums(here, more))
+    if (allPartial && allSums(here, more))
       go(CollectiveKind::ReduceScatter, more, there, here, moves.ranks(more));
   }
 };

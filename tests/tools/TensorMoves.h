@@ -25,15 +25,15 @@ using Place = std::pair<int, reshard::FactorId>;
 /// The sharding of a tensor, with mesh axes as indices. Entries of `split` are never empty.
 struct Placement {
   std::map<Place, std::vector<int>> split;    // the first axis is the slowest
-  std::map<int, reshard::ReduceKind> pending; // partial sums, by axis
+  std::map<int, reshard::ReduceKind> partial; // partial sums, by axis
   std::vector<int> flat;                      // chunks of the rest that `split` leaves
 
   bool operator==(const Placement &o) const {
-    return split == o.split && pending == o.pending && flat == o.flat;
+    return split == o.split && partial == o.partial && flat == o.flat;
   }
   bool operator!=(const Placement &o) const { return !(*this == o); }
   bool operator<(const Placement &o) const {
-    return std::tie(split, pending, flat) < std::tie(o.split, o.pending, o.flat);
+    return std::tie(split, partial, flat) < std::tie(o.split, o.partial, o.flat);
   }
 };
 
@@ -67,7 +67,7 @@ public:
 
   /// Returns every sequence of steps that is cheapest in bytes on the wire and, among those,
   /// shortest (a local slice is a step). Each is given once by its sorted communications; the
-  /// result is sorted. `to` keeps the axes of `from.pending` that it names. Aborts if there is no
+  /// result is sorted. `to` keeps the axes of `from.partial` that it names. Aborts if there is no
   /// path.
   std::vector<Messages> cheapest(const reshard::TensorLayout &layout, const Placement &from,
                                  const Placement &to) const;

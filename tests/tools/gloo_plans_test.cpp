@@ -39,7 +39,7 @@ Result<Tensor> completed(const runtime::Executor &executor, const program::Progr
   Tensor held = executor.held(index);
   std::vector<program::AxisRef> axes;
   // Stages hold other tensors, so only the ranks with this one may be called.
-  for (const program::AxisRef &axis : tensor.pending)
+  for (const program::AxisRef &axis : tensor.partial)
     if (axis.axis != program.pipelineAxis)
       axes.push_back(axis);
   if (!held || axes.empty())
@@ -81,7 +81,7 @@ Result<Tensor> runRank(const program::Program &program, const driver::RunData &d
   for (size_t t = 0; t < program.tensors.size(); ++t) {
     const program::GlobalTensor &tensor = program.tensors[t];
     bool spansStages = false;
-    for (const program::AxisRef &axis : tensor.pending)
+    for (const program::AxisRef &axis : tensor.partial)
       spansStages |= axis.axis == program.pipelineAxis;
     if (tensor.role == program::Role::Input || spansStages)
       continue;

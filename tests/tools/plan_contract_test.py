@@ -111,7 +111,7 @@ class PlanContractTest(unittest.TestCase):
 
     def same_elements(self, placement, shape, tensor, mesh):
         self.assertEqual("x".join(map(str, shape)), tensor["type"].rpartition("x")[0])
-        self.assertEqual(set(placement.get("partial", [])), set(tensor.get("pending", [])), tensor["name"])
+        self.assertEqual(set(placement.get("partial", [])), set(tensor.get("partial", [])), tensor["name"])
         for values in itertools.product(*(range(size) for size in mesh.values())):
             coordinate = dict(zip(mesh, values))
             parts = [program_dim(dim, mesh, coordinate) for dim in tensor["piece"]]

@@ -83,24 +83,24 @@ private:
       }
   }
 
-  static Sharding without(const Sharding &s, const std::vector<AxisRef> &pending) {
+  static Sharding without(const Sharding &s, const std::vector<AxisRef> &partial) {
     Sharding next = s;
-    next.pending.clear();
-    for (const Pending &p : s.pending)
-      if (!overlap(pending, p.axis))
-        next.pending.push_back(p);
+    next.partial.clear();
+    for (const Partial &p : s.partial)
+      if (!overlap(partial, p.axis))
+        next.partial.push_back(p);
     return next;
   }
 
   void forEachStep(const Sharding &s, const Visit &visit) const {
-    std::vector<AxisRef> pending, free, used = usedAxes(s), chosen;
-    for (const Pending &p : s.pending)
-      pending.push_back(p.axis);
+    std::vector<AxisRef> partial, free, used = usedAxes(s), chosen;
+    for (const Partial &p : s.partial)
+      partial.push_back(p.axis);
     for (const AxisRef &axis : named)
       if (!overlap(used, axis))
         free.push_back(axis);
-    bool isSum = !s.pending.empty() && s.pending[0].kind == ReduceKind::Sum;
-    choices(pending, chosen, [&](const std::vector<AxisRef> &axes) {
+    bool isSum = !s.partial.empty() && s.partial[0].kind == ReduceKind::Sum;
+    choices(partial, chosen, [&](const std::vector<AxisRef> &axes) {
       Sharding next = without(s, axes);
       visit(next, 2 * share(axes) * bytes(s));
       if (!isSum || !s.flat.empty())
@@ -165,11 +165,11 @@ TEST_P(ReshardOptimal, NoSequenceOfThreeStepsIsCheaper) {
     double best = BruteForce(mesh, layout, from, to).search(from, 3);
     // Partial sums over the axes of a flat target are scattered by rule, even if padding makes that
     // expensive.
-    auto isPending = [&](const AxisRef &axis) {
-      return std::any_of(from.pending.begin(), from.pending.end(),
-                         [&](const Pending &p) { return p.axis == axis; });
+    auto isPartial = [&](const AxisRef &axis) {
+      return std::any_of(from.partial.begin(), from.partial.end(),
+                         [&](const Partial &p) { return p.axis == axis; });
     };
-    if (!to.flat.empty() && std::any_of(to.flat.begin(), to.flat.end(), isPending))
+    if (!to.flat.empty() && std::any_of(to.flat.begin(), to.flat.end(), isPartial))
       continue;
     EXPECT_LE(price, best * (1 + 1e-9)) << toString(mesh, from) << " -> " << toString(mesh, to);
     compared += best < BruteForce::kNever;

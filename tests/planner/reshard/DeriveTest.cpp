@@ -108,7 +108,7 @@ TEST(TensorParallel, ZeroAxisThatShardsTheParameterAnyhowIsLeftOut) {
   EXPECT_EQ(derive(b.g.graph, b.a).stored[0], (Sharding{{{1, 'f', {tp}}}, {}, {dp}}));
 }
 
-TEST(TensorParallel, GradientPendingOverTpIsCompletedEachMicroBatch) {
+TEST(TensorParallel, GradientPartialOverTpIsCompletedEachMicroBatch) {
   // Rows of s on tp (sequence parallel weights of a norm): dw is partial over tp and dp.
   GraphBuilder g({{'b', 4}, {'s', 8}, {'d', 8}});
   g.graph.batchFactor = 'b';
@@ -153,8 +153,8 @@ TEST(TensorParallel, SumsOfQkvGradientsAreDeferred) {
 TEST(TensorParallel, SumWithACompleteValueIsNotDeferred) {
   MlpBlock b;
   Derivation d = derive(b.g.graph, b.a);
-  EXPECT_TRUE(d.home[b.g.valueIndex("fc2")].pending.empty());
-  EXPECT_FALSE(d.raw[b.g.valueIndex("fc2")].pending.empty());
+  EXPECT_TRUE(d.home[b.g.valueIndex("fc2")].partial.empty());
+  EXPECT_FALSE(d.raw[b.g.valueIndex("fc2")].partial.empty());
 }
 
 TEST(TensorParallel, ValueWithTwoUsersIsNotDeferred) {
@@ -252,7 +252,7 @@ TEST(Completion, ScatteredAxisGoesBehindTheOthersOnItsFactor) {
   }
 }
 
-TEST(Completion, UnusedValueIsLeftPending) {
+TEST(Completion, UnusedValueIsLeftPartial) {
   GraphBuilder g({{'s', 8}, {'f', 8}, {'d', 4}});
   g.forward("p", "sf,fd->sd", {g.input("x", "sf"), g.input("w", "fd")});
   Assignment a = test::replicated(g.graph, mesh);
@@ -286,7 +286,7 @@ TEST(Completion, LossIsCompletedOncePerStep) {
   ASSERT_NE(loss, d.reshards.end());
   EXPECT_TRUE(loss->perStep);
   EXPECT_EQ(loss->steps[0].bytes, 4);
-  EXPECT_FALSE(d.home[g.graph.loss].pending.empty());
+  EXPECT_FALSE(d.home[g.graph.loss].partial.empty());
 }
 
 //===----------------------------------------------------------------------===//

@@ -256,7 +256,7 @@ void GraphSimulator::finishLoss() {
       sharding = r.to;
     }
   compare("loss", graph.loss, sharding, loss);
-  if (!sharding.pending.empty())
+  if (!sharding.partial.empty())
     fail("the loss is not completed");
 }
 

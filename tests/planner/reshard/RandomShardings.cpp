@@ -94,7 +94,7 @@ Sharding RandomShardings::sharding(const Mesh &mesh, const TensorLayout &layout,
   ReduceKind kind = below(5) ? ReduceKind::Sum : ReduceKind::Max;
   for (const AxisRef &axis : parts(mesh, split)) {
     if (below(3) == 0)
-      result.pending.push_back({axis, kind});
+      result.partial.push_back({axis, kind});
     else
       place(mesh, layout, axis, flat, result);
   }
@@ -105,9 +105,9 @@ Sharding RandomShardings::sharding(const Mesh &mesh, const TensorLayout &layout,
 Sharding RandomShardings::target(const Mesh &mesh, const TensorLayout &layout, const Sharding &from,
                                  bool split, bool flat) {
   Sharding result;
-  for (const Pending &p : from.pending)
+  for (const Partial &p : from.partial)
     if (below(4) == 0)
-      result.pending.push_back(p);
+      result.partial.push_back(p);
   for (const AxisRef &axis : parts(mesh, split))
     if (!overlap(usedAxes(result), axis))
       place(mesh, layout, axis, flat, result);

@@ -46,12 +46,12 @@ TEST(Reshard, EqualShardingsNeedNothing) {
   EXPECT_TRUE(reshard(mesh, activation(), s, same).empty());
 }
 
-TEST(Reshard, PendingOverSeveralAxesIsOneAllReduce) {
+TEST(Reshard, PartialOverSeveralAxesIsOneAllReduce) {
   EXPECT_EQ(steps(activation(), {{{2, H, {tp}}}, {{dp}, {fsdp}}, {}}, {{{2, H, {tp}}}, {}, {}}),
             "all_reduce(dp+fsdp,4096)");
 }
 
-TEST(Reshard, OneOfTwoSumsMayBeLeftPending) {
+TEST(Reshard, OneOfTwoSumsMayBeLeftPartial) {
   EXPECT_EQ(steps(activation(), {{}, {{dp}, {tp}}, {}}, {{}, {{dp}}, {}}), "all_reduce(tp,16384)");
 }
 

@@ -52,7 +52,7 @@ TEST(Sharding, NormalizeSortsAndDropsAxesOfSizeOne) {
   Sharding s{{{1, H, {tp}}, {0, B, {one}}, {0, S, {}}}, {{fsdp}, {one}, {dp}}, {one}};
   normalize(s);
   EXPECT_EQ(s, (Sharding{{{1, H, {tp}}}, {{dp}, {fsdp}}, {}}));
-  EXPECT_EQ(toString(mesh, s), "[d1.2@tp] pending{dp+fsdp}");
+  EXPECT_EQ(toString(mesh, s), "[d1.2@tp] partial{dp+fsdp}");
   EXPECT_EQ(toString(mesh, {AxisRef{2, 1, 2}, dp}), "tp:(1)2+dp");
 }
 
@@ -118,7 +118,7 @@ TEST(WhyInvalid, NamesTheCulprit) {
   EXPECT_EQ(why({{{2, B, {dp}}}, {}, {}}), "there is no dim 2");
   EXPECT_EQ(why({{{0, B, {dp}}, {0, B, {fsdp}}}, {}, {}}), "factor 1 of dim 0 is listed twice");
   EXPECT_EQ(why({{}, {{dp, ReduceKind::Sum}, {tp, ReduceKind::Max}}, {}}),
-            "pending over a sum and a maximum at once");
+            "partial over a sum and a maximum at once");
   EXPECT_EQ(why({{}, {{{0, 1, 3}}}, {}}), "'dp:(1)3' is no part of an axis of size 2");
   EXPECT_EQ(why({{}, {{{7, 1, 3}}}, {}}), "the mesh has no axis number 7");
   TensorLayout square{{product({{S, 4}, {S, 4}})}, 4};

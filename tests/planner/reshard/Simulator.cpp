@@ -18,15 +18,15 @@ static int64_t product(const std::vector<int64_t> &sizes) {
 
 int64_t valueOf(int64_t globalIndex) { return (globalIndex + 1) * 7919 % 100003 + 1; }
 
-static std::vector<AxisRef> pendingAxes(const Sharding &sharding) {
+static std::vector<AxisRef> partialAxes(const Sharding &sharding) {
   std::vector<AxisRef> axes;
-  for (const Pending &p : sharding.pending)
+  for (const Partial &p : sharding.partial)
     axes.push_back(p.axis);
   return axes;
 }
 
 static bool isMax(const Sharding &sharding) {
-  return !sharding.pending.empty() && sharding.pending.front().kind == ReduceKind::Max;
+  return !sharding.partial.empty() && sharding.partial.front().kind == ReduceKind::Max;
 }
 
 /// Returns the global linear indices of a rank's elements before flattening, row-major.
@@ -78,14 +78,14 @@ static int64_t partOf(int64_t value, int64_t globalIndex, int64_t index, int64_t
 std::vector<LocalTensor> distribute(const Mesh &mesh, const TensorLayout &layout,
                                     const Sharding &sharding, const Values &values) {
   std::vector<LocalTensor> ranks;
-  std::vector<AxisRef> pending = pendingAxes(sharding);
+  std::vector<AxisRef> partial = partialAxes(sharding);
   for (int64_t rank = 0; rank < mesh.numRanks(); ++rank) {
     std::vector<int64_t> coordinates = mesh.coordinates(rank);
     LocalTensor local{localShape(layout, sharding), {}};
     for (int64_t i : heldIndices(mesh, layout, sharding, coordinates))
       local.data.push_back(i < 0 ? 0
-                                 : partOf(values(i), i, groupIndex(mesh, pending, coordinates),
-                                          groupSize(pending), isMax(sharding)));
+                                 : partOf(values(i), i, groupIndex(mesh, partial, coordinates),
+                                          groupSize(partial), isMax(sharding)));
     EXPECT_EQ(static_cast<int64_t>(local.data.size()), product(local.shape));
     ranks.push_back(std::move(local));
   }
@@ -247,11 +247,11 @@ void execute(const Mesh &mesh, const Collective &collective, const std::vector<i
 std::string difference(const Mesh &mesh, const TensorLayout &layout, const Sharding &sharding,
                        const std::vector<LocalTensor> &ranks, const Values &values,
                        int64_t modulus) {
-  std::vector<AxisRef> pending = pendingAxes(sharding);
+  std::vector<AxisRef> partial = partialAxes(sharding);
   for (int64_t rank = 0; rank < mesh.numRanks(); ++rank) {
     std::string who = "rank " + std::to_string(rank) + ": ";
     Group group;
-    for (int64_t member : groupOf(mesh, pending, rank))
+    for (int64_t member : groupOf(mesh, partial, rank))
       group.push_back(const_cast<LocalTensor *>(&ranks[member]));
     if (ranks[rank].shape != localShape(layout, sharding))
       return who + "wrong shape";

@@ -242,7 +242,7 @@ TEST(Stages, ForwardValueForAnEarlierBackwardComesWithTheCotangents) {
   EXPECT_EQ(d.residuals[0].chunk, 1);
 }
 
-TEST(Stages, PendingValuesAreNotDeferredAcrossStages) {
+TEST(Stages, PartialValuesAreNotDeferredAcrossStages) {
   Mesh tpMesh{{{"pp", 2}, {"tp", 4}}};
   AxisRef tp = wholeAxis(tpMesh, 1);
   GraphBuilder g({{'s', 8}, {'f', 8}});
@@ -255,7 +255,7 @@ TEST(Stages, PendingValuesAreNotDeferredAcrossStages) {
     test::shard(g.graph, a.strategies[op], op, 'f', {tp});
   Derivation d = derive(g.graph, a);
   for (const Transfer &t : d.transfers)
-    EXPECT_TRUE(t.sharding.pending.empty());
+    EXPECT_TRUE(t.sharding.partial.empty());
   EXPECT_EQ(test::executions(countCollectives(g.graph, a, d), CollectiveKind::AllReduce), 2);
 }
 

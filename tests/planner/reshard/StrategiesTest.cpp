@@ -40,7 +40,7 @@ TEST(OperandSharding, FollowsTheLoops) {
   EXPECT_EQ(resultSharding(g.graph, 0, row, 0), (Sharding{{}, {{tp}}, {}}));
 }
 
-TEST(ResultSharding, MaximumIsPendingAsAMaximum) {
+TEST(ResultSharding, MaximumIsPartialAsAMaximum) {
   GraphBuilder g({{'b', 8}, {'i', 4}});
   g.forward("max", "bi->b", {g.input("x", "bi")});
   for (Loop &loop : g.graph.ops[0].loops)
@@ -50,7 +50,7 @@ TEST(ResultSharding, MaximumIsPendingAsAMaximum) {
             (Sharding{{}, {{tp, ReduceKind::Max}}, {}}));
 }
 
-TEST(ResultSharding, ReductionThatOneResultKeepsIsPendingInTheOthersOnly) {
+TEST(ResultSharding, ReductionThatOneResultKeepsIsPartialInTheOthersOnly) {
   // As in the gradient of attention: dq keeps the query loop, dk sums over it.
   GraphBuilder g({{'s', 8}, {'t', 8}, {'d', 4}});
   g.forward("grad", "sd,td->sd,td", {g.input("q", "sd"), g.input("k", "td")});

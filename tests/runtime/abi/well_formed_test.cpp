@@ -59,7 +59,7 @@ TEST(WellFormed, RejectsWhatCannotBeExecuted) {
       {"has a table as well", [](Program &p) { p.schedule.table.resize(2); }},
       {"tensor \"W1\"", [](Program &p) { p.tensors[p.tensorIndex("W1")].type.shape = {6, 7}; }},
       {"\"W1\" is there twice", [](Program &p) { p.tensors[p.tensorIndex("W2")].name = "W1"; }},
-      {"only gradients", [](Program &p) { p.tensors[0].pending = {{1, 1, 2}}; }},
+      {"only gradients", [](Program &p) { p.tensors[0].partial = {{1, 1, 2}}; }},
       {"from a file", [](Program &p) { p.tensors[0].initializer = "x"; }},
       {"it starts at 2.0", [](Program &p) { p.tensors[0].fill = 2; }},
       {"it starts at inf", [](Program &p) { p.tensors[p.tensorIndex("W0.buf")].fill = INFINITY; }},

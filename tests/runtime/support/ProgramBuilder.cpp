@@ -131,10 +131,10 @@ ValueId BlockBuilder::recv(const std::string &id, Shape shape, int fromStage, in
 }
 
 int addTensor(Program &program, Role role, const std::string &name, const std::string &initializer,
-              Piece piece, std::vector<AxisRef> pending) {
+              Piece piece, std::vector<AxisRef> partial) {
   kernels::TensorType type{DType::F32, globalShape(piece)};
   program.tensors.push_back(
-      {name, role, initializer, std::move(type), std::move(piece), std::move(pending)});
+      {name, role, initializer, std::move(type), std::move(piece), std::move(partial)});
   return static_cast<int>(program.tensors.size()) - 1;
 }
 

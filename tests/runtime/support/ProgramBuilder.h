@@ -51,7 +51,7 @@ private:
 
 /// Adds a global tensor and returns its index.
 int addTensor(Program &program, Role role, const std::string &name, const std::string &initializer,
-              Piece piece, std::vector<AxisRef> pending = {});
+              Piece piece, std::vector<AxisRef> partial = {});
 /// Adds a slot for a rank's piece of a tensor, with the tensor's name and role.
 void addSlot(Program &program, int stage, int tensor);
 /// Adds a slot that is no piece of a global tensor.

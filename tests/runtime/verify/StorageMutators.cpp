@@ -284,16 +284,16 @@ bool cutTensorOtherwise(Mutant &m, Random &random) {
   return true;
 }
 
-bool forgetPending(Mutant &m, Random &random) {
+bool forgetPartial(Mutant &m, Random &random) {
   std::vector<int> tensors;
   for (size_t t = 0; t < m.program.tensors.size(); ++t)
-    if (!realAxes(m.program.tensors[t].pending).empty() && !holdersOf(m.program, int(t)).empty())
+    if (!realAxes(m.program.tensors[t].partial).empty() && !holdersOf(m.program, int(t)).empty())
       tensors.push_back(int(t));
   if (tensors.empty())
     return false;
   GlobalTensor &tensor = m.program.tensors[tensors[below(random, tensors.size())]];
-  tensor.pending = realAxes(tensor.pending);
-  tensor.pending.erase(tensor.pending.begin() + int64_t(below(random, tensor.pending.size())));
+  tensor.partial = realAxes(tensor.partial);
+  tensor.partial.erase(tensor.partial.begin() + int64_t(below(random, tensor.partial.size())));
   m.names = {"slot " + inQuotes(tensor.name)};
   return true;
 }
@@ -450,7 +450,7 @@ std::vector<NamedMutator> storageMutators() {
           {"MoveOverOtherAxis", moveOverOtherAxis},
           {"Interleave", interleave},
           {"CutTensorOtherwise", cutTensorOtherwise},
-          {"ForgetPending", forgetPending},
+          {"ForgetPartial", forgetPartial},
           {"LeaveOutSum", leaveOutSum},
           {"SumOverFewer", sumOverFewer},
           {"SumOverOther", sumOverOther},
