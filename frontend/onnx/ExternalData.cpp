@@ -1,6 +1,7 @@
 //===- ExternalData.cpp - Weights in files beside the model ----------------===//
 
 #include "frontend/onnx/ExternalData.h"
+#include "runtime/abi/Descriptor.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -34,28 +35,6 @@ std::vector<std::string> components(const std::string &path) {
   }
   return parts;
 }
-
-/// An open file descriptor that closes itself.
-class Descriptor {
-public:
-  explicit Descriptor(int number) : number(number) {}
-  ~Descriptor() {
-    if (number >= 0)
-      ::close(number);
-  }
-  Descriptor(const Descriptor &) = delete;
-  Descriptor &operator=(const Descriptor &) = delete;
-  int get() const { return number; }
-  int release() { return std::exchange(number, -1); }
-  void reset(int other) {
-    if (number >= 0)
-      ::close(number);
-    number = other;
-  }
-
-private:
-  int number;
-};
 
 constexpr int fileFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 

@@ -6,6 +6,7 @@
 #include "planner/plan/PlanFile.h"
 #include "planner/report/Summary.h"
 #include "planner/search/Explore.h"
+#include "planner/support/Format.h"
 #include "planner/support/IdList.h"
 
 #include <algorithm>
@@ -77,13 +78,6 @@ private:
     addMaps("asked", x.bindings, y.bindings);
     add("asked", "memory limit", Cell::bytes(double(a.memoryLimitBytes)),
         Cell::bytes(double(b.memoryLimitBytes)));
-  }
-
-  static std::string joined(const std::vector<std::string> &words) {
-    std::string text;
-    for (const std::string &word : words)
-      text += (text.empty() ? "" : ", ") + word;
-    return text;
   }
 
   static std::string parametersText(const ParameterDecision &decision) {
@@ -166,15 +160,10 @@ private:
     add("predicted", "memory", name(p.memory), name(q.memory));
     add("predicted", "MFU", Cell::share(p.mfu), Cell::share(q.mfu));
     const TimeSplit &t = p.time, &u = q.time;
-    for (auto [name, x, y] : {std::tuple("kernels", t.compute, u.compute),
-                              {"recompute", t.recompute, u.recompute},
-                              {"between ops", t.operands, u.operands},
-                              {"data communication", t.data, u.data},
-                              {"pipeline", t.pipeline, u.pipeline},
-                              {"update", t.update, u.update},
-                              {"copies to and from the host", t.host, u.host},
-                              {"hidden communication", t.hiddenData, u.hiddenData}})
-      add("predicted", name, Cell::seconds(x), Cell::seconds(y));
+    for (const TimeRow &row : timeRows())
+      add("predicted", row.name, Cell::seconds(t.*row.seconds), Cell::seconds(u.*row.seconds));
+    add("predicted", "hidden communication", Cell::seconds(t.hiddenData),
+        Cell::seconds(u.hiddenData));
     auto lines = [](const Prediction &prediction) {
       std::map<std::string, int64_t> most; // over stages
       for (const StageMemory &stage : prediction.stages)

@@ -66,18 +66,14 @@ static Table comparison(const Prediction &plan, const Prediction &other) {
                {"difference", "difference"}},
               {},
               "time of one step on its slowest rank; memory of the fullest stage"};
-  const TimeSplit &t = plan.time, &u = other.time;
-  for (auto [name, a, b] : {std::tuple("kernels", t.compute, u.compute),
-                            {"recompute", t.recompute, u.recompute},
-                            {"between ops", t.operands, u.operands},
-                            {"data communication", t.data, u.data},
-                            {"pipeline", t.pipeline, u.pipeline},
-                            {"update", t.update, u.update},
-                            {"copies to and from the host", t.host, u.host},
-                            {"step", t.total(), u.total()}})
+  auto add = [&](const char *name, double a, double b) {
     if (a != 0 || b != 0)
       table.rows.push_back(
           {Cell::of(name), Cell::seconds(a), Cell::seconds(b), Cell::seconds(b - a)});
+  };
+  for (const TimeRow &row : timeRows())
+    add(row.name, plan.time.*row.seconds, other.time.*row.seconds);
+  add("step", plan.time.total(), other.time.total());
   auto fullest = [](const Prediction &p) -> const StageMemory & {
     return *std::max_element(p.stages.begin(), p.stages.end(), [](const auto &a, const auto &b) {
       return a.totalBytes() < b.totalBytes();

@@ -3,6 +3,7 @@
 #include "planner/pins/Space.h"
 #include "planner/pins/Conditions.h"
 #include "planner/plan/PlanNames.h"
+#include "planner/support/Format.h"
 #include "runtime/abi/ClosestWord.h"
 
 #include <algorithm>
@@ -18,13 +19,6 @@ static Error usage(const std::string &message) { return Error{ErrorCode::Usage, 
 static std::string suggest(const std::string &word, const std::vector<std::string> &candidates) {
   std::string closest = closestWord(word, candidates);
   return closest.empty() ? "" : "; did you mean " + closest + "?";
-}
-
-static std::string joined(const std::vector<std::string> &words) {
-  std::string text;
-  for (const std::string &word : words)
-    text += (text.empty() ? "" : ", ") + word;
-  return text;
 }
 
 std::vector<int64_t> divisorsOf(int64_t n) {

@@ -2,6 +2,7 @@
 
 #include "planner/plan/OpPlacement.h"
 #include "planner/plan/Plan.h"
+#include "planner/support/Format.h"
 
 #include <algorithm>
 
@@ -208,13 +209,6 @@ std::string strategyFrom(const Graph &graph, int op, const OpPlacement &placemen
 //===----------------------------------------------------------------------===//
 // Text
 //===----------------------------------------------------------------------===//
-
-static std::string joined(const AxisNames &names, const char *between) {
-  std::string text;
-  for (const std::string &name : names)
-    text += (text.empty() ? "" : between) + name;
-  return text;
-}
 
 static std::string dimText(const DimAxes &dim) {
   if (dim.isWhole())

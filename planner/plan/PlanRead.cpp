@@ -427,13 +427,8 @@ private:
       prediction.collectives.push_back(collective(item, path));
     });
     JsonObject time(object.get("time"), "prediction.time", problem);
-    prediction.time.compute = time.number("compute");
-    prediction.time.recompute = time.number("recompute");
-    prediction.time.operands = time.number("operands");
-    prediction.time.data = time.number("data");
-    prediction.time.pipeline = time.number("pipeline");
-    prediction.time.update = time.number("update");
-    prediction.time.host = time.number("host");
+    for (const TimeRow &row : timeRows())
+      prediction.time.*row.seconds = time.number(row.key);
     prediction.time.hiddenData = time.number("hidden_data");
     if (object.has("chunks"))
       prediction.chunks = readChunks(object, int64_t(prediction.stageSeconds.size()), problem);

@@ -141,7 +141,6 @@ static Json predictionJson(const Prediction &prediction) {
                            {"bytes", line.count.bytes},
                            {"count", line.count.count},
                            {"seconds", line.seconds}});
-  const TimeSplit &time = prediction.time;
   Json json = {{"low_seconds", prediction.lowSeconds},
                {"high_seconds", prediction.highSeconds},
                {"low_bytes", prediction.lowBytes},
@@ -154,16 +153,10 @@ static Json predictionJson(const Prediction &prediction) {
                {"slowest_stage", prediction.slowestStage},
                {"stage_seconds", prediction.stageSeconds},
                {"stages", stages},
-               {"collectives", collectives},
-               {"time",
-                {{"compute", time.compute},
-                 {"recompute", time.recompute},
-                 {"operands", time.operands},
-                 {"data", time.data},
-                 {"pipeline", time.pipeline},
-                 {"update", time.update},
-                 {"host", time.host},
-                 {"hidden_data", time.hiddenData}}}};
+               {"collectives", collectives}};
+  for (const TimeRow &row : timeRows())
+    json["time"][row.key] = prediction.time.*row.seconds;
+  json["time"]["hidden_data"] = prediction.time.hiddenData;
   if (!prediction.chunks.empty())
     json["chunks"] = chunksJson(prediction.chunks);
   return json;

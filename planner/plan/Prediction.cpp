@@ -11,6 +11,18 @@ static int64_t sumOf(const std::vector<MemoryLine> &lines) {
   return total;
 }
 
+const std::vector<TimeRow> &timeRows() {
+  static const std::vector<TimeRow> rows = {
+      {"compute", "kernels", &TimeSplit::compute},
+      {"recompute", "recompute", &TimeSplit::recompute},
+      {"operands", "between ops", &TimeSplit::operands},
+      {"data", "data communication", &TimeSplit::data},
+      {"pipeline", "pipeline", &TimeSplit::pipeline},
+      {"update", "update", &TimeSplit::update},
+      {"host", "copies to and from the host", &TimeSplit::host}};
+  return rows;
+}
+
 int64_t StageMemory::totalBytes() const { return sumOf(lines); }
 int64_t StageMemory::hostBytes() const { return sumOf(host); }
 

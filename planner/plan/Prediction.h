@@ -38,6 +38,15 @@ struct TimeSplit {
   double total() const { return compute + recompute + operands + data + pipeline + update + host; }
 };
 
+/// A part of TimeSplit.
+struct TimeRow {
+  const char *key;  // in plan.json
+  const char *name; // in reports
+  double TimeSplit::*seconds;
+};
+/// Returns the parts that total() adds, in this order. Example: {"operands", "between ops", ...}.
+const std::vector<TimeRow> &timeRows();
+
 /// One line of the list of collectives of a step; `seconds` is one execution.
 struct CollectiveLine {
   reshard::CollectiveCount count;

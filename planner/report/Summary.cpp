@@ -249,17 +249,15 @@ private:
   void time() {
     const TimeSplit &t = prediction.time;
     std::string parts;
-    std::string between = betweenOpsName(plan.mesh);
-    for (const auto &[name, seconds] : {std::pair<std::string, double>{"kernels", t.compute},
-                                        {"recompute", t.recompute},
-                                        {between, t.operands},
-                                        {"data communication", t.data},
-                                        {"pipeline", plan.mesh.pp > 1 ? t.pipeline : 0},
-                                        {"update", t.update},
-                                        {"copies to and from the host", t.host}})
-      if (seconds > 0)
+    for (const TimeRow &row : timeRows()) {
+      const double seconds = t.*row.seconds;
+      const bool isPipeline = row.seconds == &TimeSplit::pipeline;
+      const std::string name =
+          row.seconds == &TimeSplit::operands ? betweenOpsName(plan.mesh) : row.name;
+      if (seconds > 0 && (!isPipeline || plan.mesh.pp > 1))
         parts += (parts.empty() ? "" : ", ") + name + " " + formatSeconds(seconds) +
                  format(" (%.0f %%)", 100 * seconds / std::max(t.total(), 1e-30));
+    }
     line("");
     line("time: " + parts);
   }

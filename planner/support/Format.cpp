@@ -42,4 +42,11 @@ std::string formatSeconds(double seconds) {
   return format("%.1f us", seconds * 1e6);
 }
 
+std::string joined(const std::vector<std::string> &words, const char *between) {
+  std::string text;
+  for (const std::string &word : words)
+    text += (text.empty() ? "" : between) + word;
+  return text;
+}
+
 } // namespace tbc::planner

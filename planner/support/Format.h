@@ -1,9 +1,10 @@
-//===- Format.h - Numbers as text for people ------------------------------===//
+//===- Format.h - Numbers and lists as text -------------------------------===//
 
 #ifndef TBC_PLANNER_SUPPORT_FORMAT_H
 #define TBC_PLANNER_SUPPORT_FORMAT_H
 
 #include <string>
+#include <vector>
 
 namespace tbc::planner {
 
@@ -13,6 +14,9 @@ std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)
 /// Format with units. Example: "1.50 GiB", "384 MiB"; "12.3 ms", "1.20 s".
 std::string formatBytes(double bytes);
 std::string formatSeconds(double seconds);
+
+/// Returns `words` with `between` between them. Example: "dp, fsdp"; "" for no words.
+std::string joined(const std::vector<std::string> &words, const char *between = ", ");
 
 } // namespace tbc::planner
 

@@ -1,6 +1,7 @@
 //===- LayoutView.cpp - Parameters, boundaries and causes of a plan --------===//
 
 #include "planner/view/LayoutView.h"
+#include "planner/support/Format.h"
 #include "planner/support/IdList.h"
 
 #include <algorithm>
@@ -9,22 +10,15 @@
 
 namespace tbc::planner {
 
-static std::string joined(const AxisNames &axes) {
-  std::string text;
-  for (const std::string &axis : axes)
-    text += (text.empty() ? "" : "+") + axis;
-  return text;
-}
-
 static std::string dimText(const DimSplit &dim) {
   if (dim.segments.empty())
-    return dim.axes.empty() ? "-" : joined(dim.axes);
+    return dim.axes.empty() ? "-" : joined(dim.axes, "+");
   std::string text;
   for (const std::vector<SplitFactor> &segment : dim.segments) {
     std::string factors;
     for (const SplitFactor &factor : segment)
       factors += (factors.empty() ? "" : " ") + std::to_string(factor.size) +
-                 (factor.axes.empty() ? "" : "/" + joined(factor.axes));
+                 (factor.axes.empty() ? "" : "/" + joined(factor.axes, "+"));
     text += "[" + factors + "]";
   }
   return text;
@@ -36,9 +30,9 @@ std::string toString(const TensorPlacement &placement) {
     text += (text.empty() ? "" : ", ") + dimText(dim);
   text = "(" + text + ")";
   if (!placement.partial.empty())
-    text += (placement.isMaximum ? " maximum over " : " partial ") + joined(placement.partial);
+    text += (placement.isMaximum ? " maximum over " : " partial ") + joined(placement.partial, "+");
   if (!placement.flat.empty())
-    text += " flat " + joined(placement.flat);
+    text += " flat " + joined(placement.flat, "+");
   return text;
 }
 
@@ -80,7 +74,7 @@ static std::vector<CauseRow> causesOf(const Plan &plan) {
         line.seconds;
   std::vector<CauseRow> rows;
   for (const LayoutCollective &one : plan.layout.collectives) {
-    CauseRow row{one.kind,   one.purpose, one.cause, joined(one.axes),
+    CauseRow row{one.kind,   one.purpose, one.cause, joined(one.axes, "+"),
                  one.stages, one.bytes,   one.count, 0};
     for (int stage : one.stages) {
       auto price = seconds.find({one.kind, row.axes, stage, one.bytes});

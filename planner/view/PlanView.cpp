@@ -127,13 +127,6 @@ static std::vector<CollectiveSum> collectiveSums(const Prediction &prediction) {
   return longest;
 }
 
-static std::string joined(const AxisNames &axes) {
-  std::string text;
-  for (const std::string &axis : axes)
-    text += (text.empty() ? "" : "+") + axis;
-  return text;
-}
-
 static std::vector<NamedDecision> namedDecisions(const Plan &plan) {
   std::vector<NamedDecision> named;
   auto add = [&](const std::string &decision, const std::vector<std::string> &names) {
@@ -144,7 +137,7 @@ static std::vector<NamedDecision> namedDecisions(const Plan &plan) {
     add("split " + toString(op.placement), op.ops);
   for (const ParameterOverride &item : plan.parameterOverrides)
     add("store as " + zeroName(item.decision.zero, item.decision.keepGathered) +
-            (item.decision.zeroAxes.empty() ? "" : " over " + joined(item.decision.zeroAxes)),
+            (item.decision.zeroAxes.empty() ? "" : " over " + joined(item.decision.zeroAxes, "+")),
         item.parameters);
   add("recompute", plan.recomputeOps);
   add("offload residuals", plan.offload.ops);

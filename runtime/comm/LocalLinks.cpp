@@ -21,16 +21,6 @@ namespace tbc::comm {
 
 using Clock = std::chrono::steady_clock;
 
-Descriptor::~Descriptor() {
-  if (number >= 0)
-    close(number);
-}
-
-Descriptor &Descriptor::operator=(Descriptor &&other) noexcept {
-  std::swap(number, other.number);
-  return *this;
-}
-
 //===----------------------------------------------------------------------===//
 // A link
 //===----------------------------------------------------------------------===//
@@ -94,7 +84,7 @@ std::string LocalLinker::listen() {
   sockaddr_un address;
   socklen_t length = addressOf(name, address);
   Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!made.isOpen() || bind(made.get(), reinterpret_cast<sockaddr *>(&address), length) != 0 ||
+  if (!made || bind(made.get(), reinterpret_cast<sockaddr *>(&address), length) != 0 ||
       ::listen(made.get(), SOMAXCONN) != 0)
     return "";
   listener = std::move(made);
@@ -130,7 +120,7 @@ Status LocalLinker::greet(int64_t peer, const std::string &name, LocalLink &link
   sockaddr_un address;
   socklen_t length = addressOf(name, address);
   link.socket = Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!link.socket.isOpen() ||
+  if (!link.socket ||
       connect(link.socket.get(), reinterpret_cast<sockaddr *>(&address), length) != 0)
     return failed("connect");
   std::string hello(sizeof self, ' ');
@@ -152,7 +142,7 @@ Status LocalLinker::accept(const std::map<int64_t, std::string> &addresses, Loca
       return Error{ErrorCode::HangDetected, "a rank of this host does not connect"};
     Descriptor guest(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     int64_t peer = -1;
-    if (!guest.isOpen() || !fill(guest.get(), &peer, sizeof peer))
+    if (!guest || !fill(guest.get(), &peer, sizeof peer))
       continue;
     std::string known = proof(peer, self), said(known.size(), ' ');
     bool isAwaited = peer > self && addresses.count(peer) && !links.count(peer);
@@ -186,8 +176,7 @@ static int64_t ringBytesFor(size_t numRanks) { return numRanks <= 4 ? 1 << 21 : 
 /// Makes an anonymous, fully allocated memory that cannot shrink.
 static Result<Descriptor> makeMemory(int64_t bytes) {
   Descriptor memory(memfd_create("tbc", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!memory.isOpen() || ftruncate(memory.get(), bytes) != 0 ||
-      fallocate(memory.get(), 0, 0, bytes) != 0 ||
+  if (!memory || ftruncate(memory.get(), bytes) != 0 || fallocate(memory.get(), 0, 0, bytes) != 0 ||
       fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     return failed("memory to share");
   return memory;

@@ -10,6 +10,7 @@
 #ifndef TBC_RUNTIME_COMM_LOCALLINKS_H
 #define TBC_RUNTIME_COMM_LOCALLINKS_H
 
+#include "runtime/abi/Descriptor.h"
 #include "runtime/abi/Status.h"
 #include "runtime/comm/Ring.h"
 
@@ -21,20 +22,6 @@
 #include <vector>
 
 namespace tbc::comm {
-
-/// A file descriptor that is closed on destruction.
-class Descriptor {
-public:
-  explicit Descriptor(int number = -1) : number(number) {}
-  ~Descriptor();
-  Descriptor(Descriptor &&other) noexcept : number(other.number) { other.number = -1; }
-  Descriptor &operator=(Descriptor &&other) noexcept;
-  int get() const { return number; }
-  bool isOpen() const { return number >= 0; }
-
-private:
-  int number;
-};
 
 struct UnmapShared {
   size_t bytes = 0;

@@ -7,6 +7,7 @@
 #ifndef TBC_RUNTIME_LAUNCH_SOCKETS_H
 #define TBC_RUNTIME_LAUNCH_SOCKETS_H
 
+#include "runtime/abi/Descriptor.h"
 #include "runtime/abi/Status.h"
 
 #include <cerrno>
@@ -17,34 +18,6 @@
 #include <unistd.h>
 
 namespace tbc::launch {
-
-/// A file descriptor with an owner.
-class Descriptor {
-public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd(fd) {}
-  Descriptor(Descriptor &&o) noexcept : fd(o.release()) {}
-  Descriptor &operator=(Descriptor &&o) noexcept {
-    reset(o.release());
-    return *this;
-  }
-  ~Descriptor() { reset(); }
-  int get() const { return fd; }
-  explicit operator bool() const { return fd >= 0; }
-  int release() {
-    int released = fd;
-    fd = -1;
-    return released;
-  }
-  void reset(int next = -1) {
-    if (fd >= 0)
-      ::close(fd);
-    fd = next;
-  }
-
-private:
-  int fd = -1;
-};
 
 /// Calls `use` with each address of host:port until it returns a descriptor. Errors: `code`, with
 /// host, port and the system's reason for the last one.

@@ -93,11 +93,6 @@ static kernels::Tensor makeInput(Value arg, bool isLabel, const std::vector<int6
   return kernels::Tensor::fromInts(type, values);
 }
 
-/// Whether argument `index` of @train was added by the loss.
-static bool isLabel(func::FuncOp train, unsigned index) {
-  return argumentRole(train, index) == TensorRole::Label;
-}
-
 static std::vector<int64_t> countedFrom(int64_t first, int64_t count) {
   std::vector<int64_t> numbers(count);
   std::iota(numbers.begin(), numbers.end(), first);
@@ -168,8 +163,9 @@ Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int s
           inputs[value.name] = kernels::Tensor::fromInts({kernels::DType::I64, shape},
                                                          countedFrom(firstSample, shape[0]));
         else
-          inputs[value.name] =
-              makeInput(step.step.values[i], isLabel(step.train, i), shape, arith, random);
+          inputs[value.name] = makeInput(step.step.values[i],
+                                         argumentRole(step.train, unsigned(i)) == TensorRole::Label,
+                                         shape, arith, random);
       }
       firstSample += plan.microBatch * plan.mesh.dataRanks();
     }

@@ -26,11 +26,6 @@ using namespace mlir;
 
 namespace tbc::driver {
 
-/// Whether argument `index` of @train was added by the loss.
-static bool isLabel(func::FuncOp train, unsigned index) {
-  return argumentRole(train, index) == TensorRole::Label;
-}
-
 /// Returns the dim of an input that depends on the number of samples; -1 if there is none.
 static int batchDimOf(const reshard::Graph &small, const reshard::Graph &large, size_t value) {
   std::vector<int64_t> a = small.values[value].layout.shape();
@@ -59,7 +54,7 @@ static std::vector<train::Input> describeInputs(TrainingStep &step, const planne
       input.kind = train::InputKind::Sample;
     } else {
       Value argument = step.step.values[i];
-      bool labels = isLabel(step.train, unsigned(i));
+      bool labels = argumentRole(step.train, unsigned(i)) == TensorRole::Label;
       input.kind = labels ? train::InputKind::Label : train::InputKind::Data;
       input.below = inputBound(argument);
       input.ignored = labels ? ignoredLabel(argument) : std::nullopt;
