@@ -3,7 +3,7 @@
 #include "codegen/EmitProgram.h"
 
 #include "codegen/EmitBlock.h"
-#include "ir/Evaluate.h"
+#include "ir/ElementTypes.h"
 #include "ir/Roles.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -83,8 +83,8 @@ static FailureOr<program::GlobalTensor> toGlobalTensor(const PartitionedTensor &
     result.initializer = tensor.copyOf;
   else
     result.fill = tensor.initial;
-  std::optional<kernels::DType> dtype = toKernelDType(tensor.elementType);
-  if (!dtype)
+  std::optional<kernels::DType> dtype = dtypeOf(tensor.elementType);
+  if (!dtype || !isStorable(*dtype))
     return failure();
   result.type.dtype = *dtype;
   result.type.shape = tensor.layout.shape();

@@ -1,6 +1,7 @@
 //===- Evaluate.cpp - The meaning of an op, by its reference kernel --------===//
 
 #include "ir/Evaluate.h"
+#include "ir/ElementTypes.h"
 
 #include "runtime/kernels/Kernel.h"
 
@@ -11,44 +12,14 @@ using namespace mlir;
 
 namespace tbc {
 
-using kernels::DType;
 using kernels::Tensor;
-
-std::optional<DType> toKernelDType(Type type) {
-  if (type.isF64())
-    return DType::F64;
-  if (type.isF32())
-    return DType::F32;
-  if (type.isF16())
-    return DType::F16;
-  if (type.isBF16())
-    return DType::BF16;
-  if (type.isUnsignedInteger(8))
-    return DType::U8;
-  if (!type.isSignlessInteger())
-    return std::nullopt;
-  switch (type.getIntOrFloatBitWidth()) {
-  case 64:
-    return DType::I64;
-  case 32:
-    return DType::I32;
-  case 16:
-    return DType::I16;
-  case 8:
-    return DType::I8;
-  case 1:
-    return DType::Bool;
-  default:
-    return std::nullopt;
-  }
-}
 
 std::optional<kernels::TensorType> toKernelType(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || !tensor.hasStaticShape())
     return std::nullopt;
-  std::optional<DType> dtype = toKernelDType(tensor.getElementType());
-  if (!dtype)
+  std::optional<DType> dtype = dtypeOf(tensor.getElementType());
+  if (!dtype || !isStorable(*dtype))
     return std::nullopt;
   return kernels::TensorType{*dtype, {tensor.getShape().begin(), tensor.getShape().end()}};
 }

@@ -18,9 +18,6 @@
 
 namespace tbc {
 
-/// Returns the element type of kernels for `type`, or nullopt.
-std::optional<kernels::DType> toKernelDType(mlir::Type type);
-
 /// Returns the tensor type of kernels for `type`; nullopt for a dynamic shape or an element type
 /// outside tbc.
 std::optional<kernels::TensorType> toKernelType(mlir::Type type);

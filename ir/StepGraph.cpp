@@ -2,6 +2,7 @@
 
 #include "ir/StepGraph.h"
 
+#include "ir/ElementTypes.h"
 #include "ir/Optimizer.h"
 #include "ir/Reshard.h"
 #include "ir/Roles.h"
@@ -82,42 +83,13 @@ static ValueRole valueRole(TensorRole role) {
   llvm_unreachable("no role");
 }
 
-/// Returns the dtype of an element type; the import makes no others.
-static reshard::DType dtypeOf(Type type) {
-  using reshard::DType;
-  if (type.isF64())
-    return DType::F64;
-  if (type.isF32())
-    return DType::F32;
-  if (type.isBF16())
-    return DType::BF16;
-  if (type.isF16())
-    return DType::F16;
-  if (type.isFloat8E4M3FN())
-    return DType::F8E4M3;
-  if (type.isFloat8E5M2())
-    return DType::F8E5M2;
-  switch (cast<IntegerType>(type).getWidth()) {
-  case 1:
-    return DType::Bool;
-  case 8:
-    return type.isUnsignedInteger() ? DType::U8 : DType::I8;
-  case 16:
-    return DType::I16;
-  case 32:
-    return DType::I32;
-  default:
-    return DType::I64;
-  }
-}
-
 int Extractor::addValue(Value value, std::string name, ValueRole role) {
   GraphValue graphValue;
   graphValue.name = std::move(name);
   if (analysis)
     graphValue.layout = analysis->tensorLayout(value);
   graphValue.role = role;
-  graphValue.dtype = dtypeOf(tensorType(value).getElementType());
+  graphValue.dtype = *dtypeOf(tensorType(value).getElementType()); // tensors of tbc have one
   int index = step.graph.values.size();
   step.graph.values.push_back(std::move(graphValue));
   step.values.push_back(value);

@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/ExpandMath.h"
 #include "codegen/region/MemoryAccess.h"
+#include "ir/ElementTypes.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -17,34 +18,10 @@ namespace tbc::cuda {
 
 using kernels::DType;
 
+/// Kernels have no f64 in memory.
 static Type typeOf(MLIRContext &context, DType dtype) {
-  auto integer = [&](unsigned bits, bool isUnsigned = false) {
-    auto sign = isUnsigned ? IntegerType::Unsigned : IntegerType::Signless;
-    return IntegerType::get(&context, bits, sign);
-  };
-  switch (dtype) {
-  case DType::F32:
-    return Float32Type::get(&context);
-  case DType::BF16:
-    return BFloat16Type::get(&context);
-  case DType::F16:
-    return Float16Type::get(&context);
-  case DType::Bool:
-    return integer(1);
-  case DType::I8:
-    return integer(8);
-  case DType::I16:
-    return integer(16);
-  case DType::I32:
-    return integer(32);
-  case DType::I64:
-    return integer(64);
-  case DType::U8:
-    return integer(8, true);
-  case DType::F64:
-    break;
-  }
-  llvm_unreachable("kernels have no f64 in memory");
+  assert(dtype != DType::F64 && isStorable(dtype));
+  return elementTypeOf(dtype, &context);
 }
 
 /// Whether kernels support all types of the instruction.

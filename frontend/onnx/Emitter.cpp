@@ -27,54 +27,6 @@ Operation *Emitter::create(StringRef mnemonic, ArrayRef<mlir::Value> operands, A
   return builder.create(state);
 }
 
-Type Emitter::elementType(DType dtype) {
-  switch (dtype) {
-  case DType::F64:
-    return builder.getF64Type();
-  case DType::F32:
-    return builder.getF32Type();
-  case DType::BF16:
-    return builder.getBF16Type();
-  case DType::F16:
-    return builder.getF16Type();
-  case DType::I64:
-    return builder.getI64Type();
-  case DType::I32:
-    return builder.getI32Type();
-  case DType::I16:
-    return builder.getI16Type();
-  case DType::I8:
-    return builder.getI8Type();
-  case DType::U8:
-    return builder.getIntegerType(8, /*isSigned=*/false);
-  case DType::Bool:
-    return builder.getI1Type();
-  }
-  llvm_unreachable("unknown dtype");
-}
-
-DType dtypeOf(Type type) {
-  if (type.isF64())
-    return DType::F64;
-  if (type.isF32())
-    return DType::F32;
-  if (type.isBF16())
-    return DType::BF16;
-  if (type.isF16())
-    return DType::F16;
-  if (type.isInteger(1))
-    return DType::Bool;
-  if (type.isUnsignedInteger(8))
-    return DType::U8;
-  if (type.isInteger(8))
-    return DType::I8;
-  if (type.isInteger(16))
-    return DType::I16;
-  if (type.isInteger(32))
-    return DType::I32;
-  return DType::I64;
-}
-
 RankedTensorType Emitter::type(DType dtype, ArrayRef<int64_t> shape) {
   constexpr int64_t maxElements = int64_t(1) << 56;
   __int128 elements = 1;
@@ -85,7 +37,7 @@ RankedTensorType Emitter::type(DType dtype, ArrayRef<int64_t> shape) {
     if ((elements *= size) > maxElements)
       throw ImportError("a tensor of shape " + printShape(shape, marker) + " is too large");
   }
-  return RankedTensorType::get(shape, elementType(dtype));
+  return RankedTensorType::get(shape, elementTypeOf(dtype, builder.getContext()));
 }
 
 //===- cores ---------------------------------------------------------------===//
@@ -125,7 +77,7 @@ mlir::Value Emitter::emitKnown(const Value &value) {
   // Ranges count in i64 and become floats at the end, exactly.
   RankedTensorType intType =
       type(kernels::isFloat(value.dtype) ? DType::I64 : value.dtype, known.shape());
-  DType intDtype = dtypeOf(intType.getElementType());
+  DType intDtype = *dtypeOf(intType.getElementType());
   auto number = [&](int64_t n) {
     return broadcast(constant(intDtype, Known::ofInt(n)), intType.getShape(), {});
   };
@@ -214,7 +166,7 @@ mlir::Value Emitter::broadcast(mlir::Value input, ArrayRef<int64_t> shape, Array
   if (dims.size() == shape.size())
     return input;
   auto elementType = cast<RankedTensorType>(input.getType()).getElementType();
-  return createOne("broadcast", {input}, type(dtypeOf(elementType), shape),
+  return createOne("broadcast", {input}, type(*dtypeOf(elementType), shape),
                    {integers("dims", dims)});
 }
 
@@ -229,7 +181,7 @@ mlir::Value Emitter::reshape(mlir::Value input, ArrayRef<int64_t> sizes, ArrayRe
     shape.push_back(product);
   }
   auto elementType = cast<RankedTensorType>(input.getType()).getElementType();
-  return createOne("reshape", {input}, type(dtypeOf(elementType), shape),
+  return createOne("reshape", {input}, type(*dtypeOf(elementType), shape),
                    {integers("sizes", sizes), integers("in", in), integers("out", out)});
 }
 

@@ -4,6 +4,7 @@
 #define TBC_FRONTEND_ONNX_EMITTER_H
 
 #include "frontend/onnx/Value.h"
+#include "ir/ElementTypes.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -41,7 +42,6 @@ public:
     return create(mnemonic, operands, {type}, attributes)->getResult(0);
   }
 
-  mlir::Type elementType(DType dtype);
   /// A tensor type; ImportError unless the sizes are positive and their product fits.
   mlir::RankedTensorType type(DType dtype, llvm::ArrayRef<int64_t> shape);
 
@@ -73,9 +73,6 @@ private:
 
   mlir::Location loc = builder.getUnknownLoc();
 };
-
-/// Returns the element type of an IR tensor.
-DType dtypeOf(mlir::Type elementType);
 
 /// Returns the sizes of an IR tensor.
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value tensor) {

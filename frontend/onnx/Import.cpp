@@ -435,7 +435,7 @@ void describeValues(func::FuncOp function, const Bindings &bindings, const Model
   }
   for (int i = 0; i < model.graph().output_size(); ++i) {
     auto type = llvm::cast<RankedTensorType>(body.getTerminator()->getOperand(i).getType());
-    imported.outputs.push_back({model.graph().output(i).name(), dtypeOf(type.getElementType()),
+    imported.outputs.push_back({model.graph().output(i).name(), *dtypeOf(type.getElementType()),
                                 Shape(type.getShape().begin(), type.getShape().end()), -1});
   }
 }

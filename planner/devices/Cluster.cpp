@@ -70,7 +70,7 @@ const KernelEfficiency &Cluster::kernel(KernelKey key) const {
   return found->second;
 }
 
-double Cluster::peakFlops(KernelClass kernelClass, reshard::DType dtype) const {
+double Cluster::peakFlops(KernelClass kernelClass, DType dtype) const {
   if (!isMatrixClass(kernelClass))
     return vectorFlopsPerSecond;
   auto found = peakFlopsPerSecond.find(rateKey(dtype));
@@ -78,7 +78,7 @@ double Cluster::peakFlops(KernelClass kernelClass, reshard::DType dtype) const {
   return found->second;
 }
 
-std::string Cluster::missingRate(reshard::DType dtype) const {
+std::string Cluster::missingRate(DType dtype) const {
   const std::string key = rateKey(dtype);
   bool isMissing = peakFlopsPerSecond.count(key) == 0;
   for (const Cluster &group : groups)
@@ -309,7 +309,7 @@ static void readDevice(ClusterReader &reader, const toml::table &device, Cluster
   cluster.floorSeconds =
       reader.number(device, "device", "floor_seconds", Range::NotNegative, false);
   const toml::table &peaks = reader.section(device, "device", "peak_flops_per_second");
-  for (const reshard::Rate &rate : reshard::rates())
+  for (const Rate &rate : rates())
     if (double peak = reader.number(peaks, "device.peak_flops_per_second", rate.key,
                                     Range::Positive, rate.isRequired);
         peak > 0)

@@ -8,9 +8,9 @@
 #ifndef TBC_PLANNER_DEVICES_CLUSTER_H
 #define TBC_PLANNER_DEVICES_CLUSTER_H
 
-#include "planner/reshard/DType.h"
 #include "planner/reshard/KernelClass.h"
 #include "runtime/abi/Status.h"
+#include "runtime/dtype/DType.h"
 
 #include <cstdint>
 #include <map>
@@ -97,7 +97,7 @@ struct Cluster {
 
   int64_t memoryBytes = 0;
   double memoryBytesPerSecond = 0;
-  /// Peak dense FLOP/s of matmul, conv and attention by reshard::rateKey(). Example: "bf16".
+  /// Peak dense FLOP/s of matmul, conv and attention by rateKey(). Example: "bf16".
   std::map<std::string, double> peakFlopsPerSecond;
   /// Peak FLOP/s of everything else (vector units).
   double vectorFlopsPerSecond = 0;
@@ -150,10 +150,10 @@ struct Cluster {
   /// table for causal_attention, the table for attention.
   const KernelEfficiency &kernel(KernelKey key) const;
   /// Returns the peak FLOP/s of a kernel class for operands of `dtype`, which must have a rate.
-  double peakFlops(KernelClass kernelClass, reshard::DType dtype) const;
+  double peakFlops(KernelClass kernelClass, DType dtype) const;
   /// Returns the missing key if some devices have no rate for `dtype`, else "". Example: for f8e4m3
   /// "device.peak_flops_per_second.f8".
-  std::string missingRate(reshard::DType dtype) const;
+  std::string missingRate(DType dtype) const;
   /// Memory budget in bytes of a plan: on one device, and in its share of the host's memory.
   int64_t usableBytes() const;
   int64_t usableHostBytes() const;

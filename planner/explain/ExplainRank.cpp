@@ -2,8 +2,9 @@
 
 #include "planner/explain/Explain.h"
 #include "planner/layout/RankSlices.h"
-#include "planner/reshard/DType.h"
+#include "planner/support/Format.h"
 #include "planner/support/IdList.h"
+#include "runtime/dtype/DType.h"
 
 #include <algorithm>
 #include <map>
@@ -13,17 +14,10 @@ namespace tbc::planner {
 
 namespace {
 
-std::string joined(const std::vector<std::string> &words, const char *between) {
-  std::string text;
-  for (const std::string &word : words)
-    text += (text.empty() ? "" : between) + word;
-  return text;
-}
-
 /// Returns the bytes of an element; 0 for a dtype that this program does not know.
 int64_t bytesOf(const std::string &dtype) {
-  const auto known = reshard::parseDType(dtype);
-  return known ? reshard::byteWidth(*known) : 0;
+  const auto known = parseDType(dtype);
+  return known ? byteWidth(*known) : 0;
 }
 
 class RankReport {

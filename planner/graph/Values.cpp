@@ -26,7 +26,7 @@ Status checkRates(const Graph &graph, const Cluster &cluster) {
       if (!isMatrixClass(op.kernelClass) || !isFloat(dtype))
         continue;
       if (std::string key = cluster.missingRate(dtype); !key.empty())
-        return Error{ErrorCode::Usage, "op \"" + op.id + "\" reads " + name(dtype) +
+        return Error{ErrorCode::Usage, "op \"" + op.id + "\" reads " + std::string(name(dtype)) +
                                            ", but cluster " + cluster.name + " has no " + key +
                                            "; add it to the cluster file"};
     }

@@ -71,7 +71,8 @@ TensorPlacement placementOf(const Mesh &mesh, const TensorLayout &layout,
 }
 
 LayoutTensor tensorOf(const Mesh &mesh, const GraphValue &value, const Sharding &sharding) {
-  return {value.layout.shape(), name(value.dtype), placementOf(mesh, value.layout, sharding)};
+  return {value.layout.shape(), std::string(name(value.dtype)),
+          placementOf(mesh, value.layout, sharding)};
 }
 
 } // namespace tbc::planner

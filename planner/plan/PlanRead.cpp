@@ -10,6 +10,7 @@
 #include "planner/plan/PlanNames.h"
 #include "planner/support/JsonObject.h"
 #include "runtime/abi/ClosestWord.h"
+#include "runtime/dtype/DType.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <nlohmann/json.hpp>
@@ -318,7 +319,7 @@ private:
     {
       JsonObject peaks(object.get("peak_flops_per_second"), object.at("peak_flops_per_second"),
                        problem);
-      for (const reshard::Rate &rate : reshard::rates())
+      for (const Rate &rate : rates())
         if (rate.isRequired || peaks.has(rate.key))
           cluster.peakFlopsPerSecond[rate.key] = peaks.positive(rate.key);
     }

@@ -11,9 +11,9 @@
 #define TBC_PLANNER_RESHARD_GRAPH_H
 
 #include "planner/reshard/Collective.h"
-#include "planner/reshard/DType.h"
 #include "planner/reshard/KernelClass.h"
 #include "planner/reshard/Sharding.h"
+#include "runtime/dtype/DType.h"
 
 #include <map>
 #include <optional>
@@ -21,6 +21,8 @@
 #include <vector>
 
 namespace tbc::reshard {
+
+using tbc::DType;
 
 /// Weight: the wgrad, if a schedule splits it from the rest of the backward.
 enum class Phase { Forward, Backward, Weight };

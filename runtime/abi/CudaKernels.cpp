@@ -103,7 +103,7 @@ public:
     return CudaCode::Ptx;
   }
   kernels::DType dtype(const Json &object, const char *key) {
-    if (auto parsed = kernels::parseDType(text(object, key)))
+    if (auto parsed = kernels::parseStorableDType(text(object, key)))
       return *parsed;
     fail("\"" + std::string(key) + "\" is no element type");
     return kernels::DType::F32;

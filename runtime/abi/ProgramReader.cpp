@@ -107,7 +107,8 @@ kernels::TensorType readType(Reader &in, const Json &json) {
     type.shape.push_back(size);
     at = size_t(end - text.data()) + 1;
   }
-  std::optional<kernels::DType> dtype = kernels::parseDType(std::string_view(text).substr(at));
+  std::optional<kernels::DType> dtype =
+      kernels::parseStorableDType(std::string_view(text).substr(at));
   if (!dtype)
     in.fail("\"" + text + "\" is no tensor type");
   type.dtype = dtype.value_or(kernels::DType::F32);

@@ -169,7 +169,7 @@ StoredTensor tensorOf(const Json &json, const program::Mesh &mesh, size_t numSha
   int r = 0;
   while (r < program::numRoles && program::name(program::Role(r)) != role)
     ++r;
-  std::optional<kernels::DType> dtype = kernels::parseDType(text(field(json, "dtype")));
+  std::optional<kernels::DType> dtype = kernels::parseStorableDType(text(field(json, "dtype")));
   if (r == program::numRoles || !dtype)
     throw Malformed{"tensor \"" + tensor.name + "\" has an unknown role or type"};
   tensor.role = program::Role(r);

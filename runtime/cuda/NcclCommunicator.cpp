@@ -49,6 +49,8 @@ std::optional<NcclType> reducedType(DType dtype, Arith arith, ReduceKind kind) {
     return NcclType::I8;
   case DType::U8:
     return NcclType::U8;
+  case DType::F8E4M3:
+  case DType::F8E5M2:
   case DType::I16:
   case DType::Bool:
     return std::nullopt;

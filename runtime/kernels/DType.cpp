@@ -1,4 +1,4 @@
-//===- DType.cpp - Element types -------------------------------------------===//
+//===- DType.cpp - Numbers of each element type ----------------------------===//
 //
 // Part of tbc.
 //
@@ -11,23 +11,10 @@
 #include <cstring>
 #include <limits>
 
+using namespace tbc;
 using namespace tbc::kernels;
 
 namespace {
-
-struct DTypeFacts {
-  DType dtype;
-  std::string_view name;
-  int64_t byteWidth;
-  bool isFloat;
-};
-
-// Indexed by DType.
-constexpr DTypeFacts facts[] = {{DType::F64, "f64", 8, true},   {DType::F32, "f32", 4, true},
-                                {DType::BF16, "bf16", 2, true}, {DType::F16, "f16", 2, true},
-                                {DType::I64, "i64", 8, false},  {DType::I32, "i32", 4, false},
-                                {DType::I16, "i16", 2, false},  {DType::I8, "i8", 1, false},
-                                {DType::U8, "u8", 1, false},    {DType::Bool, "bool", 1, false}};
 
 /// `value` rounded to `significandBits` bits (ties to even). Exponents are in frexp's convention:
 /// below `minExponent` numbers are subnormal, above `maxExponent` infinite.
@@ -59,17 +46,9 @@ float floatOf(uint32_t bits) {
 
 } // namespace
 
-bool tbc::kernels::isFloat(DType dtype) { return facts[int(dtype)].isFloat; }
-
-int64_t tbc::kernels::byteWidth(DType dtype) { return facts[int(dtype)].byteWidth; }
-
-std::string_view tbc::kernels::name(DType dtype) { return facts[int(dtype)].name; }
-
-std::optional<DType> tbc::kernels::parseDType(std::string_view text) {
-  for (const DTypeFacts &entry : facts)
-    if (entry.name == text)
-      return entry.dtype;
-  return std::nullopt;
+std::optional<DType> tbc::kernels::parseStorableDType(std::string_view text) {
+  std::optional<DType> dtype = parseDType(text);
+  return dtype && isStorable(*dtype) ? dtype : std::nullopt;
 }
 
 double tbc::kernels::roundTo(DType dtype, double value) {
@@ -82,9 +61,17 @@ double tbc::kernels::roundTo(DType dtype, double value) {
     return roundSignificand(value, 8, -125, 128);
   case DType::F16:
     return roundSignificand(value, 11, -13, 16);
-  default:
-    throw KernelError("cannot round to the integer type " + std::string(name(dtype)));
+  case DType::F8E4M3:
+  case DType::F8E5M2:
+  case DType::I64:
+  case DType::I32:
+  case DType::I16:
+  case DType::I8:
+  case DType::U8:
+  case DType::Bool:
+    break;
   }
+  throw KernelError("kernels do not round to " + std::string(name(dtype)));
 }
 
 int64_t tbc::kernels::wrapTo(DType dtype, int64_t value) {
@@ -101,9 +88,15 @@ int64_t tbc::kernels::wrapTo(DType dtype, int64_t value) {
     return uint8_t(value);
   case DType::Bool:
     return value != 0;
-  default:
-    throw KernelError("cannot wrap to the float type " + std::string(name(dtype)));
+  case DType::F64:
+  case DType::F32:
+  case DType::BF16:
+  case DType::F16:
+  case DType::F8E4M3:
+  case DType::F8E5M2:
+    break;
   }
+  throw KernelError("kernels do not wrap integers to " + std::string(name(dtype)));
 }
 
 uint16_t tbc::kernels::encodeBF16(float value) {

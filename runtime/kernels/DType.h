@@ -1,4 +1,4 @@
-//===- DType.h - Element types ---------------------------------------------===//
+//===- DType.h - Numbers of each element type ------------------------------===//
 //
 // Part of tbc. Plain C++.
 //
@@ -7,25 +7,22 @@
 #ifndef TBC_RUNTIME_KERNELS_DTYPE_H
 #define TBC_RUNTIME_KERNELS_DTYPE_H
 
+#include "runtime/dtype/DType.h"
+
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 namespace tbc::kernels {
 
-enum class DType { F64, F32, BF16, F16, I64, I32, I16, I8, U8, Bool };
+using tbc::byteWidth;
+using tbc::DType;
+using tbc::isFloat;
+using tbc::isStorable;
+using tbc::name;
 
-/// Whether `dtype` is one of the four float types.
-bool isFloat(DType dtype);
-
-/// Bytes of one element in memory and on the wire; Bool takes one.
-int64_t byteWidth(DType dtype);
-
-/// "f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8" or "bool".
-std::string_view name(DType dtype);
-
-/// The inverse of `name`; empty for other texts.
-std::optional<DType> parseDType(std::string_view text);
+/// Returns the storable dtype of that name; nullopt for other texts. Example: "f32", not "f8e4m3".
+std::optional<DType> parseStorableDType(std::string_view text);
 
 /// Returns the nearest value in `dtype`, a float type. Ties go to the even significand, overflow to
 /// infinity. A double is rounded once, not through f32. Example: 257 in bf16 is 256.

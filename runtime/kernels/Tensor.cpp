@@ -64,8 +64,10 @@ double decodeElement(DType dtype, const unsigned char *bytes) {
     return as(float());
   case DType::BF16:
     return decodeBF16(as(uint16_t()));
-  default:
+  case DType::F16:
     return decodeF16(as(uint16_t()));
+  default:
+    throw KernelError("tensors do not have floats of " + std::string(name(dtype)));
   }
 }
 
@@ -78,8 +80,10 @@ void encodeElement(DType dtype, double value, unsigned char *bytes) {
     return put(float(value));
   case DType::BF16:
     return put(encodeBF16(float(roundTo(DType::BF16, value))));
-  default:
+  case DType::F16:
     return put(encodeF16(float(roundTo(DType::F16, value))));
+  default:
+    throw KernelError("tensors do not have floats of " + std::string(name(dtype)));
   }
 }
 

@@ -172,7 +172,7 @@ Initializer Reader::initializer(const Json &json, const std::vector<SourceFile> 
   place = "initializers";
   initializer.name = text(json, "name");
   place = "initializer \"" + initializer.name + "\"";
-  std::optional<kernels::DType> dtype = kernels::parseDType(text(json, "dtype"));
+  std::optional<kernels::DType> dtype = kernels::parseStorableDType(text(json, "dtype"));
   if (!dtype)
     fail("\"dtype\" is no element type");
   initializer.type.dtype = dtype.value_or(kernels::DType::F32);

@@ -105,7 +105,7 @@ static std::optional<DType> dtypeOf(const Entry &entry) {
   std::string name = entry.dtype;
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return char(tolower(c)); });
-  return kernels::parseDType(name);
+  return kernels::parseStorableDType(name);
 }
 
 static std::string text(const Shape &shape) {

@@ -71,6 +71,9 @@ void fill(const Buffer &buffer, unsigned char *bytes) {
     return fillOnes<uint16_t>(buffer, kernels::encodeBF16(1), bytes);
   case DType::F16:
     return fillOnes<uint16_t>(buffer, kernels::encodeF16(1), bytes);
+  case DType::F8E4M3:
+  case DType::F8E5M2:
+    break; // not storable
   }
 }
 

@@ -1,3 +1,4 @@
+#include "ir/ElementTypes.h"
 #include "ir/Interpreter.h"
 #include "tests/ir/ParsedModule.h"
 
@@ -37,6 +38,19 @@ TEST(Interpreter, RunsAFunctionInEveryArithmetic) {
     EXPECT_TRUE(bitwiseEqual((*results)[0], floats({3}, {2, 4, 7}, arith)));
     EXPECT_TRUE(bitwiseEqual((*results)[1], x));
   }
+}
+
+TEST(ElementTypes, EveryDTypeHasOneOfItsWidth) {
+  mlir::MLIRContext context;
+  for (DType dtype : dtypes()) {
+    mlir::Type type = elementTypeOf(dtype, &context);
+    EXPECT_EQ(dtypeOf(type), dtype) << std::string(name(dtype));
+    int64_t bits = type.getIntOrFloatBitWidth();
+    EXPECT_EQ(std::max<int64_t>(bits, 8), 8 * byteWidth(dtype));
+    EXPECT_EQ(mlir::isa<mlir::FloatType>(type), isFloat(dtype));
+  }
+  EXPECT_EQ(dtypeOf(mlir::IntegerType::get(&context, 4)), std::nullopt);
+  EXPECT_EQ(dtypeOf(mlir::IndexType::get(&context)), std::nullopt);
 }
 
 TEST(Interpreter, NamesTheArgumentOfAnotherType) {

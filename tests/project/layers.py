@@ -26,7 +26,8 @@ def _layer(uses="", outside="", llvm=False):
 
 LAYERS = {
     # Plain C++: the runtime, and code shared by planner and passes.
-    "runtime/kernels": _layer(),
+    "runtime/dtype": _layer(),
+    "runtime/kernels": _layer("runtime/dtype"),
     "runtime/memory": _layer(),
     "runtime/mesh": _layer(),
     "runtime/schedule": _layer(),
@@ -42,12 +43,13 @@ LAYERS = {
     "runtime/cuda": _layer("runtime/abi runtime/comm runtime/exec runtime/kernels", "nlohmann"),
     "runtime/exec": _layer("runtime/abi runtime/comm runtime/kernels runtime/schedule"),
     "runtime/verify": _layer("runtime/abi"),
-    "planner/reshard": _layer("runtime/mesh"),
+    "planner/reshard": _layer("runtime/dtype runtime/mesh"),
     "planner/support": _layer(outside="nlohmann"),
-    "planner/devices": _layer("planner/reshard", "toml++"),
+    "planner/devices": _layer("planner/reshard runtime/dtype", "toml++"),
     "planner/graph": _layer("planner/devices planner/reshard"),
     "planner/plan": _layer(
-        "planner/devices planner/graph planner/reshard planner/support runtime/schedule", "nlohmann"
+        "planner/devices planner/graph planner/reshard planner/support runtime/dtype runtime/mesh runtime/schedule",
+        "nlohmann",
     ),
     "planner/cost": _layer("planner/devices planner/graph planner/reshard planner/support"),
     "planner/memory": _layer("planner/devices planner/plan planner/reshard runtime/memory runtime/schedule"),
@@ -71,14 +73,14 @@ LAYERS = {
     ),
     "planner/explain": _layer(
         "planner/cost planner/devices planner/layout planner/memory planner/pins planner/plan planner/predict "
-        "planner/report planner/reshard planner/search planner/support"
+        "planner/report planner/reshard planner/search planner/support runtime/dtype"
     ),
     "planner/view": _layer(
         "planner/cost planner/devices planner/memory planner/plan planner/predict planner/report planner/reshard "
         "planner/support runtime/schedule", "nlohmann"
     ),
     # The compiler.
-    "ir": _layer("planner/reshard runtime/kernels", llvm=True),
+    "ir": _layer("planner/reshard runtime/dtype runtime/kernels", llvm=True),
     "frontend/onnx": _layer("ir runtime/abi runtime/data runtime/kernels", "google onnx", llvm=True),
     "passes": _layer("ir planner/reshard runtime/schedule", llvm=True),
     "codegen": _layer("ir runtime/abi runtime/memory runtime/schedule", llvm=True),

@@ -2,6 +2,7 @@
 
 #include "tools/driver/OpCost.h"
 
+#include "ir/ElementTypes.h"
 #include "ir/Evaluate.h"
 #include "ir/Tbc.h"
 #include "tools/driver/Context.h"
@@ -11,35 +12,6 @@
 using namespace mlir;
 
 namespace tbc::driver {
-
-using kernels::DType;
-
-/// The inverse of `toKernelDType`.
-static Type elementTypeOf(DType dtype, Builder &builder) {
-  switch (dtype) {
-  case DType::F64:
-    return builder.getF64Type();
-  case DType::F32:
-    return builder.getF32Type();
-  case DType::F16:
-    return builder.getF16Type();
-  case DType::BF16:
-    return builder.getBF16Type();
-  case DType::I64:
-    return builder.getI64Type();
-  case DType::I32:
-    return builder.getI32Type();
-  case DType::I16:
-    return builder.getIntegerType(16);
-  case DType::I8:
-    return builder.getIntegerType(8);
-  case DType::U8:
-    return builder.getIntegerType(8, /*isSigned=*/false);
-  case DType::Bool:
-    return builder.getI1Type();
-  }
-  return {};
-}
 
 /// The inverse of `toKernelAttrs`, except for dense values.
 static Attribute attributeOf(const kernels::AttrValue &value, Builder &builder) {
@@ -79,7 +51,7 @@ Result<roofline::OpCost> OpCosts::of(const program::Stage &stage,
     return refuse("is no op of this tbc; compile the plan again");
   auto typeOf = [&](program::ValueId value) -> Type {
     const kernels::TensorType &type = stage.values[size_t(value)];
-    return RankedTensorType::get(type.shape, elementTypeOf(type.dtype, builder));
+    return RankedTensorType::get(type.shape, elementTypeOf(type.dtype, builder.getContext()));
   };
   mlir::Block arguments;
   for (program::ValueId value : instruction.operands)

@@ -83,11 +83,9 @@ private:
                 By by) const {
     if (isCuda && by == By::Kernel)
       return machine.cluster.vectorFlopsPerSecond;
-    reshard::DType dtype = reshard::DType::F32;
+    DType dtype = DType::F32;
     if (!instruction.operands.empty())
-      dtype = reshard::parseDType(
-                  kernels::name(stage.values[size_t(instruction.operands.front())].dtype))
-                  .value();
+      dtype = stage.values[size_t(instruction.operands.front())].dtype;
     return machine.cluster.peakFlops(cost.kernelClass, dtype);
   }
 

@@ -124,7 +124,7 @@ struct TrailingNorm {
   /// Returns one number per row, in the input's shape with ones for the normalized dims.
   Value statistic(mlir::Value core) {
     return Value::ofCore(
-        dtypeOf(llvm::cast<mlir::RankedTensorType>(core.getType()).getElementType()), statistics,
+        *dtypeOf(llvm::cast<mlir::RankedTensorType>(core.getType()).getElementType()), statistics,
         std::vector<unsigned>(dims.begin(), dims.end() - 1), core);
   }
   mlir::Type statisticType(Emitter &e) {

@@ -347,10 +347,10 @@ TEST(Kernel, F8NeedsARateInTheClusterFile) {
 }
 
 TEST(DType, NamesRoundTrip) {
-  for (reshard::DType dtype : reshard::dtypes())
-    EXPECT_EQ(reshard::parseDType(name(dtype)), dtype);
-  EXPECT_EQ(reshard::parseDType("f8"), std::nullopt);
-  EXPECT_EQ(reshard::rates().size(), 4u);
+  for (reshard::DType dtype : dtypes())
+    EXPECT_EQ(parseDType(name(dtype)), dtype);
+  EXPECT_EQ(parseDType("f8"), std::nullopt);
+  EXPECT_EQ(rates().size(), 4u);
 }
 
 TEST(Kernel, StatisticsDoNotSetThePrecision) {

@@ -264,6 +264,7 @@ TEST(ProgramText, EveryFieldIsChecked) {
       {"\"generator\":\"1f1b\"", "\"generator\":\"table\"", "0 stages"},
       {"\"role\":\"parameter\"", "\"role\":\"parametre\"", "\"parametre\" is unknown"},
       {"\"type\":\"8x6xf32\"", "\"type\":\"8x6xf33\"", "no tensor type"},
+      {"\"type\":\"8x6xf32\"", "\"type\":\"8x6xf8e4m3\"", "no tensor type"},
       {"\"type\":\"8x6xf32\"", "\"type\":\"8x-6xf32\"", "no tensor type"},
       {"\"type\":\"8x6xf32\"", "\"type\":\"99999999999999999999xf32\"", "no tensor type"},
       {"\"type\":\"8x6xf32\"", "\"type\":\"9999999999x9999999999xf32\"", "2^48"},

@@ -13,10 +13,15 @@ using ::testing::ElementsAre;
 
 namespace {
 
-TEST(DType, NamesRoundTrip) {
-  for (int i = 0; i <= int(DType::Bool); ++i)
-    EXPECT_EQ(parseDType(name(DType(i))), DType(i));
-  EXPECT_EQ(parseDType("f33"), std::nullopt);
+TEST(DType, TensorsHaveStorableTypes) {
+  for (DType dtype : tbc::dtypes())
+    EXPECT_EQ(parseStorableDType(name(dtype)),
+              isStorable(dtype) ? std::optional(dtype) : std::nullopt);
+  EXPECT_EQ(parseStorableDType("f8e4m3"), std::nullopt); // Programs have no tensors of fp8
+  EXPECT_EQ(parseStorableDType("f33"), std::nullopt);
+  EXPECT_THROW(roundTo(DType::F8E5M2, 1), KernelError);
+  EXPECT_THROW(wrapTo(DType::F8E5M2, 1), KernelError);
+  EXPECT_THROW(Tensor::zeros({DType::F8E4M3, {1}}, Arith::Native).toBytes(), KernelError);
 }
 
 TEST(DType, BF16RoundsToNearestEven) {

@@ -1,49 +1,50 @@
-//===- DType.cpp - Element types, for the cost model -----------------------===//
+//===- DType.cpp - Element types -------------------------------------------===//
 
-#include "planner/reshard/DType.h"
+#include "runtime/dtype/DType.h"
 
 #include <algorithm>
 #include <cassert>
 
-namespace tbc::reshard {
+namespace tbc {
 
 namespace {
 /// One element type. No field has a default, so that a new row answers every question.
 struct Row {
-  const char *name;
+  std::string_view name;
   int64_t bytes;
   bool isFloat;
+  bool isStorable;
   const char *rateKey;
 };
 } // namespace
 
 /// Integers and f64 have no rate of their own in any cluster file; their matmuls count as f32.
-static std::optional<Row> findRow(DType dtype) {
+static constexpr std::optional<Row> findRow(DType dtype) {
   switch (dtype) {
   case DType::F64:
-    return Row{"f64", 8, true, "f32"};
+    return Row{"f64", 8, true, true, "f32"};
   case DType::F32:
-    return Row{"f32", 4, true, "f32"};
+    return Row{"f32", 4, true, true, "f32"};
   case DType::BF16:
-    return Row{"bf16", 2, true, "bf16"};
+    return Row{"bf16", 2, true, true, "bf16"};
   case DType::F16:
-    return Row{"f16", 2, true, "f16"};
+    return Row{"f16", 2, true, true, "f16"};
   case DType::F8E4M3:
-    return Row{"f8e4m3", 1, true, "f8"};
+    return Row{"f8e4m3", 1, true, false, "f8"};
   case DType::F8E5M2:
-    return Row{"f8e5m2", 1, true, "f8"};
+    return Row{"f8e5m2", 1, true, false, "f8"};
   case DType::I64:
-    return Row{"i64", 8, false, "f32"};
+    return Row{"i64", 8, false, true, "f32"};
   case DType::I32:
-    return Row{"i32", 4, false, "f32"};
+    return Row{"i32", 4, false, true, "f32"};
   case DType::I16:
-    return Row{"i16", 2, false, "f32"};
+    return Row{"i16", 2, false, true, "f32"};
   case DType::I8:
-    return Row{"i8", 1, false, "f32"};
+    return Row{"i8", 1, false, true, "f32"};
   case DType::U8:
-    return Row{"u8", 1, false, "f32"};
+    return Row{"u8", 1, false, true, "f32"};
   case DType::Bool:
-    return Row{"bool", 1, false, "f32"};
+    return Row{"bool", 1, false, true, "f32"};
   }
   return std::nullopt;
 }
@@ -64,17 +65,18 @@ const std::vector<DType> &dtypes() {
   return all;
 }
 
-const char *name(DType dtype) { return row(dtype).name; }
+std::string_view name(DType dtype) { return row(dtype).name; }
 
-std::optional<DType> parseDType(std::string_view word) {
+std::optional<DType> parseDType(std::string_view text) {
   for (DType dtype : dtypes())
-    if (name(dtype) == word)
+    if (name(dtype) == text)
       return dtype;
   return std::nullopt;
 }
 
 int64_t byteWidth(DType dtype) { return row(dtype).bytes; }
 bool isFloat(DType dtype) { return row(dtype).isFloat; }
+bool isStorable(DType dtype) { return row(dtype).isStorable; }
 const char *rateKey(DType dtype) { return row(dtype).rateKey; }
 
 const std::vector<Rate> &rates() {
@@ -90,4 +92,4 @@ const std::vector<Rate> &rates() {
   return all;
 }
 
-} // namespace tbc::reshard
+} // namespace tbc
