@@ -326,24 +326,41 @@ template <typename T, typename Keep> static std::vector<T> filtered(std::vector<
   return all;
 }
 
+/// Returns the sizes of an axis that are tried where `left` devices have no axis yet.
+static std::vector<int64_t> sizesToTry(Axis axis, int64_t left, int64_t experts) {
+  switch (axis) {
+  case Axis::Pipeline:
+  case Axis::Data:
+  case Axis::Tensor:
+    return divisorsOf(left);
+  case Axis::Expert:
+    return divisorsOf(std::gcd(left, experts));
+  case Axis::ShardedData: // the last axis: all devices that are left
+    return {left};
+  case Axis::Context: // CandidateSpace::withContext() moves a factor of another axis to it
+    return {1};
+  }
+  return {};
+}
+
 std::vector<MeshShape> Space::meshes(int64_t devices) const {
   if (meshIsPinned())
     return {pinned};
-  std::vector<MeshShape> meshes;
-  for (int64_t pp : divisorsOf(devices))
-    for (int64_t tp : divisorsOf(devices / pp))
-      for (int64_t ep : divisorsOf(std::gcd(devices / pp / tp, experts)))
-        for (int64_t dp : divisorsOf(devices / pp / tp / ep)) {
-          MeshShape mesh;
-          mesh.pp = pp;
-          mesh.dp = dp;
-          mesh.fsdp = devices / pp / tp / ep / dp;
-          mesh.ep = ep;
-          mesh.tp = tp;
-          if (allowed(mesh) && meets(pins.conditions, mesh))
-            meshes.push_back(mesh);
-        }
-  return meshes;
+  std::vector<MeshShape> meshes = {MeshShape()};
+  for (Axis axis :
+       {Axis::Pipeline, Axis::Tensor, Axis::Expert, Axis::Context, Axis::Data, Axis::ShardedData}) {
+    std::vector<MeshShape> longer;
+    for (MeshShape mesh : meshes)
+      for (int64_t size : sizesToTry(axis, devices / mesh.numRanks(), experts)) {
+        mesh.of(axis) = size;
+        longer.push_back(mesh);
+        mesh.of(axis) = 1;
+      }
+    meshes = std::move(longer);
+  }
+  return filtered(std::move(meshes), [&](const MeshShape &mesh) {
+    return allowed(mesh) && meets(pins.conditions, mesh);
+  });
 }
 
 std::vector<ZeroChoice> Space::zeroChoices(const MeshShape &mesh) const {

@@ -12,29 +12,34 @@ reshard::Mesh MeshShape::mesh() const {
   return mesh;
 }
 
+int64_t MeshShape::*MeshShape::memberOf(Axis axis) {
+  switch (axis) {
+  case Axis::Pipeline:
+    return &MeshShape::pp;
+  case Axis::Data:
+    return &MeshShape::dp;
+  case Axis::ShardedData:
+    return &MeshShape::fsdp;
+  case Axis::Expert:
+    return &MeshShape::ep;
+  case Axis::Context:
+    return &MeshShape::cp;
+  case Axis::Tensor:
+    return &MeshShape::tp;
+  }
+  __builtin_unreachable();
+}
+
 int64_t *MeshShape::find(const std::string &name) {
-  return name == "pp"     ? &pp
-         : name == "dp"   ? &dp
-         : name == "fsdp" ? &fsdp
-         : name == "ep"   ? &ep
-         : name == "cp"   ? &cp
-         : name == "tp"   ? &tp
-                          : nullptr;
+  std::optional<Axis> axis = mesh::parseAxis(name);
+  return axis ? &of(*axis) : nullptr;
 }
 
-const std::vector<std::string> &axisNames() {
-  static const std::vector<std::string> names = {"pp", "dp", "fsdp", "ep", "cp", "tp"};
-  return names;
-}
-
-const std::vector<std::string> &dataAxisNames() {
-  static const std::vector<std::string> names = {"dp", "fsdp", "ep"};
-  return names;
-}
-
-const std::vector<std::string> &tokenAxisNames() {
-  static const std::vector<std::string> names = {"dp", "fsdp", "ep", "cp"};
-  return names;
+std::vector<std::pair<const char *, int64_t>> MeshShape::axes() const {
+  std::vector<std::pair<const char *, int64_t>> axes;
+  for (Axis axis : mesh::allAxes())
+    axes.push_back({mesh::row(axis).name, of(axis)});
+  return axes;
 }
 
 std::string toString(const MeshShape &mesh) {

@@ -4,6 +4,7 @@
 #define TBC_PLANNER_PLAN_MESHSHAPE_H
 
 #include "planner/reshard/Sharding.h"
+#include "runtime/mesh/Axes.h"
 
 #include <array>
 #include <cstdint>
@@ -13,17 +14,24 @@
 
 namespace tbc::planner {
 
-/// The axes of the mesh, in the order of ranks: pp slowest, tp fastest.
+using mesh::Axis;
+using mesh::axisNames;
+using mesh::dataAxisNames;
+using mesh::Divides;
+using mesh::tokenAxisNames;
+
+/// The sizes of the axes (runtime/mesh/Axes.h), in the order of ranks: pp slowest, tp fastest.
 struct MeshShape {
   int64_t pp = 1, dp = 1, fsdp = 1, ep = 1, cp = 1, tp = 1;
 
-  /// Every axis with its name, in this order.
-  std::array<std::pair<const char *, int64_t>, 6> axes() const {
-    return {{{"pp", pp}, {"dp", dp}, {"fsdp", fsdp}, {"ep", ep}, {"cp", cp}, {"tp", tp}}};
-  }
-  std::array<int64_t, 6> sizes() const { return {pp, dp, fsdp, ep, cp, tp}; }
+  static int64_t MeshShape::*memberOf(Axis axis);
+  int64_t &of(Axis axis) { return this->*memberOf(axis); }
+  int64_t of(Axis axis) const { return this->*memberOf(axis); }
   /// Returns the size of the axis `name`, or nullptr.
   int64_t *find(const std::string &name);
+  /// Every axis with its name, and the sizes alone, in the order of ranks.
+  std::vector<std::pair<const char *, int64_t>> axes() const;
+  std::array<int64_t, 6> sizes() const { return {pp, dp, fsdp, ep, cp, tp}; }
   /// Returns the number of axes longer than 1.
   int numAxes() const {
     int count = 0;
@@ -40,11 +48,6 @@ struct MeshShape {
   /// Returns the mesh with only the axes longer than 1.
   reshard::Mesh mesh() const;
 };
-
-/// The names of all axes, of the batch axes, and of the axes that split tokens.
-const std::vector<std::string> &axisNames();
-const std::vector<std::string> &dataAxisNames();
-const std::vector<std::string> &tokenAxisNames();
 
 /// Describes a mesh. Example: "dp=2 fsdp=4 tp=2"; "one device" for a mesh of one.
 std::string toString(const MeshShape &mesh);

@@ -143,8 +143,8 @@ private:
   /// Sets all strategies: batch axes, then the plan's decisions, then inheritance, then context
   /// parallelism.
   void applyOps() {
-    std::vector<AxisRef> dataAxes = axesOf("mesh", {"dp", "fsdp"});
-    std::vector<AxisRef> expertAxes = axesOf("mesh", {"ep"});
+    std::vector<AxisRef> dataAxes = axesOf("mesh", mesh::axisNames(Divides::Samples));
+    std::vector<AxisRef> expertAxes = axesOf("mesh", mesh::axisNames(Divides::Experts));
     std::vector<OpStrategy> &strategies = step.assignment.strategies;
     for (int op = 0; op < int(step.graph.ops.size()); ++op)
       strategies.push_back(batchStrategy(step.graph, op, dataAxes, expertAxes));
@@ -155,7 +155,7 @@ private:
           strategies[op] = strategyOf(op, decision);
       }
     }
-    std::vector<AxisRef> context = axesOf("mesh", {"cp"});
+    std::vector<AxisRef> context = axesOf("mesh", mesh::axisNames(Divides::Sequence));
     if (!error.empty())
       return;
     strategies = completeStrategies(step.graph, std::move(strategies));

@@ -8,6 +8,7 @@
 #include "planner/plan/PlanCheck.h"
 #include "planner/plan/PlanFile.h"
 #include "planner/plan/PlanNames.h"
+#include "planner/support/Format.h"
 #include "planner/support/JsonObject.h"
 #include "runtime/abi/ClosestWord.h"
 #include "runtime/dtype/DType.h"
@@ -93,12 +94,8 @@ private:
   MeshShape mesh(JsonObject &parent, const std::string &key) {
     JsonObject object(parent.get(key), parent.at(key), problem);
     MeshShape shape;
-    shape.pp = object.integer("pp", 1, 1 << 20);
-    shape.dp = object.integer("dp", 1, 1 << 20);
-    shape.fsdp = object.integer("fsdp", 1, 1 << 20);
-    shape.ep = object.integer("ep", 1, 1 << 20);
-    shape.cp = object.integer("cp", 1, 1 << 20);
-    shape.tp = object.integer("tp", 1, 1 << 20);
+    for (Axis axis : mesh::allAxes())
+      shape.of(axis) = object.integer(mesh::row(axis).name, 1, 1 << 20);
     double ranks = 1;
     for (int64_t size : shape.sizes())
       ranks *= double(size);
@@ -193,7 +190,7 @@ private:
     std::vector<std::string> names = object.texts(key);
     for (const std::string &name : names)
       if (std::count(tokenAxisNames().begin(), tokenAxisNames().end(), name) == 0)
-        problem.report(object.at(key), "may name dp, fsdp, ep and cp only");
+        problem.report(object.at(key), "may only name " + joined(tokenAxisNames()));
     return names;
   }
 

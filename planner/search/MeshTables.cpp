@@ -52,7 +52,7 @@ const BatchSumSeconds &MeshTables::batchSumSeconds(const MeshShape &shape,
     seconds.backward = seconds.forward;
     const Mesh mesh = shape.mesh();
     std::vector<AxisRef> data;
-    for (const char *name : {"dp", "fsdp"})
+    for (const std::string &name : mesh::axisNames(Divides::Samples))
       if (int axis = mesh.axisIndex(name); axis >= 0)
         data.push_back(wholeAxis(mesh, axis));
     const GroupShape group = network.groupShape(data);

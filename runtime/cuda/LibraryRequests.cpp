@@ -1,6 +1,7 @@
 //===- LibraryRequests.cpp - Requests to NVIDIA's libraries ----------------===//
 
 #include "runtime/cuda/LibraryRequests.h"
+#include "runtime/mesh/Axes.h"
 
 #include <algorithm>
 
@@ -32,8 +33,8 @@ static bool areIndices(const program::Block &block, const Instruction &attention
 /// Returns whether all ranks see different samples, so that no two need the same bits.
 static bool mayVary(const program::Mesh &mesh) {
   return std::all_of(mesh.axes.begin(), mesh.axes.end(), [](const program::MeshAxis &axis) {
-    return axis.size <= 1 || axis.name == "dp" || axis.name == "fsdp" || axis.name == "ep" ||
-           axis.name == "pp";
+    const std::optional<mesh::Axis> known = mesh::parseAxis(axis.name);
+    return axis.size <= 1 || (known && !mesh::row(*known).needsEqualBits);
   });
 }
 

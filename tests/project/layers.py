@@ -40,7 +40,7 @@ LAYERS = {
         "runtime/abi runtime/checkpoint runtime/comm runtime/data runtime/exec runtime/kernels runtime/verify", "nlohmann"
     ),
     "runtime/cpu": _layer("runtime/abi runtime/exec runtime/kernels", "dnnl.hpp"),
-    "runtime/cuda": _layer("runtime/abi runtime/comm runtime/exec runtime/kernels", "nlohmann"),
+    "runtime/cuda": _layer("runtime/abi runtime/comm runtime/exec runtime/kernels runtime/mesh", "nlohmann"),
     "runtime/exec": _layer("runtime/abi runtime/comm runtime/kernels runtime/schedule"),
     "runtime/verify": _layer("runtime/abi"),
     "planner/reshard": _layer("runtime/dtype runtime/mesh"),
