@@ -15,6 +15,7 @@
 #include "planner/plan/Prediction.h"
 #include "planner/plan/Reasons.h"
 #include "planner/plan/SearchLimits.h"
+#include "planner/plan/SearchSample.h"
 #include "planner/reshard/Overlap.h"
 
 #include <optional>
@@ -60,6 +61,7 @@ struct Plan {
   std::string bindingConstraint;
   std::vector<BlockRow> blocks;
   std::vector<Alternative> alternatives;
+  SearchSample search;               // empty in plans of earlier builds
   std::vector<std::string> warnings; // shown first, before the plan
   std::vector<std::string> assumptions;
   std::vector<Reason> reasons;

@@ -79,6 +79,8 @@ public:
     plan.lowerBoundSeconds = root.number("lower_bound_seconds");
     plan.bindingConstraint = root.text("binding_constraint");
     readTables(root);
+    if (root.has("search"))
+      plan.search = readSearch(root.get("search"), problem);
     if (root.has("layout"))
       plan.layout = readLayout(root.get("layout"), problem);
     if (root.has("warnings"))

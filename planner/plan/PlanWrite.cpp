@@ -255,6 +255,8 @@ static Json planJson(const Plan &plan) {
       {"reasons", reasons}};
   if (plan.searchEnd != SearchEnd::Complete)
     json["search_end"] = name(plan.searchEnd);
+  if (!plan.search.isEmpty())
+    json["search"] = searchJson(plan.search);
   if (!plan.chunkStage.empty())
     json["placement"] = plan.chunkStage;
   if (plan.mesh.cp > 1) {

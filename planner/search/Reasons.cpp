@@ -5,6 +5,7 @@
 #include "planner/plan/Describe.h"
 #include "planner/report/Summary.h"
 #include "planner/search/Families.h"
+#include "planner/search/SampleOf.h"
 #include "planner/support/Format.h"
 
 #include <algorithm>
@@ -316,8 +317,11 @@ static std::string percentText(double fraction) {
 
 void explainChoice(const Exploration &exploration, const Graph &graph, const Job &job,
                    const Pins &pins, Plan &plan) {
-  for (const ExactCandidate *other : runnersUp(exploration.exact, size_t(pins.top) - 1))
+  const std::vector<const ExactCandidate *> others =
+      runnersUp(exploration.exact, size_t(pins.top) - 1);
+  for (const ExactCandidate *other : others)
     plan.alternatives.push_back(alternativeOf(*other, plan.prediction));
+  plan.search = sampleOf(exploration, others, pins.memoryGoal);
   if (exploration.tight)
     plan.alternatives.push_back(alternativeOf(*exploration.tight, plan.prediction));
   plan.bindingConstraint = bindingConstraint(exploration, plan);

@@ -92,6 +92,39 @@ static std::string whyNotSimpler(const Plan &plan, const std::vector<OtherPlan> 
   return "This is the simplest plan of those compared. The others:";
 }
 
+/// Returns the disadvantage of a candidate against `plan`, whose candidate is `chosen`.
+static std::string lossOf(const ScoredCandidate &candidate, const ScoredCandidate &chosen,
+                          const Plan &plan) {
+  constexpr double leastLoss = 5e-4;
+  if (candidate.rank && *candidate.rank == 0)
+    return "this plan";
+  if (candidate.rank && size_t(*candidate.rank) <= plan.alternatives.size())
+    return plan.alternatives[size_t(*candidate.rank) - 1].note;
+  if (!candidate.fits) {
+    const int64_t excess = candidate.bytes - plan.prediction.limitBytes;
+    return excess > 0 ? "does not fit: " + bytesText(excess) + " over the limit" : "does not fit";
+  }
+  const double loss = candidate.stepSeconds / chosen.stepSeconds - 1;
+  if (loss < leastLoss)
+    return "as fast by its score: a tie";
+  std::string text = format("%.1f %% slower", 100 * loss);
+  const int64_t saved = chosen.bytes - candidate.bytes;
+  return text + (saved > 0 ? ", and takes " + bytesText(saved) + " less" : ", and takes no less");
+}
+
+static std::vector<SearchPoint> pointsOf(const Plan &plan) {
+  const std::vector<ScoredCandidate> &all = plan.search.candidates;
+  auto chosen = std::find_if(all.begin(), all.end(),
+                             [](const ScoredCandidate &c) { return c.rank && *c.rank == 0; });
+  std::vector<SearchPoint> points;
+  if (chosen == all.end())
+    return points;
+  const std::vector<bool> isFront = paretoFront(all);
+  for (size_t i = 0; i < all.size(); ++i)
+    points.push_back({all[i], isFront[i], lossOf(all[i], *chosen, plan)});
+  return points;
+}
+
 static std::vector<TimePart> timeParts(const Plan &plan) {
   const TimeSplit &t = plan.prediction.time;
   return {
@@ -194,6 +227,7 @@ PlanView viewOf(const Plan &plan, const std::string &file) {
   view.time = timeParts(plan);
   view.collectives = collectiveSums(plan.prediction);
   view.others = othersOf(plan);
+  view.points = pointsOf(plan);
   view.whyNotSimpler = whyNotSimpler(plan, view.others);
   view.named = namedDecisions(plan);
   view.text = summarize(plan);

@@ -53,6 +53,13 @@ struct OtherPlan {
   bool isSimpler = false;
 };
 
+/// A candidate of the search, as a point of time and memory.
+struct SearchPoint {
+  ScoredCandidate candidate;
+  bool isFront = false; // no other candidate beats or equals it in time and in memory
+  std::string note;     // its disadvantage
+};
+
 /// A decision about named ops or parameters.
 struct NamedDecision {
   std::string decision;           // for example "recompute"
@@ -90,6 +97,7 @@ struct PlanView {
   std::vector<TimePart> time;
   std::vector<CollectiveSum> collectives;
   std::vector<OtherPlan> others;
+  std::vector<SearchPoint> points;
   std::vector<NamedDecision> named;
   std::string text; // the plan as text for a terminal
   Plan plan;

@@ -229,6 +229,27 @@ static Json othersOf(const PlanView &view) {
   return list;
 }
 
+static Json searchOf(const PlanView &view) {
+  Json points = Json::array();
+  for (const SearchPoint &point : view.points) {
+    const ScoredCandidate &c = point.candidate;
+    points.push_back({{"mesh", c.mesh},
+                      {"zero", c.zero},
+                      {"micro_batch", c.microBatch},
+                      {"schedule", c.schedule},
+                      {"recompute", c.recompute},
+                      {"seconds", c.stepSeconds},
+                      {"bytes", c.bytes},
+                      {"fits", c.fits},
+                      {"bound", c.boundSeconds},
+                      {"rank", c.rank ? Json(*c.rank) : Json()},
+                      {"front", point.isFront},
+                      {"note", point.note}});
+  }
+  return {
+      {"listed", view.plan.search.listed}, {"scored", view.plan.search.scored}, {"points", points}};
+}
+
 static Json reasonsOf(const Plan &plan) {
   Json list = Json::array();
   for (const Reason &reason : plan.reasons)
@@ -276,6 +297,7 @@ static Json toJson(const PlanView &view) {
           {"layout", toJson(view.layout)},
           {"collectives", collectivesOf(view)},
           {"others", othersOf(view)},
+          {"search", searchOf(view)},
           {"reasons", reasonsOf(plan)},
           {"warnings", plan.warnings},
           {"assumptions", plan.assumptions},

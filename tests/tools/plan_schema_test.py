@@ -141,7 +141,7 @@ class PlanSchemaTest(unittest.TestCase):
             if path[-1:] in (("bindings",), ("settings",), ("initializers",), ("parts",)):
                 continue
             for key in value:
-                if key in ("bucket_bytes", "prefetch", "memory", "warnings", "layout", "partial", "modules", "summed"):
+                if key in ("bucket_bytes", "prefetch", "memory", "warnings", "layout", "partial", "modules", "summed", "search"):
                     continue  # optional; a missing "partial" is found with the model
                 if (*path, key) == ("prediction", "chunks") or "work" in path and key in ("axes", "bytes"):
                     continue  # optional

@@ -134,6 +134,49 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(self.browser.run(ticks), before)
         self.assertEqual(self.browser.messages(), [])
 
+    def test_the_search_is_a_picture_with_keys_and_a_table(self):
+        for name in ("dp", "experts"):
+            self.show(name)
+            view = json.loads(tbc("report", self.folder / f"{name}.json", "--json").stdout)["plans"][0]
+            points = view["search"]["points"]
+            self.assertEqual(self.browser.run("document.querySelectorAll('#search .point').length"), len(points))
+            self.assertGreater(sum(point["front"] for point in points), 1)
+            self.assertEqual(self.browser.run("document.querySelectorAll('#search .front').length"), 1)
+            self.assertEqual(self.browser.run("document.querySelectorAll('#search .bound').length"), 1)
+            # The keys walk from this plan to the next slower one, and to the ends.
+            focused = "document.activeElement.getAttribute('aria-label')"
+            self.browser.run("document.querySelector('#search .point[tabindex=\"0\"]').focus()")
+            self.assertTrue(self.browser.run(focused).startswith("this plan: "))
+            order = sorted(range(len(points)), key=lambda i: points[i]["seconds"])
+            after = points[min(order.index(next(i for i in order if points[i]["rank"] == 0)) + 1, len(points) - 1)]
+            self.browser.key("ArrowRight", 39)
+            self.assertIn(after["mesh"] + ", ", self.browser.run(focused))
+            self.assertIn(after["note"], self.browser.run("document.querySelector('#tip').textContent"))
+            self.browser.key("End", 35)
+            self.assertIn(points[-1]["note"], self.browser.run(focused))
+            self.assertEqual(self.browser.run("document.querySelectorAll('#search .point[tabindex=\"0\"]').length"), 1)
+            text = self.browser.run("""new Promise((done) => { window.download = (name, text) => done(text);
+                document.querySelector('#candidates .csv').click(); })""")
+            self.assertEqual(len(text.splitlines()), len(points) + 1)
+            self.assertTrue(text.startswith("#,mesh,ZeRO,micro-batch,schedule,recompute,step [s],bound [s],memory [bytes],fits,front,why it lost"), text)
+            self.assertEqual(self.browser.messages(), [])
+
+    def test_the_picture_of_the_search_is_as_wide_as_the_window(self):
+        for width in WIDTHS:
+            self.show("experts", width)
+            drawn = self.browser.run("document.querySelector('#search figure svg').viewBox.baseVal.width")
+            self.assertTrue(0.8 * min(width, 1140) <= drawn <= width, (drawn, width))
+
+    def test_a_plan_without_a_sample_shows_its_runners_up(self):
+        plan = json.loads((self.folder / "dp.json").read_text())
+        del plan["search"]
+        (self.folder / "earlier.json").write_text(json.dumps(plan))
+        self.report("earlier")
+        self.show("earlier")
+        self.assertEqual(self.browser.run("document.querySelectorAll('#search .point').length"), 1 + len(plan["alternatives"]))
+        self.assertEqual(self.browser.run("document.querySelectorAll('#candidates').length"), 0)
+        self.assertEqual(self.browser.messages(), [])
+
     def test_everything_that_is_clickable_has_a_name(self):
         self.show("both")
         self.assertEqual(self.browser.run("""[...document.querySelectorAll('button, a, select, input, [tabindex="0"], [role=img]')]
