@@ -9,10 +9,12 @@
 #define TBC_PLANNER_VIEW_PLANVIEW_H
 
 #include "planner/plan/Plan.h"
+#include "planner/report/Sensitivity.h"
 #include "planner/view/LayoutView.h"
 #include "planner/view/MeshView.h"
 #include "planner/view/StepView.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -99,7 +101,8 @@ struct PlanView {
   std::vector<OtherPlan> others;
   std::vector<SearchPoint> points;
   std::vector<NamedDecision> named;
-  std::string text; // the plan as text for a terminal
+  std::string text;                       // the plan as text for a terminal
+  std::optional<Sensitivity> sensitivity; // if the caller has one
   Plan plan;
 };
 

@@ -79,8 +79,9 @@ class ExplainRankTest(unittest.TestCase):
         for name, _, answer in self.each():
             self.assertEqual([error.message for error in self.schema.iter_errors(answer)], [], name)
         for name in PLANS:
-            answer = json.loads(self.tbc("explain", f"{name}.json", "--decisions", "--json"))
-            self.assertEqual([error.message for error in self.schema.iter_errors(answer)], [], name)
+            for flag in ("--decisions", "--timeline"):
+                answer = json.loads(self.tbc("explain", f"{name}.json", flag, "--json"))
+                self.assertEqual([error.message for error in self.schema.iter_errors(answer)], [], name)
 
     def test_slices_are_those_of_the_printed_function(self):
         kinds = {"parameter": "stored", "gradient": "gradient", "optimizer state": "optimizer_state"}

@@ -52,6 +52,11 @@ static StepOptions stepOptions(const planner::Job &job, const std::string &model
   return step;
 }
 
+Result<std::unique_ptr<TrainingStep>> stepOf(mlir::MLIRContext &context, const planner::Job &job,
+                                             const std::string &modelPath) {
+  return buildTrainingStep(context, stepOptions(job, modelPath));
+}
+
 Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &planText,
                             const std::string &modelPath) {
   LoadedPlan loaded;
@@ -63,7 +68,7 @@ Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &plan
   if (path.empty())
     path = (std::filesystem::path(planPath).parent_path() / loaded.plan.job.modelPath).string();
   loaded.context = makeContext();
-  auto step = buildTrainingStep(*loaded.context, stepOptions(loaded.plan.job, path));
+  auto step = stepOf(*loaded.context, loaded.plan.job, path);
   if (!step)
     return step.error();
   loaded.step = std::move(*step);

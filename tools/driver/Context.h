@@ -27,6 +27,11 @@ struct LoadedPlan {
 Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &planText,
                             const std::string &modelPath);
 
+/// Builds the step of a plan's job, whose model is at `modelPath`. Errors: those of
+/// buildTrainingStep.
+Result<std::unique_ptr<TrainingStep>> stepOf(mlir::MLIRContext &context, const planner::Job &job,
+                                             const std::string &modelPath);
+
 /// Recomputes a plan's predictions from its decisions and compares them with its file. Errors:
 /// Usage, with the key and both values; those of `planner::applyPlan`.
 Status checkPredictions(const LoadedPlan &loaded, const std::string &planPath);

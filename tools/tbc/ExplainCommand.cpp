@@ -1,17 +1,24 @@
 //===- ExplainCommand.cpp - tbc explain ------------------------------------------===//
 
 #include "planner/explain/Explain.h"
+#include "planner/explain/Sensitivities.h"
 #include "planner/layout/LayoutOf.h"
 #include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/report/Summary.h"
 #include "planner/search/Search.h"
+#include "planner/view/TimelineText.h"
 #include "tools/driver/Context.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/Progress.h"
 
 #include <CLI/CLI.hpp>
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -25,6 +32,7 @@ struct Options {
   std::string plan, model, tensor, why, other, derived;
   std::optional<int64_t> rank;
   bool memory = false, comms = false, layers = false, decisions = false, json = false;
+  bool sensitivity = false, timeline = false;
 };
 
 } // namespace
@@ -47,6 +55,36 @@ static Result<int> runDiff(const planner::Plan &plan, const Options &options) {
   return report.tables.front().rows.empty() ? 0 : int(ErrorCode::DifferencesFound);
 }
 
+/// Returns the file of the plan's model.
+static std::filesystem::path modelOf(const planner::Plan &plan, const Options &options) {
+  return options.model.empty()
+             ? std::filesystem::path(options.plan).parent_path() / plan.job.modelPath
+             : std::filesystem::path(options.model);
+}
+
+/// Plans again after one change each.
+static Result<int> runSensitivity(const driver::LoadedPlan &loaded, Progress &progress,
+                                  const Options &options) {
+  planner::SensitivityQuestion question{loaded.step->step.graph, loaded.plan, {}, {}};
+  question.graphOfSequence = [&](int64_t sequence) -> Result<reshard::Graph> {
+    planner::Job job = loaded.plan.job;
+    job.bindings["seq"] = sequence;
+    auto context = driver::makeContext();
+    auto step = driver::stepOf(*context, job, loaded.step->options.modelPath);
+    return step ? Result<reshard::Graph>(std::move((*step)->step.graph)) : step.error();
+  };
+  question.tell = [&](const std::string &change, int index, int count) {
+    progress.setPhase("planning again, " + std::to_string(index) + " of " + std::to_string(count) +
+                      ": " + change);
+  };
+  auto answer = planner::sensitivityOf(question);
+  progress.finish();
+  if (!answer)
+    return answer.error();
+  std::cout << (options.json ? planner::toJson(*answer) : planner::toText(*answer));
+  return 0;
+}
+
 /// Runs the parts of the command that need the model.
 static Result<int> runDetail(const std::string &text, const Options &options) {
   Progress progress("importing the model");
@@ -55,6 +93,8 @@ static Result<int> runDetail(const std::string &text, const Options &options) {
     return loaded.error();
   if (Status status = driver::checkPredictions(*loaded, options.plan); !status)
     return status.error();
+  if (options.sensitivity)
+    return runSensitivity(*loaded, progress, options);
   auto explained = planner::ExplainedPlan::make(loaded->step->step.graph, loaded->plan);
   if (!explained)
     return explained.error();
@@ -100,9 +140,7 @@ static Result<int> runDerive(const std::string &text, const Options &options) {
 /// against each other.
 static Status checkAgainstModel(const std::string &text, const planner::Plan &plan,
                                 const Options &options) {
-  std::filesystem::path model = options.model;
-  if (model.empty())
-    model = std::filesystem::path(options.plan).parent_path() / plan.job.modelPath;
+  const std::filesystem::path model = modelOf(plan, options);
   std::error_code ignored;
   if (options.model.empty() && !std::filesystem::exists(model, ignored)) {
     if (std::string why = planner::whyLayoutIsStale(plan); !why.empty())
@@ -114,6 +152,28 @@ static Status checkAgainstModel(const std::string &text, const planner::Plan &pl
   }
   auto loaded = driver::loadPlan(options.plan, text, options.model);
   return loaded ? driver::checkPredictions(*loaded, options.plan) : Status(loaded.error());
+}
+
+/// Returns the columns of the output: $COLUMNS, else those of the terminal, else 80.
+static int outputColumns() {
+  constexpr int least = 40, most = 1000, otherwise = 80;
+  if (const char *text = std::getenv("COLUMNS"))
+    if (int columns = std::atoi(text); columns > 0)
+      return std::clamp(columns, least, most);
+  winsize size = {};
+  if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    return std::clamp(int(size.ws_col), least, most);
+  return otherwise;
+}
+
+static Result<int> runTimeline(const planner::Plan &plan, const Options &options) {
+  auto timeline = planner::timelineOf(plan);
+  if (!timeline)
+    return Error{timeline.error().code, options.plan + ": " + timeline.error().message};
+  if (options.json)
+    return print(planner::timelineReport(*timeline), "timeline", true);
+  std::cout << planner::timelineText(*timeline, outputColumns());
+  return 0;
 }
 
 static Result<int> runExplain(const Options &options) {
@@ -132,13 +192,20 @@ static Result<int> runExplain(const Options &options) {
     return report ? print(*report, "rank", options.json)
                   : Error{report.error().code, options.plan + ": " + report.error().message};
   }
+  if (options.timeline)
+    return runTimeline(*plan, options);
   if (options.decisions) {
     if (std::string why = planner::whyLayoutIsStale(*plan); !why.empty())
       return Error{ErrorCode::Usage, options.plan + ": " + why};
     return print(planner::explainDecisions(*plan), "decisions", options.json);
   }
-  if (options.memory || options.comms || options.layers || !options.tensor.empty() ||
-      !options.why.empty())
+  std::error_code ignored;
+  if (options.sensitivity && !std::filesystem::exists(modelOf(*plan, options), ignored))
+    return Error{ErrorCode::Usage, "--sensitivity plans again, which needs the model: " +
+                                       modelOf(*plan, options).string() +
+                                       " is not there; name the model with --model"};
+  if (options.sensitivity || options.memory || options.comms || options.layers ||
+      !options.tensor.empty() || !options.why.empty())
     return runDetail(*text, options);
   if (Status status = checkAgainstModel(*text, *plan, options); !status)
     return status.error();
@@ -167,6 +234,11 @@ void addExplainCommand(CLI::App &app, const SetAction &setAction) {
                     "All that a rank holds, computes and says, and to whom; without the model");
   about->add_flag("--decisions", options->decisions,
                   "The decisions in order, with their origin and rivals; without the model");
+  about->add_flag("--timeline", options->timeline,
+                  "The step of each stage as a line of text; without the model");
+  about->add_flag("--sensitivity", options->sensitivity,
+                  "What 1 GiB of memory, 10 % of each bandwidth and of matmuls, a node, twice the "
+                  "batch and half the sequence are worth, by planning again");
   about->add_option("--diff", options->other,
                     "What differs from another plan.json; exit code 10 if anything does");
   about->add_option("--derive", options->derived,

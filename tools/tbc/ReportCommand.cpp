@@ -1,6 +1,7 @@
 //===- ReportCommand.cpp - tbc report --------------------------------------------===//
 
 #include "planner/plan/PlanFile.h"
+#include "planner/report/Sensitivity.h"
 #include "planner/view/Page.h"
 #include "tools/tbc/Command.h"
 
@@ -16,11 +17,29 @@ namespace {
 
 struct Options {
   std::vector<std::string> plans;
-  std::string output;
+  std::string output, sensitivity;
   bool json = false;
 };
 
 } // namespace
+
+/// Adds the output of tbc explain --sensitivity --json to the plan that it is about.
+static Status addSensitivity(const std::string &path, std::vector<planner::PlanView> &views) {
+  auto text = readFile(path, ErrorCode::Usage);
+  if (!text)
+    return text.error();
+  auto answer = planner::readSensitivity(*text, path);
+  if (!answer)
+    return answer.error();
+  for (planner::PlanView &view : views)
+    if (view.plan.layout.decisions == answer->fingerprint) {
+      view.sensitivity = std::move(*answer);
+      return Status::ok();
+    }
+  return Error{ErrorCode::Usage, path + ": is about another plan than " + views.front().file +
+                                     "; write it with tbc explain " + views.front().file +
+                                     " --sensitivity --json"};
+}
 
 static Result<int> runReport(const Options &options) {
   if (Status status = checkWritable(options.output); !status)
@@ -37,6 +56,9 @@ static Result<int> runReport(const Options &options) {
       return Error{ErrorCode::Usage, path + ": " + why};
     views.push_back(planner::viewOf(*plan, path));
   }
+  if (!options.sensitivity.empty())
+    if (Status status = addSensitivity(options.sensitivity, views); !status)
+      return status.error();
   if (options.json) {
     std::cout << planner::toJson(views);
     if (options.output.empty())
@@ -56,6 +78,8 @@ void addReportCommand(CLI::App &app, const SetAction &setAction) {
       ->required();
   CLI::Option *output = command->add_option("-o,--output", options->output,
                                             "HTML file to write; - for standard output");
+  command->add_option("--sensitivity", options->sensitivity,
+                      "Draw this output of tbc explain --sensitivity --json too");
   CLI::Option *json = command->add_flag(
       "--json", options->json, "Print the content of the page as JSON; -o may be left out");
   command->callback([options, output, json, setAction] {

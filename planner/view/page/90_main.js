@@ -1,7 +1,8 @@
 // The page: one plan, or several beside each other.
 
 const SECTIONS = [["mesh", "Mesh", meshSection], ["layers", "Layers", layersSection], ["memory", "Memory", memorySection],
-  ["schedule", "Schedule", scheduleSection], ["time", "Time", timeSection], ["search", "Search", searchSection], ["basis", "Basis", basisSection]];
+  ["schedule", "Schedule", scheduleSection], ["time", "Time", timeSection], ["search", "Search", searchSection],
+  ["sensitivity", "Sensitivity", sensitivitySection, (plan) => plan.sensitivity], ["basis", "Basis", basisSection]];
 const layouts = [];
 /// Calls `draw` when the page is laid out, and again when its width changes.
 function onLayout(draw) { layouts.push(draw); }
@@ -46,9 +47,10 @@ function comparison(plans) {
 }
 
 function pageOf(plan) {
+  const sections = SECTIONS.filter(([, , , isThere]) => !isThere || isThere(plan));
   return [headerOf(plan), verdictOf(plan), cardsOf(plan), el("div", { class: "pair" }, peakOf(plan), simplerOf(plan)),
-    el("nav", { class: "toc", "aria-label": "Sections" }, SECTIONS.map(([id, name]) => el("a", { href: "#" + id }, name))),
-    SECTIONS.map(([, , make]) => make(plan)),
+    el("nav", { class: "toc", "aria-label": "Sections" }, sections.map(([id, name]) => el("a", { href: "#" + id }, name))),
+    sections.map(([, , make]) => make(plan)),
     el("footer", {}, `${plan.file}. Predictions are of the cost model of tbc for ${plan.cluster_name}; GiB is 2^30 bytes, GB/s is 10^9 bytes per second. This page needs no network.`)];
 }
 
