@@ -79,6 +79,9 @@ LAYERS = {
         "planner/cost planner/devices planner/memory planner/plan planner/predict planner/report planner/reshard "
         "planner/support runtime/schedule", "nlohmann"
     ),
+    "planner/size": _layer(
+        "planner/devices planner/pins planner/plan planner/reshard planner/search planner/support", "nlohmann toml++"
+    ),
     # The compiler.
     "ir": _layer("planner/reshard runtime/dtype runtime/kernels", llvm=True),
     "frontend/onnx": _layer("ir runtime/abi runtime/data runtime/kernels", "google onnx", llvm=True),

@@ -31,7 +31,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 # Pages whose commands have another name than the page.
 COMMANDS = {"compile": ["compile", "program show"], "checkpoint": ["checkpoint consolidate"]}
 # Pages that leave flags to another page.
-SHARED = {"check": "plan"}
+SHARED = {"check": "plan", "size": "plan"}
 # Flags of other programs named by the pages.
 OTHERS = {
     "--preset", "--no-tests", "--no-install", "--target", "--build",  # ctest, cmake, bootstrap

@@ -28,6 +28,7 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction);
 void addDoctorCommand(CLI::App &app, const SetAction &setAction);
 void addExplainCommand(CLI::App &app, const SetAction &setAction);
 void addReportCommand(CLI::App &app, const SetAction &setAction);
+void addSizeCommand(CLI::App &app, const SetAction &setAction);
 void addTimelineCommand(CLI::App &app, const SetAction &setAction);
 void addVerifyCommand(CLI::App &app, const SetAction &setAction);
 void addCompileCommand(CLI::App &app, const SetAction &setAction);

@@ -71,6 +71,7 @@ int main(int argc, char **argv) {
   cli::addClusterCommand(app, setAction);
   cli::addNewCommand(app, setAction);
   cli::addPlanCommand(app, setAction);
+  cli::addSizeCommand(app, setAction);
   cli::addExplainCommand(app, setAction);
   cli::addReportCommand(app, setAction);
   cli::addTimelineCommand(app, setAction);

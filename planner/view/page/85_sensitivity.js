@@ -1,7 +1,7 @@
 // The worth of other hardware and jobs, as a tornado.
 
 const WORTH_HUES = { gain: "green", loss: "red", tie: "grey", impossible: "pale" };
-const effect = (row) => (row.worth === "impossible" ? "no plan" : `${row.ratio >= 1 ? "+" : "−"}${(100 * Math.abs(row.ratio - 1)).toFixed(1)} %`);
+const effect = (row) => (row.worth === "impossible" ? "no plan" : Math.abs(row.ratio - 1) < 5e-4 ? "0 %" : `${row.ratio >= 1 ? "+" : "−"}${(100 * Math.abs(row.ratio - 1)).toFixed(1)} %`);
 
 /// One line per subject, the largest effect first: losses to the left of the base, gains to the right.
 function tornado(answer, unit, width) {
@@ -11,7 +11,7 @@ function tornado(answer, unit, width) {
   const ratios = answer.rows.filter((row) => row.worth !== "impossible").map((row) => row.ratio - 1);
   const low = Math.min(0, ...ratios), high = Math.max(0, ...ratios), span = Math.max(high - low, 1e-9), label = 104;
   const x = (v) => left + label + (width - left - right - 2 * label) * (v - low) / span;
-  const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5].find((s) => span / s <= (isNarrow ? 4 : 9)) || 10;
+  const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5, 1, 2, 5].find((s) => span / s <= (isNarrow ? 4 : 9)) || 10;
   const marks = [];
   for (let v = Math.ceil(low / step) * step; v <= high + 1e-9; v += step) marks.push(v);
   const textOf = (row) => `${row.subject} ${row.change}: ${row.worth === "impossible" ? row.reason : `${effect(row)}, ${seconds(row.plan.step_seconds)} a step` + (row.worth === "tie" ? ", a tie" : "") + (row.plan_changes ? `\nanother plan: ${row.plan.decisions}` : "\nthe same plan")}`;
@@ -49,7 +49,7 @@ function sensitivitySection(plan) {
       (isOther ? `Planned again without a change, the plan is ${answer.base.decisions}: it is the base.` : "")),
     el("figure", {}, holder, legend([["green", "gain"], ["red", "loss"], ["grey", "a tie: within 2 %"]]), el("figcaption", {}, "*: the best plan changes.")),
     table("sensitivity", "Plans after one change each", [
-      { head: "change", get: (r) => `${r.subject} ${r.change}` },
+      { head: "change", wide: true, get: (r) => `${r.subject} ${r.change}` },
       { head: "step", unit: "s", n: true, get: value((r) => r.plan.step_seconds), show: value((r) => seconds(r.plan.step_seconds), "–") },
       { head: unit, n: true, get: value((r) => rate(r.plan)), show: value((r) => count(rate(r.plan)), "–") },
       { head: "effect", unit: "ratio", n: true, get: value((r) => r.ratio), show: effect },
