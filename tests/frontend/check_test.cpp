@@ -55,7 +55,7 @@ TEST(Check, FactorsOfFusedProjections) {
 
 TEST(Check, JsonHasTheKeysThatOthersReadAndParses) {
   auto json = nlohmann::json::parse(cli::toJson(check("tiny-resnet")));
-  EXPECT_EQ(json["schema"], "tbc.check");
+  EXPECT_EQ(json["format"], "tbc-check");
   EXPECT_EQ(json["parameters"], 78042);
   EXPECT_EQ(json["state_elements"], 672);
   EXPECT_EQ(json["state_tensors"].size(), 18u);

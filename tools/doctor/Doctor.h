@@ -53,8 +53,9 @@ std::vector<Finding> examineGpus(const GpuLibraries &libraries);
 
 /// Returns one line per finding, with the advice below it.
 std::string textOf(const std::vector<Finding> &findings);
-/// Returns {"version":1,"ok":…,"findings":[{"name","state","found","advice"}]}. `ok`: there is no
-/// problem.
+/// Returns
+/// {"format":"tbc-doctor","version":1,"ok":…,"findings":[{"name","state","found","advice"}]}. `ok`:
+/// there is no problem.
 std::string jsonOf(const std::vector<Finding> &findings);
 
 } // namespace tbc::doctor

@@ -61,9 +61,8 @@ std::string jsonOf(const std::vector<Finding> &findings) {
                     {"advice", finding.advice}});
   }
   // Messages of the system may not be UTF-8.
-  return Json{{"version", 1}, {"ok", ok}, {"findings", list}}.dump(1, ' ', false,
-                                                                   Json::error_handler_t::replace) +
-         "\n";
+  Json json{{"format", "tbc-doctor"}, {"version", 1}, {"ok", ok}, {"findings", list}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 } // namespace tbc::doctor

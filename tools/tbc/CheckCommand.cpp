@@ -422,7 +422,7 @@ std::string toJson(const CheckReport &report) {
   for (const RepeatedBlock &block : report.blocks)
     blocks.push_back(
         {{"name", block.name}, {"count", block.count}, {"parameters", block.parameters}});
-  Json json{{"schema", "tbc.check"},
+  Json json{{"format", "tbc-check"},
             {"version", 1},
             {"model", report.model},
             {"hash", report.hash},

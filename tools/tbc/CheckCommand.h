@@ -68,7 +68,8 @@ struct FoldedTensors {
 std::vector<FoldedTensors> foldTensors(const std::vector<CheckedTensor> &tensors);
 
 void printReport(const CheckReport &report, std::ostream &out);
-/// The same as JSON, schema "tbc.check" version 1.
+/// The same as JSON, {"format": "tbc-check", "version": 1, ..}, as in
+/// docs/schemas/check.schema.json.
 std::string toJson(const CheckReport &report);
 
 } // namespace tbc::cli

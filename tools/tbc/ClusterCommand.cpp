@@ -34,6 +34,17 @@ static std::string tableRow(const planner::Cluster &cluster) {
   return row;
 }
 
+/// Returns clusters as JSON, each with the keys that it has in a plan.
+static std::string jsonOf(const std::vector<planner::Cluster> &clusters) {
+  std::string text = "{\"format\": \"tbc-cluster\", \"version\": 1, \"clusters\": [\n";
+  for (size_t i = 0; i < clusters.size(); ++i) {
+    std::string object = planner::writeCluster(clusters[i]);
+    object.pop_back(); // removes the newline
+    text += (i == 0 ? "" : ",\n") + object;
+  }
+  return text + "\n]}\n";
+}
+
 /// Lists all presets, one per line.
 static Result<std::string> listPresets(bool json) {
   char head[160];
@@ -42,18 +53,17 @@ static Result<std::string> listPresets(bool json) {
                 " %10s\n",
                 "cluster", "devices", "memory", "bf16", "memory", "inside", "between", "",
                 "per node", "GiB", "TFLOP/s", "GB/s", "GB/s", "GB/s");
-  std::string table = head, objects;
+  std::string table = head;
+  std::vector<planner::Cluster> clusters;
   for (const std::string &name : planner::clusterPresets()) {
     auto cluster = planner::loadCluster(name);
     if (!cluster)
       return cluster.error();
     table += tableRow(*cluster);
-    std::string object = planner::writeCluster(*cluster);
-    object.pop_back(); // removes the newline
-    objects += (objects.empty() ? "" : ",\n") + object;
+    clusters.push_back(std::move(*cluster));
   }
   if (json)
-    return "[" + objects + "]\n";
+    return jsonOf(clusters);
   return table +
          "\ninside, between: what one device gets of the network in a node and between nodes, one\n"
          "direction. tbc cluster NAME -o my.toml writes one to start your own from.\n";
@@ -93,9 +103,7 @@ static Result<int> runCluster(const ClusterOptions &options) {
   if (Status status = options.json ? Status::ok() : checkPaths(options.name, *text, options.output);
       !status)
     return status.error();
-  if (Status status =
-          writeFile(options.output, options.json ? planner::writeCluster(*cluster) : *text);
-      !status)
+  if (Status status = writeFile(options.output, options.json ? jsonOf({*cluster}) : *text); !status)
     return status.error();
   return 0;
 }

@@ -1,0 +1,143 @@
+"""usage: json_test.py TBC SOURCE_DIR
+
+Every --json has a header ("format", "version") and a schema in docs/schemas (docs/json.md), which
+real answers fulfil, of success and of failure.
+"""
+
+import copy
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.parse
+from pathlib import Path
+
+import jsonschema  # Debian: python3-jsonschema
+
+# References of one schema to another are relative to its $id, a urn.
+for known in (urllib.parse.uses_relative, urllib.parse.uses_fragment):
+    known.append("urn")
+
+TBC, SOURCE = Path(sys.argv.pop(1)).resolve(), Path(sys.argv.pop(1)).resolve()
+MODELS = SOURCE / "models"
+SCHEMAS = {path: json.loads(path.read_text())
+           for path in [*sorted((SOURCE / "docs").glob("*.schema.json")), *sorted((SOURCE / "docs/schemas").glob("*.json"))]}
+# The document that decides each answer: a schema for each command line in docs/json.md.
+ROW = re.compile(r"(?m)^\| `tbc ([^`]+)`[^|]*\| `(tbc-[a-z]+)` \| (\d+) \| \[[^\]]*\]\(([^)]+)\)")
+
+
+def objects(value):
+    if isinstance(value, dict):
+        yield value
+    for entry in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from objects(entry)
+
+
+class JsonTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.temporary.cleanup)
+        cls.folder = Path(cls.temporary.name)
+        cls.tbc("plan", MODELS / "tiny-mlp.onnx", "--gpus", "2", "--batch", "8", "-o", "plan.json")
+        cls.tbc("plan", MODELS / "tiny-gpt2.onnx", "--gpus", "8", "--batch", "16", "--mesh", "pp=2,tp=2,fsdp=2",
+                "--recompute", "full", "-o", "mesh.json")
+        cls.tbc("compile", "plan.json", "-o", "program")
+
+    @classmethod
+    def tbc(cls, *arguments, code=0):
+        run = subprocess.run([TBC, *map(str, arguments)], cwd=cls.folder, capture_output=True, text=True, timeout=300)
+        if run.returncode != code:
+            raise AssertionError(f"{arguments}: exit code {run.returncode}\n{run.stdout}{run.stderr}")
+        return run.stdout
+
+    def schema(self, path):
+        schema = SCHEMAS[path]
+        store = {entry["$id"]: entry for entry in SCHEMAS.values()}
+        return jsonschema.Draft202012Validator(schema, resolver=jsonschema.RefResolver("", schema, store=store))
+
+    def check(self, path, text):
+        answer = json.loads(text)
+        self.assertTrue(answer["format"].startswith("tbc-"), path)
+        self.assertIsInstance(answer["version"], int)
+        validator = self.schema(path)
+        self.assertEqual([error.message for error in validator.iter_errors(answer)][:3], [], path)
+        for damage in ({"format": "tbc-other"}, {"version": 0}):
+            self.assertFalse(validator.is_valid({**copy.deepcopy(answer), **damage}), (path, damage))
+        return answer
+
+    def test_answers_fulfil_their_schemas(self):
+        docs = SOURCE / "docs"
+        schemas = docs / "schemas"
+        cases = [
+            (schemas / "check.schema.json", 0, "check", MODELS / "tiny-mlp.onnx"),
+            (schemas / "check.schema.json", 0, "check", MODELS / "tiny-gpt2.onnx", "--freeze", "*.bias"),
+            (schemas / "cluster.schema.json", 0, "cluster"),
+            (schemas / "cluster.schema.json", 0, "cluster", "mi300x"),
+            (schemas / "report.schema.json", 0, "report", "plan.json", "mesh.json"),
+            (schemas / "verify.schema.json", 0, "verify", "program"),
+            (schemas / "verify.schema.json", 0, "verify", "mesh.json"),
+            (schemas / "roofline.schema.json", 0, "program", "show", "program", "--roofline"),
+            (docs / "plan.schema.json", 0, "plan", MODELS / "tiny-mlp.onnx", "--gpus", "2"),
+            (docs / "plan.schema.json", 0, "explain", "plan.json"),
+            (schemas / "explain.schema.json", 10, "explain", "plan.json", "--diff", "mesh.json"),
+            (schemas / "explain.schema.json", 0, "explain", "plan.json", "--diff", "plan.json"),
+        ]
+        for plan in ("plan.json", "mesh.json"):
+            for view in ("--memory", "--comms", "--layers", "--tensor=*weight*", "--why=tp=2", "--why=tp=1", "--why=dp=3",
+                         "--why=recompute=none"):
+                cases.append((schemas / "explain.schema.json", 0, "explain", plan, view))
+            for view in ("--rank=1", "--decisions"):
+                cases.append((docs / "explain.schema.json", 0, "explain", plan, view))
+        for path, code, *arguments in cases:
+            with self.subTest(arguments):
+                self.check(path, self.tbc(*arguments, "--json", code=code))
+        # Every schema was used, but that of doctor (below).
+        used = {path for path, *_ in cases}
+        self.assertEqual(set(SCHEMAS) - used, {schemas / "doctor.schema.json"})
+
+    def test_doctor_answers_when_something_is_wrong_too(self):
+        path = SOURCE / "docs/schemas/doctor.schema.json"
+        run = subprocess.run([TBC, "doctor", "--json"], capture_output=True, text=True, timeout=120)
+        answer = self.check(path, run.stdout)
+        self.assertEqual(run.returncode, 0 if answer["ok"] else 1)
+        run = subprocess.run(["bash", "-c", f"ulimit -n 32; '{TBC}' doctor --json"], capture_output=True, text=True, timeout=120)
+        self.assertEqual(run.returncode, 1, run.stderr)
+        self.assertIs(self.check(path, run.stdout)["ok"], False)
+
+    def test_an_error_prints_nothing_on_stdout(self):
+        self.assertEqual(self.tbc("check", "absent.onnx", "--json", code=2), "")
+        self.assertEqual(self.tbc("explain", "absent.json", "--json", code=2), "")
+        self.tbc("compile", "plan.json", "-o", "damaged", "--no-kernels")
+        self.folder.joinpath("damaged/plan.json").write_text("{}")
+        self.assertEqual(self.tbc("verify", "damaged", "--json", code=2), "")
+
+    def test_every_key_has_a_description(self):
+        for path, schema in SCHEMAS.items():
+            for value in objects(schema):
+                if isinstance(value.get("properties"), dict):
+                    for key, entry in value["properties"].items():
+                        self.assertTrue(entry.get("description", "").endswith("."), (path.name, key))
+
+    def test_the_page_lists_every_command_that_prints_json(self):
+        rows = ROW.findall((SOURCE / "docs/json.md").read_text())
+        for command, name, version, link in rows:
+            schema = SCHEMAS[(SOURCE / "docs" / link).resolve()]
+            text = json.dumps(schema)
+            self.assertIn(f'"const": "{name}"', text, command)
+            self.assertIn(f'"const": {version}', text, command)
+        self.assertEqual({(SOURCE / "docs" / row[3]).resolve() for row in rows}, set(SCHEMAS))
+        overview = subprocess.run([TBC, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+        commands = [*re.findall(r"(?m)^  ([a-z]+) ", overview), "program show"]
+        have = set()
+        for command in commands:
+            if command != "program":
+                text = subprocess.run([TBC, *command.split(), "--help"], capture_output=True, text=True, timeout=60).stdout
+                have |= {command} if re.search(r"(?m)^ +--json\b", text) else set()
+        self.assertEqual({row[0].split(" --")[0] for row in rows}, have)
+
+
+if __name__ == "__main__":
+    unittest.main()
