@@ -73,6 +73,7 @@ int main(int argc, char **argv) {
   cli::addPlanCommand(app, setAction);
   cli::addSizeCommand(app, setAction);
   cli::addExplainCommand(app, setAction);
+  cli::addExportCommand(app, setAction);
   cli::addReportCommand(app, setAction);
   cli::addTimelineCommand(app, setAction);
   cli::addVerifyCommand(app, setAction);

@@ -1,0 +1,194 @@
+"""usage: export_test.py TBC SOURCE_DIR [--update]
+
+`tbc export` without any other package: every target's output as text (golden/), the plans that each
+target refuses, its warnings, and the scripts of --launcher. --update writes golden/ again.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from export_cases import ENDINGS, EXPRESSED, PLANS, Exporter
+
+TBC, SOURCE = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+GOLDEN = SOURCE / "tests/peers/golden"
+TARGETS = ("megatron", "torchtitan", "deepspeed", "accelerate", "lightning", "jax")
+
+# One output of each target, and each form of each target once.
+GOLDEN_OUTPUTS = (
+    "pipeline megatron", "uneven megatron", "context megatron", "experts megatron", "f16 megatron",
+    "interleaved torchtitan", "fsdp torchtitan", "zero2 deepspeed", "grad-op deepspeed", "f16 deepspeed",
+    "hybrid accelerate", "ddp accelerate", "ddp lightning", "hybrid lightning", "zero1 lightning", "tensor jax",
+)  # fmt: skip
+
+# Words that an error must have, by plan and target: the part of the plan, and the remedy.
+REFUSED = {
+    "fsdp megatron": ("ZeRO-3", "--zero 1"),
+    "hybrid deepspeed": ("hybrid sharding", "fsdp alone"),
+    "pipeline deepspeed": ("tp=2", "pp=2", "--to megatron"),
+    "pipeline lightning": ("tp=2", "pp=2", "--to torchtitan"),
+    "pipeline jax": ("pp=2", "--to torchtitan"),
+    "zero2 torchtitan": ("ZeRO-2", "offload of optimizer"),
+    "f16 torchtitan": ("f16", "--precision bf16"),
+    "zero1 accelerate": ("ZeRO-1", "--to deepspeed"),
+    "experts deepspeed": ("ep=4",),
+    "context deepspeed": ("cp=2",),
+    "gpipe megatron": ("schedule gpipe", "--schedule 1f1b"),
+    "vee megatron": ("V shape", "--placement loop", "begins inside a block"),
+}
+
+# Warnings by plan and target.
+WARNED = {
+    "fsdp deepspeed": {"RecomputeInScript"},
+    "grad-op deepspeed": {"KeptParameters"},
+    "context megatron": {"ContextOrder"},
+    "context torchtitan": {"ContextSharding"},
+    "tensor jax": {"ContiguousSegments"},
+    "pipeline megatron": {"TableForm"},
+    "ddp megatron": set(),
+    "hybrid accelerate": {"BatchInScript", "WrapPolicy"},
+    "hybrid lightning": {"BatchInScript", "GatherUnit"},
+}
+
+
+def content(file):
+    """The lines of an output that are no comments: those name the plan's fingerprint."""
+    return "".join(line for line in file.read_text().splitlines(True) if not line.startswith("#"))
+
+
+class ExportTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.kept = tempfile.TemporaryDirectory()
+        cls.exporter = Exporter(TBC, SOURCE, Path(cls.kept.name))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.kept.cleanup()
+
+    def test_which_targets_express_which_plans(self):
+        for name in PLANS:
+            for target in TARGETS:
+                done = self.exporter.export(name, target)
+                with self.subTest(plan=name, target=target):
+                    self.assertEqual(done.returncode, 0 if target in EXPRESSED[name].split() else 2, done.stderr)
+
+    def test_outputs(self):
+        for case in GOLDEN_OUTPUTS:
+            name, target = case.split()
+            done = self.exporter.export(name, target)
+            output = self.exporter.output(name, target)
+            with self.subTest(case):
+                self.assertEqual(done.returncode, 0, done.stderr)
+                golden = GOLDEN / output.name
+                if "--update" in sys.argv:
+                    golden.write_text(content(output))
+                self.assertEqual(content(output), golden.read_text())
+
+    def test_refusals_name_the_part_and_the_remedy(self):
+        for case, words in REFUSED.items():
+            done = self.exporter.export(*case.split())
+            with self.subTest(case):
+                self.assertEqual(done.returncode, 2)
+                for word in words:
+                    self.assertIn(word, done.stderr)
+
+    def test_warnings_have_names(self):
+        for case, names in WARNED.items():
+            done = self.exporter.export(*case.split())
+            with self.subTest(case):
+                self.assertEqual(set(re.findall(r"warning: (\w+):", done.stderr)), names)
+                output = self.exporter.output(*case.split())
+                if output.suffix != ".json":  # JSON has no comments
+                    for name in names:
+                        self.assertIn(f"# {name}: ", output.read_text())
+
+    def test_a_plan_that_was_edited_is_refused(self):
+        plan = self.exporter.plan("ddp")
+        plan["bucket_bytes"] = 1234
+        edited = self.exporter.folder / "edited.plan.json"
+        edited.write_text(json.dumps(plan))
+        done = subprocess.run([TBC, "export", edited, "--to", "deepspeed", "-o", "-"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--derive", done.stderr)
+
+    def test_names_of_modules(self):
+        plan = self.exporter.folder / "ddp.plan.json"
+        self.exporter.plan("ddp")
+        for name in ("my-plan.py", "plan.txt", "1.py"):
+            file = self.exporter.folder / name
+            done = subprocess.run([TBC, "export", plan, "--to", "jax", "-o", file], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, name)
+            self.assertIn("Python module", done.stderr)
+            self.assertFalse(file.exists())
+
+    def test_launchers(self):
+        starts = {"torchrun": "torchrun --nnodes=2 --nproc-per-node=8", "slurm": "srun ", "mpirun": "mpirun -np 16"}
+        for launcher, start in starts.items():
+            done = self.exporter.export("pipeline", "megatron", "--launcher", launcher)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            script = self.exporter.output("pipeline", "megatron").with_suffix(".sh")
+            text = script.read_text()
+            with self.subTest(launcher):
+                self.assertIn(start, text)
+                self.assertIn("CUDA_DEVICE_MAX_CONNECTIONS=1", text)
+                self.assertIn("NCCL_NVLS_ENABLE=1", text)
+                self.assertTrue(script.stat().st_mode & 0o100)
+                subprocess.run(["bash", "-n", script], check=True)
+
+    def test_a_launcher_starts_every_rank_once(self):
+        """Runs the torchrun script of each node with a torchrun that prints its arguments."""
+        self.exporter.export("hybrid", "accelerate", "--launcher", "torchrun")
+        self.exporter.export("ddp", "deepspeed", "--launcher", "torchrun")
+        folder = self.exporter.folder / "bin"
+        folder.mkdir(exist_ok=True)
+        for word in ("torchrun", "accelerate"):
+            tool = folder / word
+            tool.write_text('#!/bin/sh\necho "$(basename "$0") $@"\n')
+            tool.chmod(0o755)
+        environment = {"PATH": f"{folder}:/usr/bin:/bin", "NODE_RANK": "1", "MASTER_ADDR": "first"}
+        for name, target, expected in (
+            ("ddp", "deepspeed", "torchrun --nnodes=2 --nproc-per-node=8 --node-rank=1 --master-addr=first "
+             "--master-port=29500 train.py --deepspeed --deepspeed_config ddp_deepspeed.json more"),
+            ("hybrid", "accelerate", "accelerate launch --config_file hybrid_accelerate.yaml --machine_rank 1 "
+             "--main_process_ip first --main_process_port 29500 train.py more"),
+        ):  # fmt: skip
+            script = self.exporter.output(name, target).with_suffix(".sh")
+            done = subprocess.run([script, "more"], capture_output=True, text=True, env=environment)
+            self.assertEqual(done.stdout.strip(), expected, done.stderr)
+
+    def test_launchers_that_cannot_start_a_target(self):
+        for case, launcher, word in (
+            ("tensor jax", "torchrun", "Slurm or MPI"),
+            ("hybrid accelerate", "mpirun", "accelerate launch"),
+            ("ddp dot", "torchrun", "nothing that runs"),
+        ):
+            done = self.exporter.export(*case.split(), "--launcher", launcher)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(word, done.stderr)
+
+    def test_dot(self):
+        done = self.exporter.export("uneven", "dot")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = self.exporter.output("uneven", "dot").read_text()
+        self.assertIn("transformer.h.0 to 6", text)
+        self.assertIn("chunk0 -> chunk1", text)
+        self.assertEqual(text.count("{"), text.count("}"))
+
+    def test_mlir_is_the_ir_of_tbc_plan(self):
+        done = self.exporter.export("tensor", "mlir")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = self.exporter.output("tensor", "mlir").read_text()
+        self.assertIn('#tbc.mesh<"dp"=2, "fsdp"=2, "tp"=2>', text)
+        model, *flags = PLANS["tensor"].split()
+        printed = self.exporter.run("plan", SOURCE / "models" / f"{model}.onnx", *flags, "--emit", "ir", "--full")
+        self.assertEqual(text, printed)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,233 @@
+//===- PlanFacts.cpp - A plan in the terms of other frameworks -------------===//
+
+#include "tools/export/PlanFacts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+namespace tbc::exporter {
+
+using planner::DimSplit;
+using planner::LayoutParameters;
+using planner::Plan;
+using planner::TensorPlacement;
+
+const char *name(ZeroForm form) {
+  switch (form) {
+  case ZeroForm::Replicated:
+    return "replicated parameters";
+  case ZeroForm::Zero1:
+    return "ZeRO-1";
+  case ZeroForm::Zero2:
+    return "ZeRO-2";
+  case ZeroForm::ShardGradOp:
+    return "SHARD_GRAD_OP";
+  case ZeroForm::Zero3:
+    return "ZeRO-3";
+  }
+  return "";
+}
+
+/// Splits a path at its first component that is a number. Example: "h.3.fc" gives "h" and 3.
+static bool splitAtNumber(const std::string &path, std::string &list, int64_t &number) {
+  for (size_t begin = 0; begin < path.size();) {
+    size_t end = std::min(path.find('.', begin), path.size());
+    auto [rest, error] = std::from_chars(path.data() + begin, path.data() + end, number);
+    if (error == std::errc() && rest == path.data() + end && begin > 0) {
+      list = path.substr(0, begin - 1);
+      return true;
+    }
+    begin = end + 1;
+  }
+  return false;
+}
+
+/// Finds the list of blocks: the numbered path with the most elements of parameters.
+static void findBlocks(const Plan &plan, PlanFacts &facts) {
+  std::map<std::string, std::pair<double, int64_t>> lists; // elements, and the number of items
+  for (const LayoutParameters &group : plan.layout.parameters) {
+    double elements = 1;
+    for (int64_t size : group.shape)
+      elements *= double(size);
+    for (const std::string &path : group.names) {
+      std::string list;
+      int64_t number = 0;
+      if (!splitAtNumber(path, list, number))
+        continue;
+      auto &[sum, count] = lists[list];
+      sum += elements;
+      count = std::max(count, number + 1);
+    }
+  }
+  double most = 0;
+  for (const auto &[list, content] : lists)
+    if (content.first > most) {
+      most = content.first;
+      facts.blockPath = list;
+      facts.numBlocks = content.second;
+    }
+}
+
+int64_t PlanFacts::blockOf(const std::string &path) const {
+  std::string list;
+  int64_t number = 0;
+  bool isNumbered = !blockPath.empty() && splitAtNumber(path, list, number) && list == blockPath;
+  return isNumbered ? number : -1;
+}
+
+static void findChunks(const Plan &plan, PlanFacts &facts) {
+  std::set<int64_t> before;
+  for (size_t index = 0; index < plan.layout.chunks.size(); ++index) {
+    const planner::LayoutChunk &chunk = plan.layout.chunks[index];
+    ChunkBlocks result;
+    result.stage = chunk.stage;
+    result.begin = index < plan.stageNames.size() ? plan.stageNames[index] : chunk.firstOp;
+    for (const std::string &path : chunk.modules)
+      if (int64_t block = facts.blockOf(path); block >= 0)
+        result.blocks.insert(block);
+    for (int64_t block : result.blocks)
+      result.beginsInsideBlock |= before.count(block) > 0;
+    before.insert(result.blocks.begin(), result.blocks.end());
+    facts.chunks.push_back(std::move(result));
+  }
+}
+
+static bool names(const planner::AxisNames &axes, const std::string &axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+static bool isSplitOver(const DimSplit &dim, const std::string &axis) {
+  if (names(dim.axes, axis))
+    return true;
+  for (const auto &segment : dim.segments)
+    for (const planner::SplitFactor &factor : segment)
+      if (names(factor.axes, axis))
+        return true;
+  return false;
+}
+
+bool isSplitOver(const TensorPlacement &placement, const std::string &axis) {
+  return std::any_of(placement.dims.begin(), placement.dims.end(),
+                     [&](const DimSplit &dim) { return isSplitOver(dim, axis); });
+}
+
+MatrixSplit splitOverTensorAxis(const LayoutParameters &parameter) {
+  for (size_t dim = 0; dim < parameter.used.dims.size(); ++dim) {
+    if (!isSplitOver(parameter.used.dims[dim], "tp"))
+      continue;
+    bool isSummed = std::find(parameter.summed.begin(), parameter.summed.end(), int64_t(dim)) !=
+                    parameter.summed.end();
+    return isSummed ? MatrixSplit::Row : MatrixSplit::Column;
+  }
+  return MatrixSplit::Whole;
+}
+
+static ResidualForm residualOf(const Plan &plan) {
+  std::set<ResidualForm> found;
+  for (const planner::LayoutBoundary &boundary : plan.layout.boundaries)
+    for (const planner::LayoutTensor &tensor : boundary.outputs) {
+      if (tensor.placement.dims.size() < 2)
+        continue;
+      if (!isSplitOver(tensor.placement, "tp") && !names(tensor.placement.partial, "tp"))
+        found.insert(ResidualForm::Whole);
+      else if (tensor.placement.dims.size() == 3 && names(tensor.placement.dims[1].axes, "tp"))
+        found.insert(ResidualForm::Sequence);
+      else
+        found.insert(ResidualForm::Other);
+    }
+  if (found.empty())
+    return ResidualForm::Whole;
+  return found.size() == 1 ? *found.begin() : ResidualForm::Other;
+}
+
+static ZeroForm zeroForm(const planner::ParameterDecision &decision) {
+  if (decision.zeroAxes.empty())
+    return ZeroForm::Replicated;
+  switch (decision.zero) {
+  case 1:
+    return ZeroForm::Zero1;
+  case 2:
+    return ZeroForm::Zero2;
+  case 3:
+    return decision.keepGathered ? ZeroForm::ShardGradOp : ZeroForm::Zero3;
+  default:
+    return ZeroForm::Replicated;
+  }
+}
+
+Result<PlanFacts> PlanFacts::make(const Plan &plan) {
+  if (std::string why = planner::whyLayoutIsStale(plan); !why.empty())
+    return Error{ErrorCode::Usage, why};
+  if (plan.layout.isEmpty() || plan.layout.modules.empty())
+    return Error{ErrorCode::Usage, "the plan has no complete key \"layout\"; tbc explain PLAN "
+                                   "--derive FILE writes it"};
+  PlanFacts facts;
+  facts.plan = &plan;
+  findBlocks(plan, facts);
+  findChunks(plan, facts);
+  facts.residual = residualOf(plan);
+  facts.zero = zeroForm(plan.parameterDefault);
+  for (const planner::ParameterOverride &other : plan.parameterOverrides)
+    if (zeroForm(other.decision) != facts.zero ||
+        other.decision.zeroAxes != plan.parameterDefault.zeroAxes)
+      facts.otherZero.insert(facts.otherZero.end(), other.parameters.begin(),
+                             other.parameters.end());
+  return facts;
+}
+
+int64_t PlanFacts::chunksPerStage() const { return plan->numChunks() / plan->mesh.pp; }
+
+bool PlanFacts::isLooped() const {
+  for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
+    if (chunks[chunk].stage != int(int64_t(chunk) % plan->mesh.pp))
+      return false;
+  return true;
+}
+
+bool PlanFacts::isVee() const {
+  int64_t stages = plan->mesh.pp;
+  if (int64_t(chunks.size()) != 2 * stages || stages == 1)
+    return false;
+  for (int64_t chunk = 0; chunk < 2 * stages; ++chunk)
+    if (chunks[size_t(chunk)].stage != int(std::min(chunk, 2 * stages - 1 - chunk)))
+      return false;
+  return true;
+}
+
+const ChunkBlocks *PlanFacts::cutBlock() const {
+  for (const ChunkBlocks &chunk : chunks)
+    if (chunk.beginsInsideBlock)
+      return &chunk;
+  return nullptr;
+}
+
+bool PlanFacts::isEven() const {
+  return std::all_of(chunks.begin(), chunks.end(), [&](const ChunkBlocks &chunk) {
+    return chunk.blocks.size() == chunks.front().blocks.size();
+  });
+}
+
+std::vector<int64_t> PlanFacts::recomputedBlocks() const {
+  std::vector<int64_t> result(size_t(plan->mesh.pp), 0);
+  const planner::BlockShare &share = plan->recompute.share;
+  for (const ChunkBlocks &chunk : chunks)
+    for (int64_t block : chunk.blocks)
+      if (plan->recompute.mode != planner::RecomputeMode::None &&
+          (share.isAll() || block < share.blocks))
+        ++result[size_t(chunk.stage)];
+  return result;
+}
+
+double PlanFacts::setting(const std::string &key, double otherwise) const {
+  auto found = plan->job.settings.find(key);
+  return found == plan->job.settings.end() ? otherwise : found->second;
+}
+
+int64_t PlanFacts::perNode() const {
+  return std::min(plan->mesh.numRanks(), plan->cluster.devicesPerNode);
+}
+
+int64_t PlanFacts::nodes() const { return (plan->mesh.numRanks() + perNode() - 1) / perNode(); }
+
+} // namespace tbc::exporter

@@ -1,0 +1,164 @@
+//===- ExportCommand.cpp - tbc export --------------------------------------------===//
+
+#include "planner/plan/PlanFile.h"
+#include "tools/driver/Context.h"
+#include "tools/driver/EmitIr.h"
+#include "tools/export/Launch.h"
+#include "tools/export/Targets.h"
+#include "tools/tbc-run/WordFlags.h"
+#include "tools/tbc/Command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cctype>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+namespace tbc::cli {
+
+namespace {
+
+struct Options {
+  std::string plan, target, launcher, output, model;
+};
+
+} // namespace
+
+/// --to mlir: the training step with the plan as attributes. It alone needs the model.
+constexpr const char *irTarget = "mlir";
+
+static std::vector<std::string> targetWords() {
+  std::vector<std::string> words;
+  for (const exporter::Target &target : exporter::targets())
+    words.push_back(target.word);
+  words.push_back(irTarget);
+  return words;
+}
+
+static Result<int> writeIr(const std::string &text, const Options &options) {
+  if (!options.launcher.empty())
+    return Error{ErrorCode::Usage, "--launcher: --to mlir writes nothing that runs"};
+  auto loaded = driver::loadPlan(options.plan, text, options.model);
+  if (!loaded)
+    return loaded.error();
+  auto ir = driver::annotatedText(*loaded->step, loaded->plan, false);
+  if (!ir)
+    return ir.error();
+  if (Status status = writeFile(options.output, *ir); !status)
+    return status.error();
+  if (options.output != "-")
+    std::cerr << "tbc: wrote " << options.output << " for tbc-opt\n";
+  return 0;
+}
+
+/// Returns the path of the launch script. Example: "ds.json" gives "ds.sh".
+static std::string scriptPath(const std::string &output) {
+  std::filesystem::path path = output;
+  std::string script = path.replace_extension(".sh").string();
+  return script == output ? output + ".launch.sh" : script;
+}
+
+/// Whether Python can import `name`. Example: "my_plan", not "my-plan".
+static bool isModuleName(const std::string &name) {
+  bool isFirst = true;
+  for (char c : name) {
+    bool isLetter = std::isalpha(static_cast<unsigned char>(c)) || c == '_';
+    if (!isLetter && (isFirst || !std::isdigit(static_cast<unsigned char>(c))))
+      return false;
+    isFirst = false;
+  }
+  return !isFirst;
+}
+
+/// Checks the name of an output that other Python code imports.
+static Status checkName(const exporter::Target &target, const std::string &output) {
+  using exporter::Program;
+  Program program = target.program;
+  bool isImported = program == Program::TrainAsModule || program == Program::Jax ||
+                    program == Program::Torchtitan;
+  std::filesystem::path path = output;
+  if (!isImported || output == "-" ||
+      (path.extension() == ".py" && isModuleName(path.stem().string())))
+    return Status::ok();
+  return Error{ErrorCode::Usage, "-o " + output + ": --to " + target.word +
+                                     " writes a Python module; name it as one, such as "
+                                     "plan_" +
+                                     target.word + ".py"};
+}
+
+static Result<int> runExport(const Options &options) {
+  if (Status status = checkWritable(options.output); !status)
+    return status.error();
+  if (!options.launcher.empty() && options.output == "-")
+    return Error{ErrorCode::Usage, "--launcher writes a script beside the output; name a file "
+                                   "with -o"};
+  auto text = readFile(options.plan, ErrorCode::Usage);
+  if (!text)
+    return text.error();
+  if (options.target == irTarget)
+    return writeIr(*text, options);
+  if (!options.model.empty())
+    return Error{ErrorCode::Usage, "--model is for --to mlir; other targets read the plan alone"};
+  auto plan = planner::readPlan(*text, options.plan);
+  if (!plan)
+    return plan.error();
+  auto facts = exporter::PlanFacts::make(*plan);
+  if (!facts)
+    return Error{facts.error().code, options.plan + ": " + facts.error().message};
+  const exporter::Target &target = *exporter::findTarget(options.target);
+  if (Status status = checkName(target, options.output); !status)
+    return status.error();
+  auto exported = target.write(*facts);
+  if (!exported)
+    return Error{exported.error().code, options.plan + ": " + exported.error().message};
+  std::string script;
+  if (!options.launcher.empty()) {
+    auto launch = exporter::launchScript(*facts, target, *exporter::parseLauncher(options.launcher),
+                                         std::filesystem::path(options.output).filename().string());
+    if (!launch)
+      return launch.error();
+    script = std::move(*launch);
+  }
+  for (const exporter::Warning &warning : exported->warnings)
+    std::cerr << "tbc: warning: " << warning.name << ": " << warning.text << "\n";
+  if (Status status = writeFile(options.output, exported->text); !status)
+    return status.error();
+  if (options.output == "-")
+    return 0;
+  std::cerr << "tbc: wrote " << options.output << " for " << target.package << "\n";
+  if (script.empty())
+    return 0;
+  const std::string path = scriptPath(options.output);
+  if (Status status = writeFile(path, script); !status)
+    return status.error();
+  std::error_code error;
+  using std::filesystem::perms;
+  std::filesystem::permissions(path, perms::owner_exec | perms::group_exec | perms::others_exec,
+                               std::filesystem::perm_options::add, error);
+  if (error)
+    return Error{ErrorCode::Other, path + " cannot be made executable: " + error.message()};
+  std::cerr << "tbc: wrote " << path << ", which starts it\n";
+  return 0;
+}
+
+void addExportCommand(CLI::App &app, const SetAction &setAction) {
+  CLI::App *command =
+      app.add_subcommand("export", "Write a plan as a configuration of another framework");
+  auto options = std::make_shared<Options>();
+  command->add_option("plan", options->plan, "plan.json")->required();
+  command->add_option("--to", options->target, "Framework or form")
+      ->required()
+      ->transform(oneOf(targetWords()));
+  command->add_option("-o,--output", options->output, "File to write; - for standard output")
+      ->required();
+  command
+      ->add_option("--launcher", options->launcher,
+                   "Also write a script that starts it, beside the output: FILE.sh")
+      ->transform(oneOf(exporter::launcherNames()));
+  command->add_option("--model", options->model,
+                      "With --to mlir: the model file, if not where the plan says");
+  command->callback([options, setAction] { setAction([options] { return runExport(*options); }); });
+}
+
+} // namespace tbc::cli
