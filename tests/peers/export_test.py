@@ -4,6 +4,8 @@
 target refuses, its warnings, and the scripts of --launcher. --update writes golden/ again.
 """
 
+import ast
+import collections
 import json
 import re
 import subprocess
@@ -171,6 +173,22 @@ class ExportTest(unittest.TestCase):
             done = self.exporter.export(*case.split(), "--launcher", launcher)
             self.assertEqual(done.returncode, 2)
             self.assertIn(word, done.stderr)
+
+    def test_pytorch_script_defines_every_name_once(self):
+        """The script joins modules of the package, which must not hide each other's names."""
+        for name in ("tensor", "interleaved"):
+            done = self.exporter.export(name, "pytorch")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            tree = ast.parse(self.exporter.output(name, "pytorch").read_text())
+            defined = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+            assigned = {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
+                        if isinstance(target, ast.Name)}  # fmt: skip
+            counts = collections.Counter([*defined, *assigned])
+            self.assertEqual([word for word, count in counts.items() if count > 1], [])
+            assigned = [target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
+                        if isinstance(target, ast.Name) and target.id != "DTensor"]  # fmt: skip
+            self.assertEqual(len(assigned), len(set(assigned)))
+            self.assertEqual("Pipeline" in defined, name == "interleaved")
 
     def test_dot(self):
         done = self.exporter.export("uneven", "dot")

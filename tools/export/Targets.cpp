@@ -8,12 +8,14 @@
 #include "tools/export/Jax.h"
 #include "tools/export/Lightning.h"
 #include "tools/export/Megatron.h"
+#include "tools/export/PyTorch.h"
 #include "tools/export/Torchtitan.h"
 
 namespace tbc::exporter {
 
 const std::vector<Target> &targets() {
   static const std::vector<Target> table = {
+      {"pytorch", "torch 2.11", Program::PythonScript, "#", writePyTorch},
       {"megatron", "megatron-core 0.16", Program::Megatron, "#", writeMegatron},
       {"torchtitan", "torchtitan 0.3", Program::Torchtitan, "#", writeTorchtitan},
       {"deepspeed", "deepspeed 0.19", Program::DeepSpeedConfig, "", writeDeepSpeed},

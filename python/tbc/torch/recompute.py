@@ -23,7 +23,7 @@ _ATTENTION = {
     _aten._scaled_dot_product_efficient_attention.default,
     _aten._scaled_dot_product_cudnn_attention.default,
 }
-_MATMULS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default, _aten.convolution.default}
+_MATMUL_OPS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default, _aten.convolution.default}
 
 
 def apply_recompute(module: nn.Module, plan: Plan) -> dict[str, str]:
@@ -43,7 +43,7 @@ def apply_recompute(module: nn.Module, plan: Plan) -> dict[str, str]:
             modes[name] = mode
     for name, mode in modes.items():
         child = module.get_submodule(name)
-        saved = _ATTENTION if mode == "full" else _ATTENTION | _MATMULS
+        saved = _ATTENTION if mode == "full" else _ATTENTION | _MATMUL_OPS
         child.forward = _checkpointed(child.forward, saved)  # type: ignore[method-assign]
     known = dict(module.named_modules())
     outside = [r.module for r in plan.recompute if r.module in known and not _is_inside(r.module, modes)]

@@ -183,7 +183,7 @@ def target_of(plan: Plan, tensor: Tensor, shape: torch.Size, name: str) -> Torch
     """
     dims = zip(tensor.shape, tensor.placement.dims)
     data = plan.data_axes + ("cp",)
-    local = [size // _split(plan, dim.all_axes & set(data)) for size, dim in dims]
+    local = [size // _parts(plan, dim.all_axes & set(data)) for size, dim in dims]
     placement = tensor_placement(tensor.placement, AXIS, name)
     if isinstance(placement, Partial):
         placement = Replicate()
@@ -196,7 +196,7 @@ def target_of(plan: Plan, tensor: Tensor, shape: torch.Size, name: str) -> Torch
     return None
 
 
-def _split(plan: Plan, axes: set[str]) -> int:
+def _parts(plan: Plan, axes: set[str]) -> int:
     result = 1
     for axis in axes:
         result *= plan.mesh[axis]
