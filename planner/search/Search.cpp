@@ -6,6 +6,7 @@
 #include "planner/predict/Evaluate.h"
 #include "planner/report/BlockNames.h"
 #include "planner/report/Blocks.h"
+#include "planner/report/LowMfu.h"
 #include "planner/report/Summary.h"
 #include "planner/report/Unsplit.h"
 #include "planner/search/DeriveBest.h"
@@ -133,6 +134,8 @@ Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &c
   plan.searchEnd = exploration->end;
   explainChoice(*exploration, graph, job, pins, plan);
   warnOfMemory(asked, plan);
+  if (std::string warning = lowMfuWarning(plan); !warning.empty())
+    plan.warnings.push_back(std::move(warning));
   Result<PlannedStep> step = applyPlan(graph, plan);
   if (!step)
     return step.error();

@@ -6,6 +6,7 @@
 #include "planner/plan/PlanDevices.h"
 #include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
+#include "planner/report/LowMfu.h"
 #include "planner/report/Summary.h"
 #include "planner/search/Search.h"
 #include "planner/support/Format.h"
@@ -403,4 +404,27 @@ TEST(Plan, KeptPlansAreReadable) {
     ++count;
   }
   EXPECT_GE(count, 3);
+}
+
+TEST(LowMfu, SaysTheLargestPartAndTheClassOfKernels) {
+  Plan plan;
+  plan.job.modelPath = "m.onnx";
+  Prediction &p = plan.prediction;
+  p.mfu = 0.012, p.stepSeconds = 10;
+  p.time.compute = 9, p.time.data = 1;
+  ChunkSeconds chunk;
+  chunk.add(&StageSeconds::forward, "elementwise", "", 0, 3);
+  chunk.add(&StageSeconds::backward, "matmul", "", 0, 1);
+  p.chunks = {chunk};
+  EXPECT_EQ(lowMfuWarning(plan),
+            "MFU 1.2 %: 90 % of the step is kernels, 75 % of their time in kernels of class "
+            "elementwise; tbc check m.onnx says which attention or experts were not recognised");
+  p.time.data = 18, p.stepSeconds = 27;
+  EXPECT_EQ(lowMfuWarning(plan),
+            "MFU 1.2 %: 67 % of the step is data communication; fewer devices, a larger batch or "
+            "other pins may use them better");
+  p.mfu = 0.06;
+  EXPECT_EQ(lowMfuWarning(plan), "");
+  p.mfu = 0.012, p.stepSeconds = 0.08; // 0.96 ms of the model's FLOPs
+  EXPECT_EQ(lowMfuWarning(plan), "");
 }
