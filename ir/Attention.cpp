@@ -8,6 +8,7 @@
 
 #include "llvm/ADT/StringExtras.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -44,40 +45,77 @@ static bool areOperandsOfAttention(RankedTensorType q, RankedTensorType k, Ranke
          k.getDimSize(2) == v.getDimSize(2);
 }
 
+/// The letters of the dims of each bias. Example: "hst,bt" is {"hst", "bt"}.
+static SmallVector<StringRef> biasesOf(StringRef biases) {
+  SmallVector<StringRef> list;
+  if (!biases.empty())
+    biases.split(list, ',');
+  return list;
+}
+
+/// Returns true if `letters` are some of b, h, s and t, in this order.
+static bool areBiasDims(StringRef letters) {
+  size_t next = 0;
+  for (char letter : letters) {
+    size_t found = StringRef("bhst").find(letter, next);
+    if (found == StringRef::npos)
+      return false;
+    next = found + 1;
+  }
+  return !letters.empty();
+}
+
+/// The size of the dim with this letter: b, h, s or t.
+template <typename Adaptor> static int64_t sizeOfLetter(Adaptor adaptor, char letter) {
+  if (letter == 't')
+    return tensorType(adaptor.getKey()).getDimSize(2);
+  return tensorType(adaptor.getQuery()).getDimSize(letter == 'b' ? 0 : letter == 'h' ? 1 : 2);
+}
+
+template <typename Adaptor>
+static SmallVector<int64_t> shapeOfLetters(Adaptor adaptor, StringRef letters) {
+  SmallVector<int64_t> shape;
+  for (char letter : letters)
+    shape.push_back(sizeOfLetter(adaptor, letter));
+  return shape;
+}
+
 /// Checks that the mask operands have the types of the flags.
 template <typename Adaptor>
 static LogicalResult verifyMasks(std::optional<Location> loc, Adaptor adaptor) {
-  auto q = tensorType(adaptor.getQuery());
-  int64_t b = q.getDimSize(0), h = q.getDimSize(1), s = q.getDimSize(2);
-  int64_t t = tensorType(adaptor.getKey()).getDimSize(2);
-  SmallVector<std::pair<SmallVector<int64_t, 2>, bool>> expected; // the shape, whether of booleans
+  enum Kind { Floats, Booleans, Integers };
+  SmallVector<std::pair<StringRef, Kind>> expected; // the dims
+  for (StringRef letters : biasesOf(adaptor.getBiases())) {
+    if (!areBiasDims(letters)) // attention_c7
+      return emitOptionalError(loc, "has a bias with the dims \"", letters,
+                               "\"; expected some of b, h, s and t, in this order");
+    expected.push_back({letters, Floats});
+  }
+  if (adaptor.getSink())
+    expected.push_back({"h", Floats});
   if (adaptor.getKeyMask())
-    expected.push_back({{b, t}, true});
+    expected.push_back({"bt", Booleans});
   for (bool isThere : {adaptor.getSegments(), adaptor.getOrdered()})
-    if (isThere) {
-      expected.push_back({{b, s}, false});
-      expected.push_back({{b, t}, false});
-    }
-  if (adaptor.getPlaced()) {
-    expected.push_back({{s}, false});
-    expected.push_back({{t}, false});
-  }
-  if (adaptor.getDropsOut()) {
-    expected.push_back({{}, false});
-    for (int64_t size : {b, h, s, t})
-      expected.push_back({{size}, false});
-  }
+    if (isThere)
+      expected.append({{"bs", Integers}, {"bt", Integers}});
+  if (adaptor.getPlaced())
+    expected.append({{"s", Integers}, {"t", Integers}});
+  if (adaptor.getDropsOut())
+    for (StringRef letters : {"", "b", "h", "s", "t"})
+      expected.push_back({letters, Integers});
   ValueRange masks = adaptor.getMasks();
   if (masks.size() != expected.size())
     return emitOptionalError(loc, "has ", masks.size(), " masks, expected ", expected.size());
   for (auto [mask, want] : llvm::zip_equal(masks, expected)) {
     auto type = tensorType(mask);
-    if (type.getShape() != ArrayRef<int64_t>(want.first) ||
-        type.getElementType().isInteger(1) != want.second)
+    SmallVector<int64_t> shape = shapeOfLetters(adaptor, want.first);
+    Type element = type.getElementType();
+    Kind kind = isa<FloatType>(element) ? Floats : element.isInteger(1) ? Booleans : Integers;
+    static constexpr StringRef names[] = {"floats", "booleans", "integers"};
+    if (type.getShape() != ArrayRef<int64_t>(shape) || kind != want.second)
       return emitOptionalError(
-          loc, "has a mask of type ", type, ", expected ", want.second ? "booleans" : "integers",
-          " of shape [",
-          llvm::join(llvm::map_range(want.first, [](int64_t size) { return std::to_string(size); }),
+          loc, "has a mask of type ", type, ", expected ", names[want.second], " of shape [",
+          llvm::join(llvm::map_range(shape, [](int64_t size) { return std::to_string(size); }),
                      ", "),
           "]");
   }
@@ -110,6 +148,11 @@ static LogicalResult inferAttention(std::optional<Location> loc, Adaptor adaptor
   if (rows == "window" && adaptor.getOrdered()) // attention_c5
     return emitOptionalError(loc, "reads its window in hidden rows, which positions that are data "
                                   "may leave empty");
+  if (rows != "zero" && adaptor.getSink()) // attention_c5
+    return emitOptionalError(loc, "has a sink and hidden_rows \"", rows, "\"; expected zero");
+  double cap = adaptor.getSoftCap().convertToDouble();
+  if (!(cap >= 0 && std::isfinite(cap))) // attention_c8
+    return emitOptionalError(loc, "has soft_cap ", cap, "; expected a finite number, 0 or more");
   double ratio = adaptor.getDropout().convertToDouble();
   if (!(ratio >= 0 && ratio < 1)) // attention_c6
     return emitOptionalError(loc, "has dropout ", ratio, "; expected 0 or more and less than 1");
@@ -126,8 +169,9 @@ LogicalResult AttentionOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
   return inferAttention(loc, adaptor, types);
 }
 
-LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
-                                                Adaptor adaptor, SmallVectorImpl<Type> &types) {
+/// Checks the operands of attention_grad or attention_bias_grad.
+template <typename Adaptor>
+static LogicalResult verifyGradOperands(std::optional<Location> loc, Adaptor adaptor) {
   SmallVector<Type> forward;
   if (failed(inferAttention(loc, adaptor, forward)))
     return failure();
@@ -135,10 +179,28 @@ LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *, std::optional<Loc
                    adaptor.getDenominator().getType(), adaptor.getCotangent().getType()};
   Type expected[] = {forward[0], forward[1], forward[2], forward[0]};
   for (auto [have, want] : llvm::zip_equal(actual, expected))
-    if (have != want) // attention_grad_c1
+    if (have != want) // attention_grad_c1, attention_bias_grad_c1
       return emitOptionalError(loc, "has an operand of type ", have, ", expected ", want);
+  return success();
+}
+
+LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                                Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  if (failed(verifyGradOperands(loc, adaptor)))
+    return failure();
   types.assign(
       {adaptor.getQuery().getType(), adaptor.getKey().getType(), adaptor.getValue().getType()});
+  return success();
+}
+
+LogicalResult AttentionBiasGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                                    Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  if (failed(verifyGradOperands(loc, adaptor)))
+    return failure();
+  size_t index = size_t(adaptor.getBias()), count = biasesOf(adaptor.getBiases()).size();
+  if (index >= count) // attention_bias_grad_c2
+    return emitOptionalError(loc, "has bias ", int64_t(index), " of ", count, " biases");
+  types.assign({adaptor.getMasks()[index].getType()});
   return success();
 }
 
@@ -165,8 +227,11 @@ template <typename Op> static bool hasWindow(Op op) {
 }
 
 /// Returns true if keys may come in blocks: the read of some keys must not depend on the others. So
-/// fully masked rows must read no key.
-template <typename Op> static bool takesBlocks(Op op) { return op.getHiddenRows() == "zero"; }
+/// fully masked rows must read no key. A bias over queries and keys cannot be split along both, and
+/// each block would have the sink.
+template <typename Op> static bool takesBlocks(Op op) {
+  return op.getHiddenRows() == "zero" && op.getBiases().empty() && !op.getSink();
+}
 
 namespace {
 
@@ -196,8 +261,22 @@ struct AttentionDims {
     places = {{one(s)}, {one(t)}};
     numbers = {{}, {one(b)}, {heads}, {one(s)}, {one(t)}};
   }
+  /// The dims of a tensor with these letters.
+  SmallVector<FactorRule::Dim, 4> ofLetters(StringRef letters) const {
+    SmallVector<FactorRule::Dim, 4> dims;
+    for (char letter : letters)
+      dims.push_back(letter == 't' ? byKey[1]
+                                   : statistic[letter == 'b'   ? 0
+                                               : letter == 'h' ? 1
+                                                               : 2]);
+    return dims;
+  }
   /// Appends the dims of the mask operands.
   template <typename Op> void addMasks(FactorRule &rule, Op op) const {
+    for (StringRef letters : biasesOf(op.getBiases()))
+      rule.operands.push_back(ofLetters(letters));
+    if (op.getSink())
+      rule.operands.push_back(ofLetters("h"));
     if (op.getKeyMask())
       rule.operands.push_back(byKey);
     for (bool isThere : {op.getSegments(), op.getOrdered()})
@@ -237,6 +316,25 @@ FactorRule AttentionGradOp::getFactorRule() {
   return rule;
 }
 
+FactorRule AttentionBiasGradOp::getFactorRule() {
+  FactorRule rule;
+  AttentionDims dims(rule, *this, Sizes(getQuery(), getKey(), getValue()), LoopKind::Reduction);
+  rule.operands = {dims.result, dims.query,     dims.key,      dims.value,
+                   dims.result, dims.statistic, dims.statistic};
+  dims.addMasks(rule, *this);
+  StringRef letters = biasesOf(getBiases())[getBias()];
+  rule.results = {dims.ofLetters(letters)};
+  // A sum over the loops that the bias lacks; splitting keys is left out, as in attention.
+  auto set = [&](unsigned loop, bool isKept) {
+    if (rule.loops[loop].kind != LoopKind::Fixed)
+      rule.loops[loop].kind = isKept ? LoopKind::Parallel : LoopKind::Reduction;
+  };
+  for (auto [loop, letter] : llvm::enumerate(StringRef("bhhs")))
+    set(unsigned(loop), letters.contains(letter));
+  return rule;
+}
+
+void AttentionBiasGradOp::resizeLoops(ArrayRef<int64_t>) {}
 void AttentionOp::resizeLoops(ArrayRef<int64_t>) {}
 void AttentionGradOp::resizeLoops(ArrayRef<int64_t>) {}
 template <typename Op> static KernelClass attentionClass(Op op) {
@@ -245,6 +343,7 @@ template <typename Op> static KernelClass attentionClass(Op op) {
 }
 KernelClass AttentionOp::getKernelClass() { return attentionClass(*this); }
 KernelClass AttentionGradOp::getKernelClass() { return attentionClass(*this); }
+KernelClass AttentionBiasGradOp::getKernelClass() { return attentionClass(*this); }
 
 FactorRule AttentionMergeOp::getFactorRule() {
   FactorRule rule;
@@ -275,8 +374,23 @@ double AttentionOp::getFlops() {
 double AttentionGradOp::getFlops() {
   return attentionFlops(Sizes(getQuery(), getKey(), getValue()), 3, 2);
 }
+double AttentionBiasGradOp::getFlops() {
+  return attentionFlops(Sizes(getQuery(), getKey(), getValue()), 1, 1);
+}
 
 //===- gradient, decomposition ---------------------------------------------===//
+
+/// The gradient of the sink: -sum over b and s of its weight exp(sink - m) / l times sum(do * o).
+static Value sinkCotangent(OpBuilder &builder, AttentionOp op, Value cotangent) {
+  Formula f{builder, op.getLoc()};
+  Value sink = op.getMasks()[biasesOf(op.getBiases()).size()];
+  Value m = op.getMaximum();
+  Value score = f.along(f.cast(sink, tensorType(m).getElementType()), m, 1);
+  Value weight = f.div(f.exp(f.sub(score, m)), op.getDenominator());
+  Value dot = f.sum(f.mul(f.wide(cotangent), f.wide(op.getResult())), {3});
+  Value total = f.neg(f.sum(f.mul(weight, dot), {0, 2}));
+  return f.cast(total, tensorType(sink).getElementType());
+}
 
 LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                     ArrayRef<bool> needed,
@@ -285,14 +399,30 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangen
     return emitOpError("is not differentiable through its statistics");
   if (!cotangents[0] || !llvm::is_contained(needed, true))
     return success();
-  auto grad = builder.create<AttentionGradOp>(
-      getLoc(), cotangents[0], getQuery(), getKey(), getValue(), getResult(), getMaximum(),
-      getDenominator(), getMasks(), getScale(), getCausal(), getLeft(), getRight(), getKeyMask(),
-      getSegments(), getOrdered(), getPlaced(), getHiddenRows(), getDropout(), getDropsOut(),
-      getDropoutSeed(), getDropoutKey());
-  for (auto [i, result] : llvm::enumerate(grad.getResults()))
-    if (needed[i])
-      operandCotangents[i] = result;
+  bool isDataNeeded = llvm::is_contained(needed.take_front(3), true);
+  SmallVector<Value> operands{cotangents[0], getQuery(),   getKey(),        getValue(),
+                              getResult(),   getMaximum(), getDenominator()};
+  llvm::append_range(operands, getMasks());
+  auto attributes = cast<DictionaryAttr>((*this)->getPropertiesAsAttribute()).getValue();
+  if (isDataNeeded) {
+    auto grad = builder.create<AttentionGradOp>(
+        getLoc(), TypeRange{getQuery().getType(), getKey().getType(), getValue().getType()},
+        operands, attributes);
+    for (auto [i, result] : llvm::enumerate(grad.getResults()))
+      if (needed[i])
+        operandCotangents[i] = result;
+  }
+  size_t count = biasesOf(getBiases()).size();
+  for (size_t i = 0; i < count; ++i) {
+    if (!needed[3 + i])
+      continue;
+    SmallVector<NamedAttribute> own(attributes);
+    own.push_back(builder.getNamedAttr("bias", builder.getI64IntegerAttr(int64_t(i))));
+    operandCotangents[3 + i] = builder.create<AttentionBiasGradOp>(
+        getLoc(), TypeRange{getMasks()[i].getType()}, operands, own);
+  }
+  if (getSink() && needed[3 + count])
+    operandCotangents[3 + count] = sinkCotangent(builder, *this, cotangents[0]);
   return success();
 }
 
@@ -306,6 +436,13 @@ static Value splitHeads(Formula &f, Value value, const Sizes &n) {
   return f.make<ReshapeOp>(value, sizes, in, out);
 }
 
+/// Adds a last dim of size 1.
+static Value addDim(Formula &f, Value value) {
+  SmallVector<int64_t> sizes(tensorType(value).getShape()), in(sizes.size(), 1), out = in;
+  out.push_back(0);
+  return f.make<ReshapeOp>(value, sizes, in, out);
+}
+
 /// The inverse of splitHeads.
 static Value mergeHeads(Formula &f, Value value) {
   SmallVector<int64_t> sizes(tensorType(value).getShape()), in(sizes.size(), 1), out;
@@ -314,11 +451,54 @@ static Value mergeHeads(Formula &f, Value value) {
   return f.make<ReshapeOp>(value, sizes, in, out);
 }
 
-/// scale * (q . k), by key head and query head of a key head.
-static Value scaledScores(Formula &f, Value query, Value key, double scale) {
-  Value scores = f.einsum(query, key, kQuery, kKey, kScores);
-  return f.mul(scores, f.number(scores, scale));
+/// A tensor with some of the letters b, h, s and t, over the dims of the scores.
+static Value spreadLetters(Formula &f, Value value, StringRef letters, const Sizes &n) {
+  SmallVector<int64_t> dims, sizes, in, out;
+  for (auto [i, letter] : llvm::enumerate(letters)) {
+    in.push_back(letter == 'h' ? 2 : 1);
+    if (letter == 'h') {
+      sizes.append({n.hk, n.g});
+      out.append({1, 1});
+      dims.append({1, 2});
+    } else {
+      sizes.push_back(tensorType(value).getDimSize(i));
+      out.push_back(1);
+      dims.push_back(letter == 'b' ? 0 : letter == 's' ? 3 : 4);
+    }
+  }
+  if (letters.contains('h'))
+    value = f.make<ReshapeOp>(value, sizes, in, out);
+  SmallVector<int64_t> all{n.b, n.hk, n.g, n.s, n.t};
+  return broadcastTo(f.builder, f.loc, value, all, dims);
 }
+
+namespace {
+
+/// The scores z of an attention, by key head and query head of a key head.
+struct Scores {
+  template <typename Op> Scores(Formula &f, Op op, Value query, Value key, const Sizes &n) {
+    z = f.einsum(query, key, kQuery, kKey, kScores);
+    z = f.mul(z, f.number(z, op.getScale().convertToDouble()));
+    double cap = op.getSoftCap().convertToDouble();
+    if (cap > 0) {
+      tanh = f.tanh(f.div(z, f.number(z, cap)));
+      z = f.mul(tanh, f.number(z, cap));
+    }
+    for (auto [i, letters] : llvm::enumerate(biasesOf(op.getBiases()))) {
+      Value bias = f.cast(op.getMasks()[i], tensorType(z).getElementType());
+      z = f.add(z, spreadLetters(f, bias, letters, n));
+    }
+  }
+  /// The gradient of the score before its cap, from that of z.
+  Value beforeCap(Formula &f, Value dZ) const {
+    return tanh ? f.mul(dZ, f.sub(f.number(tanh, 1), f.mul(tanh, tanh))) : dZ;
+  }
+  Value z;
+  /// Null without a cap.
+  Value tanh;
+};
+
+} // namespace
 
 namespace {
 
@@ -329,13 +509,14 @@ public:
   KeyConditions(Formula &f, Op op, const Sizes &n)
       : f(f), hiddenRows(op.getHiddenRows()), scores{n.b, n.hk, n.g, n.s, n.t},
         cube{n.b, n.s, n.t} {
-    unsigned next = 0;
+    size_t first = biasesOf(op.getBiases()).size() + (op.getSink() ? 1 : 0);
+    unsigned next = unsigned(first);
     Value keyMask = op.getKeyMask() ? spread(op.getMasks()[next++], cube, {0, 2}) : Value();
     Value segments = op.getSegments() ? compareMasks(op.getMasks(), next, "eq") : Value();
     Value order = op.getOrdered() ? compareMasks(op.getMasks(), next, "le") : Value();
     Value queryPlaces = op.getPlaced() ? op.getMasks()[next++] : Value();
     Value keyPlaces = op.getPlaced() ? op.getMasks()[next++] : Value();
-    bool isData = next > 0;
+    bool isData = next > first;
     window = windowOf(op.getCausal(), int64_t(op.getLeft()), int64_t(op.getRight()), n, queryPlaces,
                       keyPlaces);
     if (window && order)
@@ -477,7 +658,7 @@ SmallVector<Value> AttentionOp::buildTrainingDropout(OpBuilder &builder, Value s
       .create<AttentionOp>(getLoc(), getQuery(), getKey(), getValue(), masks, getScale(),
                            getCausal(), getLeft(), getRight(), getKeyMask(), getSegments(),
                            getOrdered(), getPlaced(), getHiddenRows(), getDropout(), true, seed,
-                           key)
+                           key, getSoftCap(), getBiases(), getSink())
       .getResults();
 }
 
@@ -485,7 +666,8 @@ SmallVector<Value> AttentionOp::buildWithoutDropout(OpBuilder &builder) {
   return builder
       .create<AttentionOp>(getLoc(), getQuery(), getKey(), getValue(), getMasks(), getScale(),
                            getCausal(), getLeft(), getRight(), getKeyMask(), getSegments(),
-                           getOrdered(), getPlaced(), getHiddenRows(), APFloat(0.0), false, 0, 0)
+                           getOrdered(), getPlaced(), getHiddenRows(), APFloat(0.0), false, 0, 0,
+                           getSoftCap(), getBiases(), getSink())
       .getResults();
 }
 
@@ -493,43 +675,86 @@ LogicalResult AttentionOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> 
   Formula f{builder, getLoc()};
   Sizes n(getQuery(), getKey(), getValue());
   Value q = splitHeads(f, f.wide(getQuery()), n), k = f.wide(getKey()), v = f.wide(getValue());
-  Value z = scaledScores(f, q, k, getScale().convertToDouble());
+  Value z = Scores(f, *this, q, k, n).z;
   KeyConditions conditions(f, *this, n);
   z = conditions.zeroWhereFlat(z);
   double lowest = -std::numeric_limits<float>::max();
   Value m = f.make<StabilizerMaxOp>(conditions.where(z, lowest), ArrayRef<int64_t>{4});
-  m = conditions.whereRead(m, 0);
+  Value sink;
+  if (getSink()) {
+    Value score = f.wide(getMasks()[biasesOf(getBiases()).size()]);
+    sink = splitHeads(f, f.along(score, getMaximum(), 1), n);
+    // In residues every row max is 0, and so is this one.
+    Value pair = f.make<ConcatOp>(ValueRange{addDim(f, m), addDim(f, sink)}, 4);
+    m = f.make<StabilizerMaxOp>(pair, ArrayRef<int64_t>{4});
+  } else {
+    m = conditions.whereRead(m, 0);
+  }
   Value p = conditions.where(f.exp(f.sub(z, f.repeat(m, z, {4}))), 0);
   Value l = f.sum(p, {4});
+  if (sink)
+    l = f.add(l, f.exp(f.sub(sink, m)));
   Value o = f.einsum(dropOut(f, *this, p, n), v, kScores, kValue, kResult);
-  o = f.div(o, f.repeat(conditions.whereRead(l, 1), o, {4}));
+  o = f.div(o, f.repeat(sink ? l : conditions.whereRead(l, 1), o, {4}));
   Type element = tensorType(getQuery()).getElementType();
   results.assign({f.cast(mergeHeads(f, o), element), mergeHeads(f, m), mergeHeads(f, l)});
   return success();
 }
 
+namespace {
+
+/// The weights of an attention and the gradient of its scores, from the operands of the gradient.
+struct ScoreGradient {
+  template <typename Op> ScoreGradient(Formula &f, Op op, const Sizes &n) {
+    query = splitHeads(f, f.wide(op.getQuery()), n), key = f.wide(op.getKey());
+    cotangent = splitHeads(f, f.wide(op.getCotangent()), n);
+    Value v = f.wide(op.getValue()), o = splitHeads(f, f.wide(op.getResult()), n);
+    Value m = splitHeads(f, op.getMaximum(), n), l = splitHeads(f, op.getDenominator(), n);
+    Scores scores(f, op, query, key, n);
+    KeyConditions conditions(f, op, n);
+    Value z = conditions.zeroWhereFlat(scores.z);
+    weights = f.div(f.exp(f.sub(z, f.repeat(m, z, {4}))), f.repeat(l, z, {4}));
+    weights = conditions.where(weights, 0);
+    Value dP = dropOut(f, op, f.einsum(cotangent, v, kResult, kValue, kScores), n);
+    Value delta = f.sum(f.mul(cotangent, o), {4});
+    dZ = conditions.zeroWhereFlat(f.mul(weights, f.sub(dP, f.repeat(delta, dP, {4}))));
+    dProduct = scores.beforeCap(f, dZ);
+  }
+  Value query, key, cotangent, weights;
+  /// Of the score, and of scale * (q . k).
+  Value dZ, dProduct;
+};
+
+} // namespace
+
 LogicalResult AttentionGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
   Formula f{builder, getLoc()};
   Sizes n(getQuery(), getKey(), getValue());
-  Value q = splitHeads(f, f.wide(getQuery()), n), k = f.wide(getKey()), v = f.wide(getValue());
-  Value o = splitHeads(f, f.wide(getResult()), n), dO = splitHeads(f, f.wide(getCotangent()), n);
-  Value m = splitHeads(f, getMaximum(), n), l = splitHeads(f, getDenominator(), n);
+  ScoreGradient g(f, *this, n);
   double scale = getScale().convertToDouble();
-  Value z = scaledScores(f, q, k, scale);
-  KeyConditions conditions(f, *this, n);
-  z = conditions.zeroWhereFlat(z);
-  Value p = f.div(f.exp(f.sub(z, f.repeat(m, z, {4}))), f.repeat(l, z, {4}));
-  p = conditions.where(p, 0);
-  Value dV = f.einsum(dropOut(f, *this, p, n), dO, kScores, kResult, kValue);
-  Value dP = dropOut(f, *this, f.einsum(dO, v, kResult, kValue, kScores), n);
-  Value delta = f.sum(f.mul(dO, o), {4});
-  Value dZ = conditions.zeroWhereFlat(f.mul(p, f.sub(dP, f.repeat(delta, dP, {4}))));
-  Value dQ = f.einsum(dZ, k, kScores, kKey, kQuery);
-  Value dK = f.einsum(dZ, q, kScores, kQuery, kKey);
+  Value dV = f.einsum(dropOut(f, *this, g.weights, n), g.cotangent, kScores, kResult, kValue);
+  Value dQ = f.einsum(g.dProduct, g.key, kScores, kKey, kQuery);
+  Value dK = f.einsum(g.dProduct, g.query, kScores, kQuery, kKey);
   dQ = f.mul(dQ, f.number(dQ, scale));
   dK = f.mul(dK, f.number(dK, scale));
   Type element = tensorType(getQuery()).getElementType();
   results.assign({f.cast(mergeHeads(f, dQ), element), f.cast(dK, element), f.cast(dV, element)});
+  return success();
+}
+
+LogicalResult AttentionBiasGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
+  Formula f{builder, getLoc()};
+  Sizes n(getQuery(), getKey(), getValue());
+  StringRef letters = biasesOf(getBiases())[getBias()];
+  SmallVector<int64_t> missing;
+  for (auto [dim, letter] : llvm::enumerate(StringRef("bst")))
+    if (!letters.contains(letter))
+      missing.push_back(dim == 0 ? 0 : int64_t(dim) + 1);
+  Value gradient = mergeHeads(f, ScoreGradient(f, *this, n).dZ); // [b, h, s, t]
+  if (!letters.contains('h'))
+    missing.insert(llvm::lower_bound(missing, 1), 1);
+  gradient = f.sum(gradient, missing);
+  results.assign({f.cast(gradient, tensorType(getBiasCotangent()).getElementType())});
   return success();
 }
 

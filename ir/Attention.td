@@ -5,7 +5,8 @@
 
 include "ir/TbcBase.td"
 
-def Tbc_AttentionMask : AnyTypeOf<[Tbc_BoolTensor, Tbc_IntTensor]>;
+/// An operand beside q, k and v: a bias, the sink, a mask, a position or a number of dropout.
+def Tbc_AttentionMask : AnyTypeOf<[Tbc_FloatTensor, Tbc_BoolTensor, Tbc_IntTensor]>;
 
 def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<StreamedOpInterface>,
     DeclareOpInterfaceMethods<CompositeOpInterface>,
@@ -15,9 +16,15 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
   let description = [{
     Query head i reads key and value head i / (h / hk). Example: 8 query heads and 2 key heads;
     query heads 0 to 3 read key head 0.
-    With z = scale * (q . k):
+    The score is z = cap(scale * (q . k)) + the sum of the biases:
+    - `soft_cap` c > 0 bounds it: cap(x) = c tanh(x / c). Without it (0), cap(x) = x.
+    - `biases` lists the dims of each bias, with commas between: letters of b (sample), h (query
+      head), s (query) and t (key), in this order. Example: "hst,bt" is a bias [h, s, t] and one
+      [b, t], the first masks.
     m = row max of z over the allowed keys, p = exp(z - m) at allowed keys and 0 elsewhere, l =
     sum(p) (the row sum), o = (p v) / l.
+    `sink` adds a column that has a score and no value, the next mask, [h]: m is at least the sink's
+    score, and l has the summand exp(sink - m). So weights may sum to less than 1.
     The gradient needs the statistics m and l: f32, or f64 for f64 operands.
 
     The mask is a predicate and never a tensor over queries and keys. Query i of sample b may attend
@@ -51,11 +58,12 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
     drops. The last five masks are then its step and its indices for the dims of [b, h, s, t]. The
     positions of dropped weights are not saved for the gradient.
 
-    FLOPs: 2 b h s t (d + dv), for every mask and without the dropout. b and heads are parallel (the
-    h of q is a product (hk, h / hk)); d and dv are fixed; s is parallel unless it has a window and
-    is not `placed`.
+    FLOPs: 2 b h s t (d + dv), for every mask, bias and cap, and without the dropout. b and heads
+    are parallel (the h of q is a product (hk, h / hk)); d and dv are fixed; s is parallel unless it
+    has a window and is not `placed`.
     With a parallel s, keys may stream: t is taken block by block, an attention per block, and
-    attention_merge joins them. Keys cannot stream if `hidden_rows` looks at all keys together.
+    attention_merge joins them. Keys cannot stream if `hidden_rows` looks at all keys together, or
+    beside biases or a sink.
 
     Constraints:
     (C1) q, k and v have rank 4 and one element type; they agree in b, k with q in d, k with v in hk
@@ -63,10 +71,13 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
     (C2) hk divides h.
     (C3) With a window and without `placed`, t is at least s, so every query has a key; left and
          right are -1 or more.
-    (C4) The masks are those of `key_mask`, `segments`, `ordered`, `placed` and `drops_out`, in this
-         order, of the types above.
-    (C5) `hidden_rows` is zero, mean, window (if not `ordered`), nearest or scores.
+    (C4) The masks are those of `biases`, `sink`, `key_mask`, `segments`, `ordered`, `placed` and
+         `drops_out`, in this order, of the types above.
+    (C5) `hidden_rows` is zero, mean, window (if not `ordered`), nearest or scores; beside a sink it
+         is zero.
     (C6) `dropout` is at least 0 and less than 1.
+    (C7) Each bias has some of the letters b, h, s and t, in this order.
+    (C8) `soft_cap` is finite and at least 0.
   }];
   let arguments = (ins Tbc_FloatTensor:$query, Tbc_FloatTensor:$key, Tbc_FloatTensor:$value,
       Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
@@ -75,7 +86,8 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
       DefaultValuedAttr<BoolAttr, "false">:$placed,
       DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
       DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
-      DefaultValuedAttr<I64Attr, "0">:$dropout_key);
+      DefaultValuedAttr<I64Attr, "0">:$dropout_key, DefaultValuedAttr<F64Attr, "0.0">:$soft_cap,
+      DefaultValuedAttr<StrAttr, "\"\"">:$biases, DefaultValuedAttr<BoolAttr, "false">:$sink);
   let results = (outs Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator);
 }
 
@@ -84,8 +96,9 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
   let resizesFixedLoops = "true";
   let summary = "The gradients of attention with respect to q, k and v";
   let description = [{
-    With p = exp(scale * (q . k) - m) / l at the keys that attention reads and 0 elsewhere: dv = p^T
-    do, dp = do v^T, dz = p * (dp - sum(do * o)), dq = scale * (dz k), dk = scale * (dz^T q).
+    With p = exp(z - m) / l at the keys that attention reads and 0 elsewhere: dv = p^T do, dp = do
+    v^T, dz = p * (dp - sum(do * o)), dq = scale * (dx k), dk = scale * (dx^T q). dx is the gradient
+    of the score before its cap: dz * (1 - tanh^2).
     dk and dv are summed over the query heads that share a key head. If attention drops a weight,
     its p is 0 in dv and its dp is 0; the other weights are larger by the dropout factor. dz is 0 in
     rows that read keys alike (`hidden_rows` of attention).
@@ -104,9 +117,38 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
       DefaultValuedAttr<BoolAttr, "false">:$placed,
       DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
       DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
-      DefaultValuedAttr<I64Attr, "0">:$dropout_key);
+      DefaultValuedAttr<I64Attr, "0">:$dropout_key, DefaultValuedAttr<F64Attr, "0.0">:$soft_cap,
+      DefaultValuedAttr<StrAttr, "\"\"">:$biases, DefaultValuedAttr<BoolAttr, "false">:$sink);
   let results = (outs Tbc_FloatTensor:$query_cotangent, Tbc_FloatTensor:$key_cotangent,
                  Tbc_FloatTensor:$value_cotangent);
+}
+
+def Tbc_AttentionBiasGradOp : Tbc_InferredOp<"attention_bias_grad", [
+    DeclareOpInterfaceMethods<CompositeOpInterface>]> {
+  let resizesFixedLoops = "true";
+  let summary = "The gradient of attention with respect to one of its biases";
+  let description = [{
+    The gradient of bias number `bias` of `biases`: dz of attention_grad, summed over the dims that
+    the bias lacks. Example: a bias "hst" sums over the samples.
+
+    FLOPs: two matmuls, 2 b h s t (d + dv).
+
+    Constraints:
+    (C1) The operands are those of attention_grad.
+    (C2) `bias` is an index of `biases`.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$cotangent, Tbc_FloatTensor:$query, Tbc_FloatTensor:$key,
+      Tbc_FloatTensor:$value, Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator,
+      Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
+      DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
+      DefaultValuedAttr<BoolAttr, "false">:$segments, DefaultValuedAttr<BoolAttr, "false">:$ordered,
+      DefaultValuedAttr<BoolAttr, "false">:$placed,
+      DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
+      DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
+      DefaultValuedAttr<I64Attr, "0">:$dropout_key, DefaultValuedAttr<F64Attr, "0.0">:$soft_cap,
+      DefaultValuedAttr<StrAttr, "\"\"">:$biases, DefaultValuedAttr<BoolAttr, "false">:$sink,
+      I64Attr:$bias);
+  let results = (outs Tbc_FloatTensor:$bias_cotangent);
 }
 
 def Tbc_AttentionMergeOp : Tbc_InferredOp<"attention_merge"> {

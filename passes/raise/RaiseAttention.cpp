@@ -2,7 +2,8 @@
 //
 // The match goes upwards from the matmul of weights and values. The weights are a softmax of
 // scores, and the scores a matmul of queries and keys. Between them stand, in any order: factors,
-// masks, casts, reshapes, transposes and broadcasts. The atoms of every dim are followed through
+// masks, biases, a soft cap, casts, reshapes, transposes and broadcasts. The softmax may have one
+// column more, a sink. The atoms of every dim are followed through
 // all of them. So the roles of the atoms (sample, head, query, key ...) follow from their positions
 // alone.
 //
@@ -47,6 +48,51 @@ Value guardedAgainstNan(SelectOp select) {
   return isNan && isNan.getInput() == kept && splatNumber(replacement) == 0.0 ? kept : Value();
 }
 
+/// Returns true if only ops of scores stand between `value` and a matmul.
+bool leadsToProduct(Value value, int depth = 0) {
+  Operation *op = value.getDefiningOp();
+  if (!op || depth > 16)
+    return false;
+  if (isa<EinsumOp>(op))
+    return true;
+  if (isa<AddOp>(op))
+    return leadsToProduct(op->getOperand(0), depth + 1) ||
+           leadsToProduct(op->getOperand(1), depth + 1);
+  if (isa<MulOp, DivOp>(op))
+    return leadsToProduct(op->getOperand(splatNumber(op->getOperand(0)) ? 1 : 0), depth + 1);
+  if (auto select = dyn_cast<SelectOp>(op))
+    return leadsToProduct(select.getOnTrue(), depth + 1) ||
+           leadsToProduct(select.getOnFalse(), depth + 1);
+  return isa<TanhOp, CastOp, TransposeOp, ReshapeOp>(op) &&
+         leadsToProduct(op->getOperand(0), depth + 1);
+}
+
+/// Returns true if `value` is computed from a matmul of its shape by a few elementwise ops.
+bool readsProduct(Value value, int depth = 0) {
+  Operation *op = value.getDefiningOp();
+  if (!op || depth > 6)
+    return false;
+  if (auto einsum = dyn_cast<EinsumOp>(op)) {
+    // Of activations: a router's softmax reads a matmul with a parameter.
+    auto isParameter = [](Value operand) {
+      while (isa_and_nonnull<TransposeOp, ReshapeOp, CastOp>(operand.getDefiningOp()))
+        operand = operand.getDefiningOp()->getOperand(0);
+      return isa<BlockArgument>(operand);
+    };
+    return !isParameter(einsum.getLhs()) && !isParameter(einsum.getRhs());
+  }
+  return llvm::any_of(op->getOperands(), [&](Value operand) {
+    return tensorType(operand).getNumElements() == tensorType(value).getNumElements() &&
+           readsProduct(operand, depth + 1);
+  });
+}
+
+/// A number times a tensor that is added to scores.
+struct Bias {
+  View view;
+  double factor = 1;
+};
+
 /// The pieces of one attention.
 class Attention {
 public:
@@ -77,6 +123,12 @@ private:
   bool matchScores(View scores);
   bool stepThroughScores(View &scores);
   bool addStep(MaskStep step);
+  bool addTerm(View term);
+  void separateMasks(View term, std::vector<MaskStep> &found, SmallVectorImpl<View> &rests);
+  bool takeSink(View &scores, unsigned dim);
+  bool readBiases();
+  Value buildTerm(PatternRewriter &rewriter, View view, ArrayRef<DimList> groups);
+  SmallVector<Value> buildBiases(PatternRewriter &rewriter, std::string &letters);
   void stepThroughFactors(View &view);
   bool assignRoles();
   void separateGroups();
@@ -103,6 +155,13 @@ private:
   std::vector<MaskStep> masks;
   /// The weights that are not replaced by 0 after the softmax.
   std::vector<Truth> keptWeights;
+  /// The tensors that are added to scores and are no masks.
+  SmallVector<Bias> biases;
+  /// The bound of the scores before biases and masks; 0: none.
+  double softCap = 0;
+  /// The column of scores without values; null: none. The atoms of its dim if it is sliced off.
+  View sink;
+  std::optional<DimList> slicedDim;
   /// The ratio of weights dropped in training.
   double dropout = 0;
   /// Whether a NaN of the softmax is replaced by 0.
@@ -125,11 +184,12 @@ bool Attention::match() {
     keptWeights.clear();
     dropout = 0;
     replacesNan = false;
+    slicedDim.reset();
     for (int64_t label : product.getOutLabels())
       resultDims.push_back(lists[label]);
     value = weightsAreLeft ? right : left;
     if (matchWeights(weightsAreLeft ? left : right)) {
-      if (!assignRoles() || !readMasks())
+      if (!reason.empty() || !assignRoles() || !readMasks() || !readBiases())
         if (reason.empty())
           reason = "its dims have no roles in an attention";
       return true;
@@ -144,13 +204,26 @@ bool Attention::matchWeights(View weights) {
     if (auto softmax = definedBy<SoftmaxOp>(weights.value)) {
       probabilities = weights;
       keys = weights.dims[softmax.getDim()];
-      return matchScores({softmax.getInput(), weights.dims});
+      View scores{softmax.getInput(), weights.dims};
+      sink = {};
+      if (slicedDim && (*slicedDim != keys || !takeSink(scores, unsigned(softmax.getDim()))))
+        return false;
+      return matchScores(scores);
     }
     Operation *op = weights.value.getDefiningOp();
     if (!op)
       return false;
     if (isFloatCast(op)) {
       weights.value = op->getOperand(0);
+      continue;
+    }
+    if (auto slice = dyn_cast<SliceOp>(op)) {
+      int64_t dim = int64_t(slice.getDim());
+      if (slicedDim || int64_t(slice.getOffset()) != 0 ||
+          int64_t(slice.getSize()) + 1 != tensorType(slice.getInput()).getDimSize(dim))
+        return false;
+      slicedDim = weights.dims[size_t(dim)];
+      weights.value = slice.getInput();
       continue;
     }
     if (auto drop = dyn_cast<DropoutOp>(op); drop && dropout == 0) {
@@ -176,6 +249,20 @@ bool Attention::matchWeights(View weights) {
   }
 }
 
+/// Reads concat(scores, sink) over the keys. `scores` becomes the first operand.
+bool Attention::takeSink(View &scores, unsigned dim) {
+  while (scores.value.getDefiningOp() && isFloatCast(scores.value.getDefiningOp()))
+    scores.value = scores.value.getDefiningOp()->getOperand(0);
+  auto concat = definedBy<ConcatOp>(scores.value);
+  if (!concat || concat.getDim() != dim || concat.getInputs().size() != 2 ||
+      tensorType(concat.getInputs()[1]).getDimSize(dim) != 1)
+    return false;
+  sink = {concat.getInputs()[1], scores.dims};
+  sink.dims[dim] = {};
+  scores.value = concat.getInputs()[0];
+  return true;
+}
+
 /// Returns true for the number of hidden scores in a mask that replaces scores.
 bool isHidden(Value value) {
   auto number = splatNumber(value);
@@ -184,11 +271,47 @@ bool isHidden(Value value) {
 
 /// Adds a mask. Its number is multiplied by the factors found so far.
 bool Attention::addStep(MaskStep step) {
+  if (softCap != 0)
+    reason = "its scores are capped after they are masked";
   step.number *= scale;
   if (!hidesScores(step.number))
     reason = "its masks add a number too small to hide keys: hiding takes -9984 or less";
   masks.push_back(step);
   return reason.empty();
+}
+
+/// Separates masks from the other summands of `term`.
+void Attention::separateMasks(View term, std::vector<MaskStep> &found,
+                              SmallVectorImpl<View> &rests) {
+  if (auto steps = masksOfBias(table, term)) {
+    found.insert(found.end(), steps->begin(), steps->end());
+    return;
+  }
+  while (stepThroughView(table, term))
+    ;
+  if (auto add = definedBy<AddOp>(term.value)) {
+    separateMasks({add.getLhs(), term.dims}, found, rests);
+    separateMasks({add.getRhs(), term.dims}, found, rests);
+    return;
+  }
+  rests.push_back(term);
+}
+
+/// Adds a summand of the scores: masks, and biases. A sum without masks stays one bias.
+bool Attention::addTerm(View term) {
+  std::vector<MaskStep> found;
+  SmallVector<View> rests;
+  separateMasks(term, found, rests);
+  if (found.empty()) {
+    while (stepThroughView(table, term))
+      ;
+    rests = {term};
+  }
+  if (softCap != 0)
+    reason = "its scores are capped after something is added to them";
+  for (const View &rest : rests)
+    biases.push_back({rest, scale});
+  return reason.empty() && llvm::all_of(found, [&](const MaskStep &step) { return addStep(step); });
 }
 
 /// Walks one step up through scores: a factor, a mask, a cast or a view. Returns false for any
@@ -219,8 +342,21 @@ bool Attention::stepThroughScores(View &scores) {
         scores.value = rest;
         return llvm::all_of(*steps, [&](const MaskStep &step) { return addStep(step); });
       }
-    reason = "what is added to its scores is no mask";
+    for (auto [rest, bias] :
+         {std::pair(add.getLhs(), add.getRhs()), std::pair(add.getRhs(), add.getLhs())})
+      if (leadsToProduct(rest)) {
+        View term{bias, scores.dims};
+        scores.value = rest;
+        return addTerm(term);
+      }
     return false;
+  }
+  if (auto tanh = dyn_cast<TanhOp>(op)) {
+    if (softCap != 0 || scale <= 0)
+      reason = "its scores are capped twice, or by a negative number";
+    softCap = scale;
+    scores.value = tanh.getInput();
+    return reason.empty();
   }
   // A lower bound on masked scores: all hidden scores become equal.
   if (auto maximum = dyn_cast<MaximumOp>(op)) {
@@ -264,11 +400,18 @@ void Attention::stepThroughFactors(View &view) {
 /// Walks up from the scores, as the softmax reads them, to queries and keys.
 bool Attention::matchScores(View scores) {
   scale = 1;
+  softCap = 0;
   masks.clear();
+  biases.clear();
   while (!definedBy<EinsumOp>(scores.value))
-    if (!stepThroughScores(scores))
+    if (!stepThroughScores(scores)) {
       // Both matmuls were found, with something unknown between them: report it.
+      if (reason.empty() && readsProduct(scores.value))
+        reason = ("'" + scores.value.getDefiningOp()->getName().getStringRef() +
+                  "' stands between its scores and their softmax")
+                     .str();
       return !reason.empty();
+    }
   auto einsum = definedBy<EinsumOp>(scores.value);
   Labels lists;
   for (auto [dim, label] : llvm::enumerate(einsum.getOutLabels()))
@@ -400,6 +543,9 @@ bool isAbsorbing(double number, Type element) { return number < (element.isF16()
 
 /// Chooses `hiddenRows`, the treatment of fully masked rows, from the masks.
 bool Attention::chooseHiddenRows(ArrayRef<MaskTerms> steps) {
+  // Beside the score of a sink, weights of hidden keys are 0.
+  if (sink.value && keptWeights.empty())
+    return true;
   if (!keptWeights.empty())
     return readKeptWeights();
   if (!mask.haveData())
@@ -502,6 +648,73 @@ bool Attention::readKeptWeights() {
   return isSame;
 }
 
+/// Whether biases and sink have dims of scores alone.
+bool Attention::readBiases() {
+  DimList heads = table.expand(keyHeads), all;
+  llvm::append_range(heads, table.expand(groups));
+  for (const DimList *list : {&samples, &keyHeads, &groups, &queries, &keys})
+    llvm::append_range(all, table.expand(*list));
+  auto isWithin = [&](const View &view, const DimList &list) {
+    return llvm::all_of(view.atoms(table), [&](unsigned atom) { return contains(list, atom); });
+  };
+  for (const Bias &bias : biases)
+    if (!isWithin(bias.view, all) || bias.view.atoms(table).empty())
+      reason = "what is added to its scores has other dims than they have";
+  if (sink.value) {
+    while (stepThroughView(table, sink))
+      ;
+    if (!isWithin(sink, heads))
+      reason = "its sink has other dims than heads";
+  }
+  for (DimList *list : {&samples, &keyHeads, &groups, &queries, &keys, &width, &valueWidth})
+    *list = table.expand(*list);
+  return reason.empty();
+}
+
+/// Builds `view` with its atoms regrouped and repeated along the atoms that it lacks.
+Value Attention::buildTerm(PatternRewriter &rewriter, View view, ArrayRef<DimList> groups) {
+  DimList present = view.atoms(table);
+  SmallVector<int64_t> shape(tensorType(view.value).getShape()), dims;
+  for (int64_t dim = 0; dim < int64_t(shape.size()); ++dim)
+    dims.push_back(dim);
+  for (const DimList &group : groups)
+    for (unsigned atom : table.expand(group))
+      if (!contains(present, atom)) {
+        shape.push_back(table.size(atom));
+        view.dims.push_back({atom});
+      }
+  if (shape.size() > dims.size())
+    view.value = broadcastTo(rewriter, product.getLoc(), view.value, shape, dims);
+  return regroup(rewriter, product.getLoc(), table, view, groups);
+}
+
+/// The biases; `letters` lists their dims as in the op.
+SmallVector<Value> Attention::buildBiases(PatternRewriter &rewriter, std::string &letters) {
+  SmallVector<Value> operands;
+  DimList heads = keyHeads;
+  llvm::append_range(heads, groups);
+  for (const Bias &bias : biases) {
+    DimList present = bias.view.atoms(table);
+    SmallVector<DimList> own;
+    letters += letters.empty() ? "" : ",";
+    for (auto [letter, group] : {std::pair('b', samples), std::pair('h', heads),
+                                 std::pair('s', queries), std::pair('t', keys)})
+      if (llvm::any_of(group, [&](unsigned atom) { return contains(present, atom); })) {
+        own.push_back(group);
+        letters += letter;
+      }
+    Value value = buildTerm(rewriter, bias.view, own);
+    if (bias.factor != 1) {
+      Value factor = splat(rewriter, product.getLoc(), tensorType(value), bias.factor);
+      value = rewriter.create<MulOp>(product.getLoc(), value, factor);
+    }
+    operands.push_back(value);
+  }
+  if (sink.value)
+    operands.push_back(buildTerm(rewriter, sink, {heads}));
+  return operands;
+}
+
 /// The operands of the mask, in the order of the op.
 SmallVector<Value> Attention::buildMasks(PatternRewriter &rewriter) {
   Location loc = product.getLoc();
@@ -548,10 +761,13 @@ Value Attention::build(PatternRewriter &rewriter) {
   bool hasKeyMask = !mask.keys.empty();
   bool hasSegments = !mask.segments.empty() || !mask.queries.empty();
   bool isCausal = window.right == 0;
-  auto attention = rewriter.create<AttentionOp>(loc, q, k, v, buildMasks(rewriter), APFloat(number),
-                                                isCausal, window.left, isCausal ? -1 : window.right,
-                                                hasKeyMask, hasSegments, !mask.orders.empty(),
-                                                false, hiddenRows, APFloat(dropout), false, 0, 0);
+  std::string letters;
+  SmallVector<Value> operands = buildBiases(rewriter, letters);
+  llvm::append_range(operands, buildMasks(rewriter));
+  auto attention = rewriter.create<AttentionOp>(
+      loc, q, k, v, operands, APFloat(number), isCausal, window.left, isCausal ? -1 : window.right,
+      hasKeyMask, hasSegments, !mask.orders.empty(), false, hiddenRows, APFloat(dropout), false, 0,
+      0, APFloat(softCap), letters, bool(sink.value));
   takeIdentity(attention, product);
   View result{attention.getResult(), {samples, heads, queries, valueWidth}};
   return regroup(rewriter, loc, table, result, resultDims);

@@ -94,10 +94,22 @@ struct RaiseProduct : OpRewritePattern<MulOp> {
   }
 };
 
+/// softmax(x - max(x)) is softmax(x).
+struct DropMaximum : OpRewritePattern<SoftmaxOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(SoftmaxOp softmax, PatternRewriter &rewriter) const override {
+    auto sub = definedBy<SubOp>(softmax.getInput());
+    if (!sub || !isRepeatedMaximum(sub.getRhs(), sub.getLhs(), softmax.getDim()))
+      return failure();
+    rewriter.modifyOpInPlace(softmax, [&] { softmax.getInputMutable().assign(sub.getLhs()); });
+    return success();
+  }
+};
+
 } // namespace
 
 void addSoftmaxPatterns(RewritePatternSet &patterns) {
-  patterns.add<RaiseQuotient, RaiseProduct>(patterns.getContext());
+  patterns.add<DropMaximum, RaiseQuotient, RaiseProduct>(patterns.getContext());
 }
 
 } // namespace tbc::raise

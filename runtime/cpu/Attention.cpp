@@ -14,7 +14,9 @@
 #include "runtime/cpu/Families.h"
 #include "runtime/cpu/Floats.h"
 #include "runtime/cpu/Matmul.h"
+#include "runtime/kernels/AttentionScore.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace tbc::cpu {
@@ -68,10 +70,67 @@ private:
   std::vector<uint16_t> bits;
 };
 
-/// The state shared by attention and its gradient.
+/// What an attention does to scale * (q . k): the cap, the biases and the sink.
+struct ScoreTerms {
+  struct Bias {
+    kernels::BiasLayout layout;
+    size_t operand;
+    DType dtype;
+  };
+  float cap = 0; // 0: none
+  std::vector<Bias> biases;
+  std::optional<size_t> sink; // its operand
+  DType sinkType = DType::F32;
+  bool isSupported = true;
+
+  ScoreTerms(const Attrs &attrs, const Types &operands, size_t first, const Sizes &sizes)
+      : cap(float(attrs.getDouble("soft_cap", 0))) {
+    for (kernels::BiasLayout &layout :
+         kernels::biasLayouts(attrs, {sizes.batch, sizes.heads, sizes.queries, sizes.keys})) {
+      biases.push_back({layout, first, operands[first].dtype});
+      isSupported &= isNativeFloat(operands[first++].dtype);
+    }
+    if (attrs.getBool("sink", false)) {
+      sink = first;
+      sinkType = operands[first].dtype;
+      isSupported &= isNativeFloat(sinkType);
+    }
+  }
+
+  /// The sink's score of a head; -inf without a sink.
+  float sinkOf(const Buffers &buffers, int64_t head) const {
+    if (!sink)
+      return -std::numeric_limits<float>::infinity();
+    return *FloatsIn(buffers.operands[*sink], sinkType).at(head, 1);
+  }
+
+  /// Changes scale * (q . k) of some keys of a query to scores. `slopes` gets the derivative of the
+  /// cap, if there is a cap.
+  void apply(const Buffers &buffers, int64_t sample, int64_t head, int64_t query, int64_t key,
+             int64_t count, float *scores, float *slopes) const {
+    if (cap > 0)
+      for (int64_t j = 0; j < count; ++j) {
+        float tanh = std::tanh(scores[j] / cap);
+        scores[j] = tanh * cap;
+        slopes[j] = 1 - tanh * tanh;
+      }
+    for (const Bias &bias : biases) {
+      const auto &s = bias.layout.strides;
+      int64_t at = sample * s[0] + head * s[1] + query * s[2] + key * s[3];
+      FloatsIn floats(buffers.operands[bias.operand], bias.dtype);
+      if (s[3] != 0)
+        vectors().addScaled(floats.at(at, count), scores, count, 1);
+      else
+        std::for_each_n(scores, count, [b = *floats.at(at, 1)](float &score) { score += b; });
+    }
+  }
+};
+
+/// The state shared by attention and its gradients.
 struct Prepared {
   Sizes sizes;
   AttentionMasking masking;
+  ScoreTerms terms;
   DType dtype;
   float scale;
 
@@ -79,14 +138,20 @@ struct Prepared {
   const char *head(const void *base, int64_t index, int64_t rows, int64_t columns) const {
     return static_cast<const char *>(base) + index * rows * columns * width();
   }
-  /// Computes scores[rows x keys] = q * k^T * scale, with a row stride of tileKeys.
-  void scores(const char *q, int64_t rows, const char *k, int64_t first, int64_t count,
-              float *scores) const {
+  bool isSupported() const { return masking.isSupported() && terms.isSupported; }
+  /// Computes the scores [rows x keys] of queries from `query` of a head, with a row stride of
+  /// tileKeys. `slopes`: see ScoreTerms.
+  void scores(const Buffers &buffers, int64_t sample, int64_t headIndex, int64_t query,
+              const char *q, int64_t rows, const char *k, int64_t first, int64_t count,
+              float *scores, float *slopes) const {
     MatmulShape shape = shapeOf(rows, count, sizes.width, sizes.width, sizes.width, tileKeys);
     shape.transposedB = true;
     multiply(shape, dtype, q, k + first * sizes.width * width(), scores);
-    for (int64_t row = 0; row < rows; ++row)
+    for (int64_t row = 0; row < rows; ++row) {
       vectors().scale(scores + row * tileKeys, count, scale);
+      terms.apply(buffers, sample, headIndex, query + row, first, count, scores + row * tileKeys,
+                  slopes ? slopes + row * tileKeys : nullptr);
+    }
   }
 };
 
@@ -98,6 +163,7 @@ class Forward {
 public:
   Forward(const Prepared &prepared, const Buffers &buffers)
       : prepared(prepared), buffers(buffers), scores(size_t(tileQueries * tileKeys)),
+        slopes(prepared.terms.cap > 0 ? scores.size() : 0),
         probabilities(prepared.dtype, tileQueries * tileKeys) {}
 
   /// Processes the tile of queries from `first` of a sample, for heads [firstHead, endHead).
@@ -119,11 +185,12 @@ private:
     const char *k = prepared.head(buffers.operands[1], keyIndex, sizes.keys, sizes.width);
     const char *v = prepared.head(buffers.operands[2], keyIndex, sizes.keys, sizes.valueWidth);
     out.assign(size_t(rows * sizes.valueWidth), 0);
-    largest.assign(size_t(rows), -std::numeric_limits<float>::infinity());
-    denominator.assign(size_t(rows), 0);
+    largest.assign(size_t(rows), prepared.terms.sinkOf(buffers, head));
+    denominator.assign(size_t(rows), prepared.terms.sink ? 1 : 0);
     for (int64_t key = tile.firstKey(); key < tile.endKey(); key += tileKeys) {
       int64_t count = std::min(tileKeys, tile.endKey() - key);
-      prepared.scores(q, rows, k, key, count, scores.data());
+      prepared.scores(buffers, sample, head, first, q, rows, k, key, count, scores.data(),
+                      slopes.data());
       for (int64_t row = 0; row < rows; ++row)
         addRow(tile, row, key, count);
       tile.drop(head, key, count, scores.data());
@@ -173,7 +240,7 @@ private:
 
   const Prepared &prepared;
   const Buffers &buffers;
-  std::vector<float> scores, out, largest, denominator;
+  std::vector<float> scores, slopes, out, largest, denominator;
   TileOperand probabilities;
 };
 
@@ -198,10 +265,93 @@ NativeKernel attention(const Prepared &prepared) {
 // Gradient
 //===----------------------------------------------------------------------===//
 
+/// The weights and the gradients of scores of a tile, from the operands of the gradient.
+class GradientTile {
+public:
+  GradientTile(const Prepared &prepared, const Buffers &buffers)
+      : p(size_t(tileQueries * tileKeys)), ds(p.size()), prepared(prepared), buffers(buffers),
+        slopes(prepared.terms.cap > 0 ? p.size() : 0) {}
+
+  /// Begins with the queries from `firstQuery` of a head.
+  void begin(int64_t sampleIndex, int64_t headIndex, int64_t firstQuery, int64_t count) {
+    const Sizes &sizes = prepared.sizes;
+    sample = sampleIndex, head = headIndex, first = firstQuery, rows = count;
+    int64_t d = sizes.width, e = sizes.valueWidth;
+    index = sample * sizes.heads + head;
+    int64_t keyIndex = sample * sizes.keyHeads + sizes.keyHead(head);
+    dout =
+        prepared.head(buffers.operands[0], index, sizes.queries, e) + first * e * prepared.width();
+    q = prepared.head(buffers.operands[1], index, sizes.queries, d) + first * d * prepared.width();
+    k = prepared.head(buffers.operands[2], keyIndex, sizes.keys, d);
+    v = prepared.head(buffers.operands[3], keyIndex, sizes.keys, e);
+    takeRowSums();
+  }
+
+  /// Computes p, the weights, and ds, the gradients of the scores times `factor`, for some keys.
+  void compute(AttentionTile &tile, int64_t key, int64_t count, float factor) {
+    int64_t e = prepared.sizes.valueWidth;
+    prepared.scores(buffers, sample, head, first, q, rows, k, key, count, p.data(), slopes.data());
+    for (int64_t row = 0; row < rows; ++row)
+      takeProbabilities(tile, row, index * prepared.sizes.queries + first + row, key, count);
+    MatmulShape shape = shapeOf(rows, count, e, e, e, tileKeys);
+    shape.transposedB = true;
+    multiply(shape, prepared.dtype, dout, v + key * e * prepared.width(), ds.data());
+    tile.drop(head, key, count, ds.data());
+    for (int64_t row = 0; row < rows; ++row) {
+      float *line = ds.data() + row * tileKeys;
+      // A flat row has z = 0 for any operands, so its scores have no gradient.
+      if (tile.isFlat(row))
+        std::fill_n(line, count, 0.0f);
+      else
+        vectors().softmaxGrad(p.data() + row * tileKeys, line, count, rowSums[size_t(row)], factor);
+    }
+  }
+  /// Multiplies ds by the derivative of the cap.
+  void multiplySlopes(int64_t count) {
+    if (!slopes.empty())
+      for (int64_t row = 0; row < rows; ++row)
+        for (int64_t j = 0; j < count; ++j)
+          ds[size_t(row * tileKeys + j)] *= slopes[size_t(row * tileKeys + j)];
+  }
+
+  std::vector<float> p, ds;
+  const char *dout = nullptr, *q = nullptr, *k = nullptr, *v = nullptr;
+  /// Of the head among those of all samples.
+  int64_t index = 0;
+
+private:
+  /// D_i = sum_e do_ie * o_ie
+  void takeRowSums() {
+    int64_t e = prepared.sizes.valueWidth, at = (index * prepared.sizes.queries + first) * e;
+    FloatsIn cotangents(buffers.operands[0], prepared.dtype);
+    FloatsIn o(buffers.operands[4], prepared.dtype);
+    rowSums.resize(size_t(rows));
+    for (int64_t row = 0; row < rows; ++row)
+      rowSums[size_t(row)] =
+          vectors().dot(cotangents.at(at + row * e, e), o.at(at + row * e, e), e);
+  }
+
+  void takeProbabilities(const AttentionTile &tile, int64_t row, int64_t at, int64_t key,
+                         int64_t count) {
+    float *z = p.data() + row * tileKeys;
+    float l = buffers.operand<float>(6)[at];
+    if (!tile.mask(row, key, count, z, -std::numeric_limits<float>::infinity()) || l == 0) {
+      std::fill_n(z, count, 0.0f);
+      return;
+    }
+    vectors().scaledExp(z, z, count, buffers.operand<float>(5)[at], 1 / l, 0);
+  }
+
+  const Prepared &prepared;
+  const Buffers &buffers;
+  std::vector<float> slopes, rowSums;
+  int64_t sample = 0, head = 0, first = 0, rows = 0;
+};
+
 class Backward {
 public:
   Backward(const Prepared &prepared, const Buffers &buffers)
-      : prepared(prepared), buffers(buffers), p(size_t(tileQueries * tileKeys)), ds(p.size()),
+      : prepared(prepared), buffers(buffers), gradient(prepared, buffers),
         pOperand(prepared.dtype, tileQueries * tileKeys),
         dsOperand(prepared.dtype, tileQueries * tileKeys) {}
 
@@ -231,74 +381,81 @@ private:
   void runHead(AttentionTile &tile, int64_t sample, int64_t head, int64_t first, int64_t rows) {
     const Sizes &sizes = prepared.sizes;
     int64_t d = sizes.width, e = sizes.valueWidth, width = prepared.width();
-    int64_t index = sample * sizes.heads + head;
-    int64_t keyIndex = sample * sizes.keyHeads + sizes.keyHead(head);
-    const char *dout =
-        prepared.head(buffers.operands[0], index, sizes.queries, e) + first * e * width;
-    const char *q = prepared.head(buffers.operands[1], index, sizes.queries, d) + first * d * width;
-    const char *k = prepared.head(buffers.operands[2], keyIndex, sizes.keys, d);
-    const char *v = prepared.head(buffers.operands[3], keyIndex, sizes.keys, e);
-    takeRowSums(index, first, rows);
+    GradientTile &g = gradient;
+    g.begin(sample, head, first, rows);
     dq.assign(size_t(rows * d), 0);
     for (int64_t key = tile.firstKey(); key < tile.endKey(); key += tileKeys) {
       int64_t count = std::min(tileKeys, tile.endKey() - key);
-      prepared.scores(q, rows, k, key, count, p.data());
-      for (int64_t row = 0; row < rows; ++row)
-        takeProbabilities(tile, row, index * sizes.queries + first + row, key, count);
-      MatmulShape shape = shapeOf(rows, count, e, e, e, tileKeys);
-      shape.transposedB = true;
-      multiply(shape, prepared.dtype, dout, v + key * e * width, ds.data());
-      tile.drop(head, key, count, ds.data());
-      for (int64_t row = 0; row < rows; ++row) {
-        float *line = ds.data() + row * tileKeys;
-        // A flat row has z = 0 for any operands, so its scores have no gradient.
-        if (tile.isFlat(row))
-          std::fill_n(line, count, 0.0f);
-        else
-          vectors().softmaxGrad(p.data() + row * tileKeys, line, count, rowSums[size_t(row)],
-                                prepared.scale);
-      }
-      const void *dsTile = dsOperand.of(ds.data(), rows, count, tileKeys);
-      shape = shapeOf(rows, d, count, tileKeys, d, d);
+      g.compute(tile, key, count, prepared.scale);
+      g.multiplySlopes(count);
+      const void *dsTile = dsOperand.of(g.ds.data(), rows, count, tileKeys);
+      MatmulShape shape = shapeOf(rows, d, count, tileKeys, d, d);
       shape.accumulates = true;
-      multiply(shape, prepared.dtype, dsTile, k + key * d * width, dq.data());
+      multiply(shape, prepared.dtype, dsTile, g.k + key * d * width, dq.data());
       shape = shapeOf(count, d, rows, tileKeys, d, d);
       shape.transposedA = shape.accumulates = true;
-      multiply(shape, prepared.dtype, dsTile, q, dk.data() + key * d);
-      tile.drop(head, key, count, p.data());
+      multiply(shape, prepared.dtype, dsTile, g.q, dk.data() + key * d);
+      tile.drop(head, key, count, g.p.data());
       shape = shapeOf(count, e, rows, tileKeys, e, e);
       shape.transposedA = shape.accumulates = true;
-      multiply(shape, prepared.dtype, pOperand.of(p.data(), rows, count, tileKeys), dout,
+      multiply(shape, prepared.dtype, pOperand.of(g.p.data(), rows, count, tileKeys), g.dout,
                dv.data() + key * e);
     }
-    write(0, (index * sizes.queries + first) * d, dq);
-  }
-
-  /// D_i = sum_e do_ie * o_ie
-  void takeRowSums(int64_t index, int64_t first, int64_t rows) {
-    int64_t e = prepared.sizes.valueWidth, at = (index * prepared.sizes.queries + first) * e;
-    FloatsIn dout(buffers.operands[0], prepared.dtype), o(buffers.operands[4], prepared.dtype);
-    rowSums.resize(size_t(rows));
-    for (int64_t row = 0; row < rows; ++row)
-      rowSums[size_t(row)] = vectors().dot(dout.at(at + row * e, e), o.at(at + row * e, e), e);
-  }
-
-  void takeProbabilities(const AttentionTile &tile, int64_t row, int64_t at, int64_t key,
-                         int64_t count) {
-    float *z = p.data() + row * tileKeys;
-    float l = buffers.operand<float>(6)[at];
-    if (!tile.mask(row, key, count, z, -std::numeric_limits<float>::infinity()) || l == 0) {
-      std::fill_n(z, count, 0.0f);
-      return;
-    }
-    vectors().scaledExp(z, z, count, buffers.operand<float>(5)[at], 1 / l, 0);
+    write(0, (g.index * sizes.queries + first) * d, dq);
   }
 
   const Prepared &prepared;
   const Buffers &buffers;
-  std::vector<float> p, ds, dq, dk, dv, rowSums;
+  GradientTile gradient;
+  std::vector<float> dq, dk, dv;
   TileOperand pOperand, dsOperand;
 };
+
+/// Adds the gradients of a head's scores to those of a bias, in `total`.
+void addBiasGradient(const Prepared &prepared, const Buffers &buffers,
+                     const kernels::BiasLayout &layout, int64_t sample, int64_t head,
+                     float *total) {
+  const Sizes &sizes = prepared.sizes;
+  GradientTile gradient(prepared, buffers);
+  for (int64_t first = 0; first < sizes.queries; first += tileQueries) {
+    int64_t rows = std::min(tileQueries, sizes.queries - first);
+    AttentionTile tile(prepared.masking, buffers, sample, first, rows);
+    gradient.begin(sample, head, first, rows);
+    for (int64_t key = tile.firstKey(); key < tile.endKey(); key += tileKeys) {
+      int64_t count = std::min(tileKeys, tile.endKey() - key);
+      gradient.compute(tile, key, count, 1);
+      for (int64_t row = 0; row < rows; ++row) {
+        const auto &s = layout.strides;
+        float *to = total + sample * s[0] + head * s[1] + (first + row) * s[2] + key * s[3];
+        const float *from = gradient.ds.data() + row * tileKeys;
+        for (int64_t j = 0; j < count; ++j)
+          to[j * s[3]] += from[j];
+      }
+    }
+  }
+}
+
+/// Pieces of work share no element: a piece is a sample, a head or both, as far as the bias has
+/// them.
+NativeKernel attentionBiasGrad(const Prepared &prepared, size_t bias, DType result) {
+  return [prepared, bias, result](Threads &threads, const Buffers &buffers) {
+    const Sizes &sizes = prepared.sizes;
+    const kernels::BiasLayout &layout = prepared.terms.biases[bias].layout;
+    bool hasSamples = layout.strides[0] != 0, hasHeads = layout.strides[1] != 0;
+    int64_t samples = hasSamples ? sizes.batch : 1, heads = hasHeads ? sizes.heads : 1;
+    int64_t elements = kernels::numElements(layout.shape);
+    std::vector<float> total(size_t(elements), 0.0f);
+    threads.run(samples * heads, [&](int64_t piece) {
+      for (int64_t b = 0; b < sizes.batch / samples; ++b)
+        for (int64_t h = 0; h < sizes.heads / heads; ++h)
+          addBiasGradient(prepared, buffers, layout, hasSamples ? piece / heads : b,
+                          hasHeads ? piece % heads : h, total.data());
+    });
+    FloatsOut out(buffers.results[0], result);
+    std::copy(total.begin(), total.end(), out.at(0, elements));
+    out.finish();
+  };
+}
 
 NativeKernel attentionGrad(const Prepared &prepared) {
   return [prepared](Threads &threads, const Buffers &buffers) {
@@ -363,19 +520,28 @@ NativeKernel makeAttention(std::string_view op, const Attrs &attrs, const Types 
                            const Types &results) {
   auto prepare = [&](size_t q) {
     Sizes sizes(operands[q].shape, operands[q + 1].shape, operands[q + 2].shape);
-    size_t firstMask = op == "attention" ? 3 : 7;
+    size_t first = op == "attention" ? 3 : 7;
+    size_t firstMask = first + kernels::numScoreOperands(attrs);
     return Prepared{sizes, AttentionMasking(attrs, operands, firstMask, sizes.queries, sizes.keys),
-                    operands[q].dtype, float(attrs.getDouble("scale"))};
+                    ScoreTerms(attrs, operands, first, sizes), operands[q].dtype,
+                    float(attrs.getDouble("scale"))};
   };
   if (op == "attention" && isSupported(operands, {0, 1, 2}, {}) &&
       isSupported(results, {0}, {1, 2}) && results[0].dtype == operands[0].dtype) {
     Prepared prepared = prepare(0);
-    return prepared.masking.isSupported() ? attention(prepared) : nullptr;
+    return prepared.isSupported() ? attention(prepared) : nullptr;
   }
-  if (op == "attention_grad" && isSupported(operands, {0, 1, 2, 3, 4}, {5, 6}) &&
-      isSupported(results, {0, 1, 2}, {}) && results[0].dtype == operands[1].dtype) {
+  bool isGrad = op == "attention_grad" || op == "attention_bias_grad";
+  if (isGrad && isSupported(operands, {0, 1, 2, 3, 4}, {5, 6})) {
     Prepared prepared = prepare(1);
-    return prepared.masking.isSupported() ? attentionGrad(prepared) : nullptr;
+    if (!prepared.isSupported())
+      return nullptr;
+    if (op == "attention_bias_grad")
+      return isNativeFloat(results[0].dtype)
+                 ? attentionBiasGrad(prepared, size_t(attrs.getInt("bias")), results[0].dtype)
+                 : nullptr;
+    if (isSupported(results, {0, 1, 2}, {}) && results[0].dtype == operands[1].dtype)
+      return attentionGrad(prepared);
   }
   if (op == "attention_merge" && isSupported(operands, {0, 3}, {1, 2, 4, 5}) &&
       isSupported(results, {0}, {1, 2}) && results[0].dtype == operands[0].dtype)

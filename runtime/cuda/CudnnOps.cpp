@@ -101,6 +101,10 @@ public:
     for (const char *flag : {"key_mask", "segments", "ordered"})
       if (r.attrs.getBool(flag, false))
         return "attention with masks that are data";
+    if (r.attrs.has("biases") && !r.attrs.getString("biases").empty())
+      return "attention with biases";
+    if (r.attrs.getBool("sink", false) || r.attrs.getDouble("soft_cap", 0) > 0)
+      return "attention with a sink or capped scores";
     if (r.attrs.getBool("drops_out", false))
       return "attention with dropout";
     if (r.attrs.getInt("left", -1) >= 0 || r.attrs.getInt("right", -1) >= 0)

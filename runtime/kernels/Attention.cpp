@@ -6,6 +6,7 @@
 
 #include "runtime/kernels/Attention.h"
 #include "runtime/kernels/AttentionMask.h"
+#include "runtime/kernels/AttentionScore.h"
 #include "runtime/kernels/Gemm.h"
 
 using namespace tbc::kernels;
@@ -19,6 +20,8 @@ struct AttentionSizes {
   int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
 
   Shape rowShape() const { return {batch, heads, queries}; }
+  /// b, h, s and t.
+  std::array<int64_t, 4> scoreSizes() const { return {batch, heads, queries, keys}; }
 };
 
 AttentionSizes attentionSizes(const Tensor &q, const Tensor &k, const Tensor &v) {
@@ -50,7 +53,7 @@ std::vector<T> product(int64_t m, int64_t n, int64_t k, const T *a, const T *b) 
   return finish<T>(totals);
 }
 
-/// The scores z of one head, queries x keys.
+/// scale * (q . k) of one head, queries x keys.
 template <typename T>
 std::vector<T> scores(const AttentionSizes &sizes, const T *q, const T *k, T scale) {
   std::vector<T> z = product(sizes.queries, sizes.keys, sizes.width, q,
@@ -88,10 +91,15 @@ template <typename T> void divideRow(T *row, const ReadableKeys &readable, T l) 
       row[j] = divisor.divide(row[j]);
 }
 
-template <typename T> T stabilizer(const T *row, const ReadableKeys &readable) {
+/// The row max over the readable keys and the sink; 0 in residues, and for a row without either.
+template <typename T>
+T stabilizer(const T *row, const ReadableKeys &readable, const AttentionScore<T> &score,
+             int64_t head) {
   T largest = integer<T>(0);
   if constexpr (!isResidue<T>) {
-    bool isFirst = true;
+    bool isFirst = !score.hasSink();
+    if (score.hasSink())
+      largest = score.sink(head);
     for (size_t j = 0; j < readable.keys.size(); ++j)
       if (readable.keys[j]) {
         largest = isFirst ? row[j] : std::max(largest, row[j]);
@@ -103,11 +111,12 @@ template <typename T> T stabilizer(const T *row, const ReadableKeys &readable) {
 
 Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                   const Types &resultTypes) {
-  size_t numMasks = AttentionMask::numOperands(attrs);
-  requireCounts(inputs, 3 + numMasks + AttentionDropout::numOperands(attrs), resultTypes, 3);
+  size_t firstMask = 3 + numScoreOperands(attrs);
+  size_t firstDropout = firstMask + AttentionMask::numOperands(attrs);
+  requireCounts(inputs, firstDropout + AttentionDropout::numOperands(attrs), resultTypes, 3);
   AttentionSizes sizes = attentionSizes(inputs[0], inputs[1], inputs[2]);
-  AttentionMask mask(attrs, inputs, 3, sizes.batch, sizes.queries, sizes.keys);
-  AttentionDropout dropout(attrs, inputs, 3 + numMasks, sizes.batch, sizes.heads, sizes.queries,
+  AttentionMask mask(attrs, inputs, firstMask, sizes.batch, sizes.queries, sizes.keys);
+  AttentionDropout dropout(attrs, inputs, firstDropout, sizes.batch, sizes.heads, sizes.queries,
                            sizes.keys);
   requireShape("o", resultTypes[0].shape,
                {sizes.batch, sizes.heads, sizes.queries, sizes.valueWidth});
@@ -117,6 +126,7 @@ Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensor
     using T = decltype(zero);
     Operand<T> q(inputs[0]), k(inputs[1]), v(inputs[2]);
     T scale = compositeConstant<T>(inputs[0].dtype(), attrs.getDouble("scale"));
+    AttentionScore<T> score(attrs, inputs, 3, inputs[0].dtype(), sizes.scoreSizes());
     std::vector<T> o, m, l;
     std::vector<ReadableKeys> readable;
     for (int64_t head = 0; head < sizes.batch * sizes.heads; ++head) {
@@ -127,12 +137,15 @@ Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensor
                                 k.begin() + keyHead * sizes.keys * sizes.width, scale);
       for (int64_t i = 0; i < sizes.queries; ++i) {
         T *row = p.data() + i * sizes.keys;
+        score.apply(row, head / sizes.heads, head % sizes.heads, i);
         flatten(row, readable[i]);
-        m.push_back(stabilizer(row, readable[i]));
+        m.push_back(stabilizer(row, readable[i], score, head % sizes.heads));
         exponentiate(row, readable[i], m.back());
         Sum<T> sum;
         for (int64_t j = 0; j < sizes.keys; ++j)
           sum.add(row[j]);
+        if (score.hasSink())
+          sum.add(expOf(score.sink(head % sizes.heads) - m.back()));
         l.push_back(sum.result());
         divideRow(row, readable[i], l.back());
         dropout.apply(row, head / sizes.heads, head % sizes.heads, i);
@@ -147,85 +160,133 @@ Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensor
   });
 }
 
-/// The gradient, added head by head; dk and dv are summed over the query heads of a key head.
-template <typename T> struct AttentionGrad {
-  using Totals = std::vector<typename Total<T>::Type>;
+/// One head of the gradient: weights, dropped weights and gradients of scores, queries x keys.
+template <typename T> struct HeadGradient {
+  HeadGradient(const Attrs &attrs, const Tensors &inputs)
+      : firstMask(7 + numScoreOperands(attrs)),
+        firstDropout(firstMask + AttentionMask::numOperands(attrs)),
+        sizes(checkedSizes(attrs, inputs, firstDropout)),
+        mask(attrs, inputs, firstMask, sizes.batch, sizes.queries, sizes.keys),
+        dropout(attrs, inputs, firstDropout, sizes.batch, sizes.heads, sizes.queries, sizes.keys),
+        score(attrs, inputs, 7, inputs[1].dtype(), sizes.scoreSizes()), dout(inputs[0]),
+        q(inputs[1]), k(inputs[2]), v(inputs[3]), o(inputs[4]), m(inputs[5]), l(inputs[6]),
+        scale(compositeConstant<T>(inputs[1].dtype(), attrs.getDouble("scale"))) {}
 
-  const AttentionSizes &sizes;
-  const AttentionMask &mask;
-  AttentionDropout &dropout;
-  std::vector<ReadableKeys> readable;
-  Operand<T> dout, q, k, v, o, m, l;
-  T scale;
-  std::vector<T> dq;
-  Totals dk, dv;
-
-  AttentionGrad(const AttentionSizes &sizes, const AttentionMask &mask, AttentionDropout &dropout,
-                const Tensors &inputs, T scale)
-      : sizes(sizes), mask(mask), dropout(dropout), dout(inputs[0]), q(inputs[1]), k(inputs[2]),
-        v(inputs[3]), o(inputs[4]), m(inputs[5]), l(inputs[6]), scale(scale), dk(k.size(), 0),
-        dv(v.size(), 0) {}
-
-  void addHead(int64_t head) {
+  /// Computes head `head` of all samples' heads. `beforeCap` is the gradient of scale * (q . k),
+  /// and dz that of the score; with a cap they differ.
+  void compute(int64_t head) {
     int64_t s = sizes.queries, t = sizes.keys, d = sizes.width, e = sizes.valueWidth;
-    int64_t keyHead = head / (sizes.heads / sizes.keyHeads);
-    if (head % sizes.heads == 0)
-      readable = rowsOf(mask, sizes, head / sizes.heads);
-    const T *headQ = q.begin() + head * s * d, *headK = k.begin() + keyHead * t * d;
-    const T *headV = v.begin() + keyHead * t * e, *headDo = dout.begin() + head * s * e;
+    int64_t sample = head / sizes.heads, local = head % sizes.heads;
+    if (local == 0 || readable.empty())
+      readable = rowsOf(mask, sizes, sample);
+    const T *headQ = q.begin() + head * s * d, *headK = k.begin() + keyHead(head) * t * d;
+    const T *headV = v.begin() + keyHead(head) * t * e, *headDo = dout.begin() + head * s * e;
 
-    std::vector<T> p = scores(sizes, headQ, headK, scale);
+    std::vector<T> products = scores(sizes, headQ, headK, scale), p = products;
     for (int64_t i = 0; i < s; ++i) {
+      score.apply(&p[i * t], sample, local, i);
       flatten(&p[i * t], readable[i]);
       exponentiate(&p[i * t], readable[i], m[head * s + i]);
       divideRow(&p[i * t], readable[i], l[head * s + i]);
     }
-    std::vector<T> dropped = p;
+    dropped = p;
     for (int64_t i = 0; i < s; ++i)
-      dropout.apply(&dropped[i * t], head / sizes.heads, head % sizes.heads, i);
-    multiplyAdd<T>(t, e, s, transposed(s, t, dropped.data()).data(), headDo, &dv[keyHead * t * e]);
+      dropout.apply(&dropped[i * t], sample, local, i);
 
-    std::vector<T> ds = product(s, t, e, headDo, transposed(t, e, headV).data()); // dp so far
+    dz = product(s, t, e, headDo, transposed(t, e, headV).data()); // dp so far
     for (int64_t i = 0; i < s; ++i) {
       Sum<T> sum;
       for (int64_t c = 0; c < e; ++c)
         sum.add(headDo[i * e + c] * o[(head * s + i) * e + c]);
       T rowD = sum.result();
-      dropout.apply(&ds[i * t], head / sizes.heads, head % sizes.heads, i);
+      dropout.apply(&dz[i * t], sample, local, i);
       for (int64_t j = 0; j < t; ++j)
-        ds[i * t + j] = readable[i].isFlat ? integer<T>(0) : p[i * t + j] * (ds[i * t + j] - rowD);
+        dz[i * t + j] = readable[i].isFlat ? integer<T>(0) : p[i * t + j] * (dz[i * t + j] - rowD);
     }
-    for (T element : product(s, d, t, ds.data(), headK))
-      dq.push_back(element * scale);
-    multiplyAdd<T>(t, d, s, transposed(s, t, ds.data()).data(), headQ, &dk[keyHead * t * d]);
+    beforeCap = dz;
+    for (int64_t i = 0; i < s; ++i)
+      score.multiplyDerivative(&beforeCap[i * t], &products[i * t]);
   }
+
+  int64_t keyHead(int64_t head) const { return head / (sizes.heads / sizes.keyHeads); }
+
+  static AttentionSizes checkedSizes(const Attrs &attrs, const Tensors &inputs,
+                                     size_t firstDropout) {
+    require(inputs.size() == firstDropout + AttentionDropout::numOperands(attrs),
+            "a gradient of attention has a wrong number of operands");
+    AttentionSizes sizes = attentionSizes(inputs[1], inputs[2], inputs[3]);
+    Shape outShape = {sizes.batch, sizes.heads, sizes.queries, sizes.valueWidth};
+    requireShape("do", inputs[0].shape(), outShape);
+    requireShape("o", inputs[4].shape(), outShape);
+    requireShape("m", inputs[5].shape(), sizes.rowShape());
+    requireShape("l", inputs[6].shape(), sizes.rowShape());
+    return sizes;
+  }
+
+  size_t firstMask, firstDropout;
+  AttentionSizes sizes;
+  AttentionMask mask;
+  AttentionDropout dropout;
+  AttentionScore<T> score;
+  Operand<T> dout, q, k, v, o, m, l;
+  T scale;
+  std::vector<T> dropped, dz, beforeCap;
+  std::vector<ReadableKeys> readable;
 };
 
+/// The gradient, added head by head; dk and dv are summed over the query heads of a key head.
 Tensors attentionGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                       const Types &resultTypes) {
-  size_t numMasks = AttentionMask::numOperands(attrs);
-  requireCounts(inputs, 7 + numMasks + AttentionDropout::numOperands(attrs), resultTypes, 3);
-  AttentionSizes sizes = attentionSizes(inputs[1], inputs[2], inputs[3]);
-  AttentionMask mask(attrs, inputs, 7, sizes.batch, sizes.queries, sizes.keys);
-  AttentionDropout dropout(attrs, inputs, 7 + numMasks, sizes.batch, sizes.heads, sizes.queries,
-                           sizes.keys);
-  Shape outShape = {sizes.batch, sizes.heads, sizes.queries, sizes.valueWidth};
-  requireShape("do", inputs[0].shape(), outShape);
-  requireShape("o", inputs[4].shape(), outShape);
-  requireShape("m", inputs[5].shape(), sizes.rowShape());
-  requireShape("l", inputs[6].shape(), sizes.rowShape());
+  requireCounts(inputs, inputs.size(), resultTypes, 3);
+  require(inputs.size() >= 7, "attention_grad needs do, q, k, v, o, m and l");
   return dispatchFloat(inputs[1], [&](auto zero) -> Tensors {
     using T = decltype(zero);
-    T scale = compositeConstant<T>(inputs[1].dtype(), attrs.getDouble("scale"));
-    AttentionGrad<T> grad(sizes, mask, dropout, inputs, scale);
-    for (int64_t head = 0; head < sizes.batch * sizes.heads; ++head)
-      grad.addHead(head);
-    std::vector<T> dk = finish<T>(grad.dk);
-    for (T &element : dk)
-      element = element * scale;
-    return {makeResult(context, resultTypes[0], std::move(grad.dq)),
-            makeResult(context, resultTypes[1], std::move(dk)),
-            makeResult(context, resultTypes[2], finish<T>(grad.dv))};
+    HeadGradient<T> head(attrs, inputs);
+    int64_t s = head.sizes.queries, t = head.sizes.keys, d = head.sizes.width,
+            e = head.sizes.valueWidth;
+    std::vector<T> dq;
+    std::vector<typename Total<T>::Type> dk(size_t(head.k.size()), 0), dv(size_t(head.v.size()), 0);
+    for (int64_t i = 0; i < head.sizes.batch * head.sizes.heads; ++i) {
+      head.compute(i);
+      const T *headQ = head.q.begin() + i * s * d, *headDo = head.dout.begin() + i * s * e;
+      const T *headK = head.k.begin() + head.keyHead(i) * t * d;
+      multiplyAdd<T>(t, e, s, transposed(s, t, head.dropped.data()).data(), headDo,
+                     &dv[head.keyHead(i) * t * e]);
+      for (T element : product(s, d, t, head.beforeCap.data(), headK))
+        dq.push_back(element * head.scale);
+      multiplyAdd<T>(t, d, s, transposed(s, t, head.beforeCap.data()).data(), headQ,
+                     &dk[head.keyHead(i) * t * d]);
+    }
+    std::vector<T> keys = finish<T>(dk);
+    for (T &element : keys)
+      element = element * head.scale;
+    return {makeResult(context, resultTypes[0], std::move(dq)),
+            makeResult(context, resultTypes[1], std::move(keys)),
+            makeResult(context, resultTypes[2], finish<T>(dv))};
+  });
+}
+
+/// The gradient of one bias: dz, summed over the dims that the bias lacks.
+Tensors attentionBiasGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                          const Types &resultTypes) {
+  requireCounts(inputs, inputs.size(), resultTypes, 1);
+  require(inputs.size() >= 7, "attention_bias_grad needs do, q, k, v, o, m and l");
+  return dispatchFloat(inputs[1], [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    HeadGradient<T> head(attrs, inputs);
+    size_t bias = size_t(attrs.getInt("bias"));
+    require(bias < head.score.numBiases(), "attention_bias_grad has no such bias");
+    requireShape("the result", resultTypes[0].shape, head.score.biasShape(bias));
+    std::vector<Sum<T>> sums(size_t(numElements(resultTypes[0].shape)));
+    const AttentionSizes &sizes = head.sizes;
+    for (int64_t i = 0; i < sizes.batch * sizes.heads; ++i) {
+      head.compute(i);
+      for (int64_t query = 0; query < sizes.queries; ++query)
+        for (int64_t key = 0; key < sizes.keys; ++key)
+          sums[size_t(head.score.index(bias, i / sizes.heads, i % sizes.heads, query, key))].add(
+              head.dz[size_t(query * sizes.keys + key)]);
+    }
+    return {makeResult(context, resultTypes[0], resultsOf(sums))};
   });
 }
 
@@ -311,6 +372,7 @@ Tensors rotary(const KernelContext &context, const Attrs &attrs, const Tensors &
 const KernelTable &tbc::kernels::attentionKernels() {
   static const KernelTable table = {{"attention", attention},
                                     {"attention_grad", attentionGrad},
+                                    {"attention_bias_grad", attentionBiasGrad},
                                     {"attention_merge", attentionMerge},
                                     {"rotary", rotary}};
   return table;

@@ -2,13 +2,16 @@
 //
 // Part of tbc.
 //
-//   attention{scale, causal, left, right, key_mask, segments, ordered, placed, hidden_rows}
+//   attention{scale, soft_cap, biases, sink, causal, left, right, key_mask, segments, ordered,
+//             placed, hidden_rows}
 //       q[b,h,s,d], k[b,hk,t,d], v[b,hk,t,e], masks... -> o[b,h,s,e], m[b,h,s], l[b,h,s]
 //       Query head i reads key head i / (h / hk). The row max is m, the row sum is l:
-//         z_ij = (sum_d q_id * k_jd) * scale
-//         m_i  = stabilizer_max of z_ij over the readable j
+//         x_ij = (sum_d q_id * k_jd) * scale
+//         z_ij = x_ij, or soft_cap * tanh(x_ij / soft_cap) if soft_cap > 0; plus every bias
+//         m_i  = stabilizer_max of z_ij over the readable j, and of the sink
 //         e_ij = exp(z_ij - m_i) for readable j, else 0
-//         l_i  = sum_j e_ij;  p_ij = e_ij / l_i;  o_i = sum_j p_ij * v_j
+//         l_i  = sum_j e_ij, plus exp(sink - m_i) with a sink;  p_ij = e_ij / l_i;  o_i = sum_j
+//         p_ij * v_j
 //
 //       Query i may read key j if all of these hold. a = j - (i + t - s), or if placed
 //       a = key_places[j] - query_places[i]:
@@ -16,8 +19,9 @@
 //         key_mask   mask[b, j] != 0
 //         segments   query_segments[b, i] == key_segments[b, j]
 //         ordered    key_positions[b, j] <= query_positions[b, i]
-//       Mask operands, in this order: bool[b,t] if key_mask; integers [b,s] and [b,t] if segments;
-//       the same if ordered; integers [s] and [t] if placed.
+//       biases lists the dims of each bias, for example "hst,bt"; sink is a score of each head.
+//       Mask operands, in this order: the biases; floats [h] if sink; bool[b,t] if key_mask;
+//       integers [b,s] and [b,t] if segments; the same if ordered; integers [s] and [t] if placed.
 //
 //       Fully masked rows (queries without a readable key), by hidden_rows:
 //         zero       m = l = o = 0
@@ -33,10 +37,15 @@
 //
 //   attention_grad{...}   do, q, k, v, o, m, l, masks... -> dq, dk, dv, with p as above:
 //         D_i   = sum_e do_ie * o_ie;  dp_ij = c_ij * sum_e do_ie * v_je
-//         ds_ij = p_ij * (dp_ij - D_i), but 0 in rows with z = 0
-//         dq_i  = (sum_j ds_ij * k_j) * scale;  dk_j = (sum_i ds_ij * q_i) * scale
+//         dz_ij = p_ij * (dp_ij - D_i), but 0 in rows with z = 0
+//         dx_ij = dz_ij * (1 - tanh(x_ij / soft_cap)^2), or dz_ij without a cap
+//         dq_i  = (sum_j dx_ij * k_j) * scale;  dk_j = (sum_i dx_ij * q_i) * scale
 //         dv_j  = sum_i c_ij * p_ij * do_i
 //       dk and dv are summed over the query heads that share the key head.
+//
+//   attention_bias_grad{bias, ...}   the same operands -> the gradient of bias number `bias`:
+//   dz_ij,
+//       summed over the dims that the bias lacks.
 //
 //   attention_merge   o1, m1, l1, o2, m2, l2 -> o, m, l: attention to the keys of both parts:
 //         m = max(m1, m2);  li' = li * exp(mi - m)

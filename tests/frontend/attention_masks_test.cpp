@@ -144,7 +144,7 @@ TEST(AttentionMasks, LengthsOfGroupQueryAttention) {
 }
 
 /// Softmax(q k^T / 2 + `bias`) v, as both exporters decompose it.
-void decomposed(ModelBuilder &b, const std::string &bias) {
+void decomposed(ModelBuilder &b, const std::string &bias, const std::string &function = "") {
   b.ints("split", {4}, {0, 0, 2, 4});
   for (const std::string name : {"q", "k", "v"}) {
     b.node("Reshape", {name, "split"}, {name + "4"});
@@ -156,7 +156,10 @@ void decomposed(ModelBuilder &b, const std::string &bias) {
   b.node("MatMul", {"qh", "kh"}, {"products"});
   b.node("Mul", {"products", "half"}, {"scaled"});
   b.node("Add", {"scaled", bias}, {"masked"});
-  ModelBuilder::attr(b.node("Softmax", {"masked"}, {"weights"}), "axis", int64_t(-1));
+  if (!function.empty())
+    b.node(function, {"masked"}, {"scores"});
+  ModelBuilder::attr(b.node("Softmax", {function.empty() ? "masked" : "scores"}, {"weights"}),
+                     "axis", int64_t(-1));
   b.node("MatMul", {"weights", "vh"}, {"y"}, "attended");
 }
 
@@ -210,17 +213,28 @@ TEST(AttentionMasks, DocumentsOfAPackedSequence) {
   expectAttention(b, {true, false, true, false, "mean"});
 }
 
-TEST(AttentionMasks, CheckSaysWhyOneIsNotRaised) {
+TEST(AttentionMasks, ABiasIsAnOperand) {
   ModelBuilder b = withProjections();
   b.input("position_bias", {"1", "2", "seq", "seq"});
   decomposed(b, "position_bias");
   test::TemporaryFolder folder;
   auto report = cli::checkModel(folder.write("m.onnx", b.bytes()), masked());
   ASSERT_TRUE(bool(report)) << report.error().message;
+  EXPECT_EQ(report->composites.at("attention"), 1);
+  EXPECT_EQ(report->composites.count("softmax"), 0u);
+}
+
+TEST(AttentionMasks, CheckSaysWhyOneIsNotRaised) {
+  ModelBuilder b = withProjections();
+  b.input("position_bias", {"1", "2", "seq", "seq"});
+  decomposed(b, "position_bias", "Sin");
+  test::TemporaryFolder folder;
+  auto report = cli::checkModel(folder.write("m.onnx", b.bytes()), masked());
+  ASSERT_TRUE(bool(report)) << report.error().message;
   EXPECT_EQ(report->composites.count("attention"), 0u);
   EXPECT_THAT(report->warnings,
-              testing::Contains(HasSubstr("node 'attended': this attention stays decomposed: what "
-                                          "is added to its scores is no mask")));
+              testing::Contains(HasSubstr("node 'attended': this attention stays decomposed: "
+                                          "'tbc.sin' stands between its scores")));
 }
 
 } // namespace

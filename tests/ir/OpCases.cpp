@@ -150,6 +150,24 @@ const std::vector<OpCase> &differentiableCases() {
        "2x2x4x3xf32, 2x2x4xf32, 2x2x4xf32",
        "scale = 0.4 : f64, causal = false, left = 1 : i64, right = 1 : i64, key_mask = true, "
        "segments = true, hidden_rows = \"nearest\""},
+      // Biases over some of the dims, a cap, a sink.
+      {"attention", "2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32, 4x3x4xf32, 2x4xf32",
+       "2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32",
+       "scale = 0.4 : f64, causal = true, biases = \"hst,bt\""},
+      {"attention",
+       "2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32, 2x3x4xf32, 4x4xf32, 2x4x3x4xf32, 2x4xi1",
+       "2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32",
+       "scale = 0.4 : f64, causal = false, key_mask = true, biases = \"bst,ht,bhst\", "
+       "soft_cap = 1.5 : f64"},
+      {"attention", "2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32", "2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32",
+       "scale = 0.4 : f64, causal = true, soft_cap = 0.7 : f64"},
+      {"attention", "2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32, 4xf32, 2x4xi1",
+       "2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32",
+       "scale = 0.4 : f64, causal = true, key_mask = true, sink = true"},
+      {"attention", "3x1x2x4xf32, 3x1x2x4xf32, 3x1x2x4xf32, 1x2x2xf32, 3x2xi1",
+       "3x1x2x4xf32, 3x1x2xf32, 3x1x2xf32",
+       "scale = 0.5 : f64, causal = true, key_mask = true, biases = \"hst\", "
+       "hidden_rows = \"mean\""},
       {"cross_entropy", "2x3x4xf32, 2x3xi64", "2x3xf32, 2x3xf32, 2x3xf32",
        "ignore_index = -100 : i64, label_smoothing = 0.25 : f64"},
       {"cross_entropy", "2x3x4xf32, 2x3xi64", "2x3xf32, 2x3xf32, 2x3xf32",
@@ -261,6 +279,24 @@ const std::vector<OpCase> &compositeCases() {
          "3xi64, 4xi64",
          "2x2x3x4xf32, 2x1x4x4xf32, 2x1x4x4xf32",
          "scale = 0.5 : f64, causal = true, left = 1 : i64, placed = true", true},
+        {"attention_grad",
+         "2x4x3x6xf32, 2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32, 2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32, "
+         "4x3x4xf32, 2x4xf32, 4xf32, 2x4xi1",
+         "2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32",
+         "scale = 0.4 : f64, causal = true, key_mask = true, biases = \"hst,bt\", "
+         "soft_cap = 1.5 : f64, sink = true",
+         true},
+        {"attention_bias_grad",
+         "2x4x3x6xf32, 2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32, 2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32, "
+         "4x3x4xf32, 2x4xf32, 4xf32, 2x4xi1",
+         "4x3x4xf32",
+         "scale = 0.4 : f64, causal = true, key_mask = true, biases = \"hst,bt\", "
+         "soft_cap = 1.5 : f64, sink = true, bias = 0 : i64",
+         true},
+        {"attention_bias_grad",
+         "2x4x3x6xf32, 2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32, 2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32, "
+         "4x3x4xf32, 2x4xf32",
+         "2x4xf32", "scale = 0.4 : f64, causal = false, biases = \"hst,bt\", bias = 1 : i64", true},
         {"attention", "2x2x3x4xf32, 2x1x4x4xf32, 2x1x4x6xf32, 3xi64, 4xi64",
          "2x2x3x6xf32, 2x2x3xf32, 2x2x3xf32",
          "scale = 0.5 : f64, causal = true, left = 2 : i64, placed = true", true},

@@ -105,3 +105,57 @@ func.func @attention_merge_c1(%o: tensor<1x2x3x4xf32>, %m: tensor<1x2x3xf32>, %w
   "tbc.attention_merge"(%o, %m, %m, %o, %m, %wrong) : (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
   return
 }
+
+// -----
+
+func.func @attention_c5_sink(%q: tensor<1x2x3x4xf32>, %sink: tensor<2xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has a sink and hidden_rows "mean"; expected zero}}
+  "tbc.attention"(%q, %q, %q, %sink) {scale = 1.0 : f64, causal = false, sink = true, hidden_rows = "mean"} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<2xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c4_bias(%q: tensor<1x2x3x4xf32>, %bias: tensor<3x3xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has a mask of type 'tensor<3x3xf32>', expected floats of shape [2, 3, 3]}}
+  "tbc.attention"(%q, %q, %q, %bias) {scale = 1.0 : f64, causal = false, biases = "hst"} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<3x3xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c7(%q: tensor<1x2x3x4xf32>, %bias: tensor<3x2x3xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has a bias with the dims "sht"; expected some of b, h, s and t, in this order}}
+  "tbc.attention"(%q, %q, %q, %bias) {scale = 1.0 : f64, causal = false, biases = "sht"} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<3x2x3xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c8(%q: tensor<1x2x3x4xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has soft_cap -1.0}}
+  "tbc.attention"(%q, %q, %q) {scale = 1.0 : f64, causal = false, soft_cap = -1.0 : f64} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_bias_grad_c1(%q: tensor<1x2x3x4xf32>, %s: tensor<1x2x3xf32>, %wrong: tensor<1x2x4xf32>, %bias: tensor<3xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has an operand of type 'tensor<1x2x4xf32>', expected 'tensor<1x2x3xf32>'}}
+  "tbc.attention_bias_grad"(%q, %q, %q, %q, %q, %s, %wrong, %bias) {scale = 1.0 : f64, causal = false, biases = "t", bias = 0 : i64} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x4xf32>, tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @attention_bias_grad_c2(%q: tensor<1x2x3x4xf32>, %s: tensor<1x2x3xf32>, %bias: tensor<3xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has bias 1 of 1 biases}}
+  "tbc.attention_bias_grad"(%q, %q, %q, %q, %q, %s, %s, %bias) {scale = 1.0 : f64, causal = false, biases = "t", bias = 1 : i64} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  return
+}

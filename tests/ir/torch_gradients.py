@@ -254,6 +254,12 @@ def attention(a, q, k, v, *masks):
     if "right" in a:
         conditions[0] = conditions[0] & (ahead <= a["right"])
     masks = list(masks)
+    if a.get("soft_cap"):
+        scores = torch.tanh(scores / a["soft_cap"]) * a["soft_cap"]
+    for letters in filter(None, a.get("biases", "").split(",")):
+        bias = masks.pop(0)
+        scores = scores + bias[tuple(slice(None) if letter in letters else None for letter in "bhst")]
+    sink = masks.pop(0) if a.get("sink") else None
     if a.get("key_mask"):
         conditions.append((masks.pop(0) != 0)[:, None, None, :])
     if a.get("segments"):
@@ -271,6 +277,10 @@ def attention(a, q, k, v, *masks):
     if a.get("drops_out"):
         scaled = {"ratio": a["dropout"], "seed": a["dropout_seed"], "key": a["dropout_key"]}
         kept = dropout_train(scaled, torch.ones_like(scores), *masks)
+    if sink is not None:
+        column = sink[None, :, None, None].expand(*scores.shape[:-1], 1)
+        scores = torch.cat([scores.masked_fill(~allowed, -float("inf")), column], -1)
+        return scores.softmax(-1)[..., :-1] * kept @ v
     if rows == "nearest":  # one mask after the other; such numbers leave nothing of a score
         scores = scores.masked_fill(hidden, 0.0)
         penalties = [torch.zeros_like(scores).masked_fill(~c, lowest / 4) for c in conditions]

@@ -10,9 +10,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ir/Attention.h"
 #include "codegen/cuda/ThreadKernel.h"
 #include "codegen/region/ops/Philox.h"
 
+#include <functional>
 #include <limits>
 
 using namespace mlir;
@@ -25,9 +27,10 @@ using Values = SmallVector<Value>;
 /// Shapes and masks of an attention or its gradient. `first`: the operand index of q.
 class Attention {
 public:
-  Attention(const OpCall &call, int first, int masks)
-      : call(call), first(first), mask(masks), q(call.operands[size_t(first)].shape),
-        kShape(call.operands[size_t(first) + 1].shape),
+  Attention(const OpCall &call, int first, int terms)
+      : call(call), first(first), terms(terms),
+        mask(terms + int(kernels::numScoreOperands(call.attrs))),
+        q(call.operands[size_t(first)].shape), kShape(call.operands[size_t(first) + 1].shape),
         vShape(call.operands[size_t(first) + 2].shape), batch(q[0]), heads(q[1]),
         keyHeads(kShape[1]), queries(q[2]), keys(kShape[2]), width(q[3]), valueWidth(vShape[3]) {
     auto take = [&](const char *flag, int count) {
@@ -40,6 +43,10 @@ public:
     ordered = take("ordered", 2);
     placed = take("placed", 2);
     dropout = take("drops_out", 5);
+    biases = kernels::biasLayouts(call.attrs, {batch, heads, queries, keys});
+    if (call.attrs.getBool("sink", false))
+      sink = terms + int(biases.size());
+    cap = call.attrs.getDouble("soft_cap", 0);
     isCausal = call.attrs.getBool("causal", false);
     left = call.attrs.getInt("left", -1);
     right = call.attrs.getInt("right", -1);
@@ -53,12 +60,20 @@ public:
   }
 
   const OpCall &call;
-  int first, mask; // operands: q; the first mask, then the next one
+  int first, terms, mask; // operands: q; the first bias; the first mask, then the next one
   const kernels::Shape &q, &kShape, &vShape;
   int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
   int keyMask, segments, ordered, placed, dropout; // operands, -1 if absent
   bool isCausal;
   int64_t left, right;
+  std::vector<kernels::BiasLayout> biases;
+  int sink = -1;  // operand
+  double cap = 0; // 0: none
+};
+
+/// A score, and the derivative of its cap.
+struct Score {
+  Value z, slope;
 };
 
 /// Builds the common parts of forward and backward.
@@ -127,6 +142,25 @@ public:
     return yes;
   }
 
+  /// Returns the score of a pair from q . k.
+  Score score(Value dot, Value sample, Value head, Value i, Value j) const {
+    Score score{k.e.mul(dot, scale), k.number(1)};
+    if (a.cap > 0) {
+      Value tanh = k.e.make<math::TanhOp>(k.e.div(score.z, k.number(a.cap)));
+      score.z = k.e.mul(tanh, k.number(a.cap));
+      score.slope = k.e.sub(k.number(1), k.e.mul(tanh, tanh));
+    }
+    Value indices[] = {sample, head, i, j};
+    for (auto [number, bias] : llvm::enumerate(a.biases)) {
+      Value offset = k.integer(0);
+      for (auto [index, stride] : llvm::zip_equal(indices, bias.strides))
+        if (stride != 0)
+          offset = k.e.add(offset, k.e.mul(index, k.integer(stride)));
+      score.z = k.e.add(score.z, k.load(a.terms + int(number), offset));
+    }
+    return score;
+  }
+
   /// Returns the dropout factor of a weight: 0, or 1 / (1 - ratio).
   Value kept(Value sample, Value head, Value i, Value j) const {
     if (a.dropout < 0)
@@ -193,6 +227,8 @@ FailureOr<region::Kernel> attention(MLIRContext &context, const OpCall &call, Fo
 
   // Row max m, row sum l, then the lane's columns of l o.
   Values state = {k.number(double(std::numeric_limits<float>::lowest())), k.number(0)};
+  if (a.sink >= 0)
+    state = {k.load(a.sink, head), k.number(1)};
   llvm::append_range(state, rows.zeros(a.valueWidth));
   state = k.loop(k.integer(0), rows.endOfKeys(i), state, [&](Value j, ArrayRef<Value> old) {
     return k.choose(
@@ -200,7 +236,7 @@ FailureOr<region::Kernel> attention(MLIRContext &context, const OpCall &call, Fo
         [&] {
           Value row = rows.at2(keyHead, a.keys, j);
           Values key = rows.columnsOf(1, k.e.mul(row, k.integer(a.width)), a.width);
-          Value z = k.e.mul(rows.product(query, key), rows.scale);
+          Value z = rows.score(rows.product(query, key), sample, head, i, j).z;
           Value m = k.e.larger(old[0], z);
           Value shrinks = k.e.exp(k.e.sub(old[0], m)), p = k.e.exp(k.e.sub(z, m));
           Values next = {m, k.e.add(k.e.mul(old[1], shrinks), p)};
@@ -265,14 +301,16 @@ public:
             rows.columnsOf(value, k.e.mul(row, k.integer(a.valueWidth)), a.valueWidth)};
   }
 
-  /// Returns the weight of v, and the gradient of q . k.
-  std::pair<Value, Value> of(const Query &x, const Key &y) const {
-    Value z = k.e.mul(rows.product(x.q, y.k), rows.scale);
-    Value p = k.e.div(k.e.exp(k.e.sub(z, x.m)), x.l);
+  struct Gradients {
+    Value weight, product, score; // the weight of v; the gradients of q . k and of the score
+  };
+  Gradients of(const Query &x, const Key &y) const {
+    Score score = rows.score(rows.product(x.q, y.k), x.sample, x.head, x.i, y.j);
+    Value p = k.e.div(k.e.exp(k.e.sub(score.z, x.m)), x.l);
     Value kept = rows.kept(x.sample, x.head, x.i, y.j);
     Value dp = k.e.mul(rows.product(x.dout, y.v), kept);
     Value dz = k.e.mul(p, k.e.sub(dp, x.sum));
-    return {k.e.mul(p, kept), k.e.mul(dz, rows.scale)};
+    return {k.e.mul(p, kept), k.e.mul(k.e.mul(dz, score.slope), rows.scale), dz};
   }
 
 private:
@@ -295,7 +333,7 @@ void buildQueryGradient(const Rows &rows, Value row) {
                            rows.reads(at[0], at[2], j),
                            [&] {
                              PairGradient::Key y = pair.loadKey(keyHead, j);
-                             return rows.addScaled(old, pair.of(x, y).second, y.k);
+                             return rows.addScaled(old, pair.of(x, y).product, y.k);
                            },
                            [&] { return Values(old); });
                      });
@@ -322,9 +360,9 @@ void buildKeyGradient(const Rows &rows, Value row) {
               rows.reads(at[0], i, at[2]),
               [&] {
                 PairGradient::Query x = pair.loadQuery(at[0], head, i);
-                auto [weight, dz] = pair.of(x, y);
-                Values next = rows.addScaled(old.take_front(numK), dz, x.q);
-                llvm::append_range(next, rows.addScaled(old.drop_front(numK), weight, x.dout));
+                PairGradient::Gradients g = pair.of(x, y);
+                Values next = rows.addScaled(old.take_front(numK), g.product, x.q);
+                llvm::append_range(next, rows.addScaled(old.drop_front(numK), g.weight, x.dout));
                 return next;
               },
               [&] { return Values(old); });
@@ -346,6 +384,46 @@ FailureOr<region::Kernel> attentionGrad(MLIRContext &context, const OpCall &call
   k.ifThen(isQuery, [&] { buildQueryGradient(rows, rows.warp); });
   k.ifThen(k.negate(isQuery),
            [&] { buildKeyGradient(rows, k.e.sub(rows.warp, k.integer(queryRows))); });
+  return k.finish();
+}
+
+/// A warp does an element of the bias: it sums over the dims that the bias lacks.
+FailureOr<region::Kernel> attentionBiasGrad(MLIRContext &context, const OpCall &call, Form form) {
+  Attention a(call, PairGradient::query, 7);
+  if (!a.isSupported())
+    return failure();
+  const kernels::BiasLayout &bias = a.biases[size_t(call.attrs.getInt("bias"))];
+  int64_t elements = kernels::numElements(bias.shape);
+  ThreadKernel k(context, call, threadsOfWarps(elements, form), form);
+  Rows rows(a, k);
+  PairGradient pair(rows);
+  const int64_t sizes[] = {a.batch, a.heads, a.queries, a.keys};
+  Values own = k.split(rows.warp, bias.shape);
+  // Loops over the missing dims, one within the other.
+  std::function<Value(size_t, size_t, Values, Value)> sum = [&](size_t dim, size_t next, Values at,
+                                                                Value total) -> Value {
+    if (dim < 4 && bias.strides[dim] != 0) {
+      at.push_back(own[next]);
+      return sum(dim + 1, next + 1, at, total);
+    }
+    if (dim < 4)
+      return k.loop(k.integer(0), k.integer(sizes[dim]), {total},
+                    [&](Value index, ArrayRef<Value> old) {
+                      Values inner = at;
+                      inner.push_back(index);
+                      return Values{sum(dim + 1, next, inner, old[0])};
+                    })[0];
+    return k.choose(
+        rows.reads(at[0], at[2], at[3]),
+        [&] {
+          PairGradient::Query x = pair.loadQuery(at[0], at[1], at[2]);
+          Value keyHead = rows.at2(at[0], a.keyHeads, k.divide(at[1], a.heads / a.keyHeads));
+          return Values{k.e.add(total, pair.of(x, pair.loadKey(keyHead, at[3])).score)};
+        },
+        [&] { return Values{total}; })[0];
+  };
+  Value total = sum(0, 0, {}, k.number(0));
+  k.ifThen(k.equal(rows.lane, k.integer(0)), [&] { k.store(0, rows.warp, total); });
   return k.finish();
 }
 
@@ -380,6 +458,7 @@ FailureOr<region::Kernel> attentionMerge(MLIRContext &context, const OpCall &cal
 const OpKernelTable &attentionOpKernels() {
   static const OpKernelTable table = {{"attention", attention},
                                       {"attention_grad", attentionGrad},
+                                      {"attention_bias_grad", attentionBiasGrad},
                                       {"attention_merge", attentionMerge}};
   return table;
 }

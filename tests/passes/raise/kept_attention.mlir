@@ -1,13 +1,29 @@
 // RUN: tbc-opt %s --tbc-raise-composites --verify-diagnostics --split-input-file | FileCheck %s
 
-// A bias that is an input may hold anything.
+// A bias inside the cap.
 // CHECK-LABEL: func.func @bias
 // CHECK-NOT:     tbc.attention
 func.func @bias(%q: tensor<8x4x16xf32>, %bias: tensor<8x4x4xf32>) -> tensor<8x4x16xf32> {
   %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 3, 2>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x4x16xf32>, tensor<8x4x16xf32>) -> tensor<8x4x4xf32>
   %z1 = tbc.add %z, %bias : tensor<8x4x4xf32>
+  %z2 = tbc.tanh %z1 : tensor<8x4x4xf32>
+  %p = tbc.softmax %z2 {dim = 2 : i64} : (tensor<8x4x4xf32>) -> tensor<8x4x4xf32>
+  // expected-remark@+1 {{its scores are capped after something is added to them}}
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x4x4xf32>, tensor<8x4x16xf32>) -> tensor<8x4x16xf32>
+  return %o : tensor<8x4x16xf32>
+}
+
+// -----
+
+// A function of the score that the op does not have.
+// CHECK-LABEL: func.func @sine
+// CHECK-NOT:     tbc.attention
+func.func @sine(%x: tensor<8x4x16xf32>) -> tensor<8x4x16xf32> {
+  %q = tbc.neg %x : tensor<8x4x16xf32>
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 3, 2>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x4x16xf32>, tensor<8x4x16xf32>) -> tensor<8x4x4xf32>
+  %z1 = tbc.sin %z : tensor<8x4x4xf32>
   %p = tbc.softmax %z1 {dim = 2 : i64} : (tensor<8x4x4xf32>) -> tensor<8x4x4xf32>
-  // expected-remark@+1 {{what is added to its scores is no mask}}
+  // expected-remark@+1 {{this attention stays decomposed: 'tbc.sin' stands between its scores and their softmax}}
   %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x4x4xf32>, tensor<8x4x16xf32>) -> tensor<8x4x16xf32>
   return %o : tensor<8x4x16xf32>
 }
@@ -65,25 +81,6 @@ func.func @either(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor<2x2x
   %z1 = tbc.select %allKept, %z, %lowest : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
   %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
   // expected-remark@+1 {{its mask is no conjunction of terms of queries, of keys and of positions}}
-  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
-  return %o : tensor<2x2x3x4xf32>
-}
-
-// -----
-
-// A mask of numbers may hold anything between.
-// CHECK-LABEL: func.func @numbers(
-// CHECK-NOT:     tbc.attention
-func.func @numbers(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xf32>) -> tensor<2x2x3x4xf32> {
-  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
-  %one = tbc.constant dense<1.0> : tensor<2x3xf32> : tensor<2x3xf32>
-  %lowest = tbc.constant dense<-3.40282347E+38> : tensor<2x3xf32> : tensor<2x3xf32>
-  %inverted = tbc.sub %one, %mask : tensor<2x3xf32>
-  %bias = tbc.mul %inverted, %lowest : tensor<2x3xf32>
-  %biases = tbc.broadcast %bias {dims = array<i64: 0, 3>} : (tensor<2x3xf32>) -> tensor<2x2x3x3xf32>
-  %z1 = tbc.add %z, %biases : tensor<2x2x3x3xf32>
-  %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
-  // expected-remark@+1 {{what is added to its scores is no mask}}
   %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   return %o : tensor<2x2x3x4xf32>
 }

@@ -3,13 +3,16 @@
 // Error bounds. u is the unit roundoff of f32 and w that of the operands. d and e are the widths, s
 // and t the numbers of queries and keys. Q, K ... are the largest magnitudes.
 //
-// - A score has an error of dz <= (d + 2) u d Q K scale.
+// - A score has an error of dz <= (d + 2) u d Q K scale, and 4 u of its magnitude for each bias and
+//   for the cap, whose slope is at most 1.
 // - So p has a relative error of 2 dz + (t + 8) u, plus w if tiles are rounded.
 // - The rest follows from sum_j p_ij = 1 (sum_i p_ij <= s for gradients of keys).
 //
 //===----------------------------------------------------------------------===//
 
 #include "tests/runtime/cpu/NativeCase.h"
+
+#include <sstream>
 
 using namespace tbc;
 using kernels::DType;
@@ -28,7 +31,29 @@ struct Masks {
   std::string hidden = "zero";
   double dropout = 0;
   int64_t step = 3;
+  std::string biases;
+  double softCap = 0;
+  bool sink = false;
 };
+
+/// The shape of a bias with these letters.
+kernels::Shape biasShape(const Sizes &n, const std::string &letters) {
+  kernels::Shape shape;
+  for (char letter : letters)
+    shape.push_back(letter == 'b'   ? n.batch
+                    : letter == 'h' ? n.heads
+                    : letter == 's' ? n.queries
+                                    : n.keys);
+  return shape;
+}
+
+std::vector<std::string> biasesOf(const Masks &masks) {
+  std::vector<std::string> list;
+  std::stringstream stream(masks.biases);
+  for (std::string letters; std::getline(stream, letters, ',');)
+    list.push_back(letters);
+  return list;
+}
 
 kernels::Attrs attrsOf(const Sizes &sizes, const Masks &masks) {
   return {{"scale", 1 / std::sqrt(double(sizes.width))},
@@ -40,6 +65,9 @@ kernels::Attrs attrsOf(const Sizes &sizes, const Masks &masks) {
           {"ordered", masks.ordered},
           {"placed", masks.placed},
           {"hidden_rows", masks.hidden},
+          {"biases", masks.biases},
+          {"soft_cap", masks.softCap},
+          {"sink", masks.sink},
           {"drops_out", masks.dropout > 0},
           {"dropout", masks.dropout},
           {"dropout_seed", int64_t(11)},
@@ -53,8 +81,12 @@ Tensor ascending(int64_t count, int64_t first, int64_t step) {
   return Tensor::fromInts({DType::I64, {count}}, values);
 }
 
-std::vector<Tensor> maskOperands(const Sizes &n, const Masks &masks) {
+std::vector<Tensor> maskOperands(const Sizes &n, const Masks &masks, DType dtype) {
   std::vector<Tensor> list;
+  for (const std::string &letters : biasesOf(masks))
+    list.push_back(test::randomFloats({dtype, biasShape(n, letters)}, 40 + unsigned(list.size())));
+  if (masks.sink)
+    list.push_back(test::randomFloats({dtype, {n.heads}}, 50));
   if (masks.keyMask)
     list.push_back(test::randomInts({DType::Bool, {n.batch, n.keys}}, 31, 0, 2));
   for (int64_t range : {masks.segments ? int64_t(3) : 0, masks.ordered ? n.keys : 0})
@@ -93,7 +125,7 @@ void check(const Sizes &n, const Masks &masks, DType dtype, const std::string &w
   forward.attrs = attrsOf(n, masks);
   forward.operands = {test::randomFloats({dtype, q}, 1), test::randomFloats({dtype, k}, 2),
                       test::randomFloats({dtype, v}, 3)};
-  append(forward.operands, maskOperands(n, masks));
+  append(forward.operands, maskOperands(n, masks, dtype));
   forward.results = {{dtype, o}, {DType::F32, rows}, {DType::F32, rows}};
   std::vector<Tensor> native = test::runNative(forward), exact = test::runExact(forward);
   ASSERT_EQ(native.size(), 3u) << what;
@@ -101,6 +133,7 @@ void check(const Sizes &n, const Masks &masks, DType dtype, const std::string &w
   double u = 0x1p-24, d = double(n.width), e = double(n.valueWidth), t = double(n.keys);
   double scale = 1 / std::sqrt(d), kept = 1 / (1 - masks.dropout);
   double dz = (d + 2) * u * d * scale;
+  dz += 4 * u * (d * scale + 1) * double(biasesOf(masks).size() + (masks.softCap > 0 ? 4 : 0));
   double relative = 2 * dz + (t + 8) * u + (dtype == DType::F32 ? 0 : 0x1p-8);
   Tensor one = Tensor::fromDoubles({DType::F32, {}}, kernels::Arith::Native, {1});
   test::expectClose(native[0], exact[0], one, relative * kept, what + " o");
@@ -113,7 +146,7 @@ void check(const Sizes &n, const Masks &masks, DType dtype, const std::string &w
   backward.operands = {test::randomFloats({dtype, o}, 4)};
   append(backward.operands, {forward.operands.begin(), forward.operands.begin() + 3});
   append(backward.operands, native);
-  append(backward.operands, maskOperands(n, masks));
+  append(backward.operands, maskOperands(n, masks, dtype));
   backward.results = {{dtype, q}, {dtype, k}, {dtype, v}};
   native = test::runNative(backward), exact = test::runExact(backward);
   ASSERT_EQ(native.size(), 3u) << what;
@@ -121,9 +154,26 @@ void check(const Sizes &n, const Masks &masks, DType dtype, const std::string &w
   double ds = 2 * e * kept * (2 * relative + (e + 8) * u);
   double queries = double(n.queries * n.heads / n.keyHeads);
   test::expectClose(native[0], exact[0], one, scale * ds, what + " dq");
+  if (masks.softCap > 0)
+    ds += 2 * e * kept * 16 * u; // the slope
   test::expectClose(native[1], exact[1], one, scale * ds * queries, what + " dk");
   test::expectClose(native[2], exact[2], one, queries * kept * (2 * relative + queries * u),
                     what + " dv");
+  const std::vector<std::string> biases = biasesOf(masks);
+  for (const std::string &letters : biases) {
+    test::NativeCase bias = backward;
+    bias.op = "attention_bias_grad";
+    int64_t index = int64_t(&letters - biases.data());
+    bias.attrs.set("bias", index);
+    bias.results = {{dtype, biasShape(n, letters)}};
+    native = test::runNative(bias), exact = test::runExact(bias);
+    ASSERT_EQ(native.size(), 1u) << what;
+    double terms = double(n.batch * n.heads * n.queries * n.keys) /
+                   double(kernels::numElements(bias.results[0].shape));
+    test::expectClose(native[0], exact[0], one,
+                      terms * ds + (dtype == DType::F32 ? terms * u : terms * 0x1p-8),
+                      what + " " + letters);
+  }
 }
 
 void checkBoth(const Sizes &sizes, const Masks &masks, const std::string &what) {
@@ -177,6 +227,25 @@ TEST(NativeAttention, Dropout) {
   checkBoth({2, 4, 2, 70, 70, 8, 8}, masks, "dropout");
   masks.step = 0;
   checkBoth({2, 4, 2, 70, 70, 8, 8}, masks, "dropout in evaluation");
+}
+
+TEST(NativeAttention, ScoreTerms) {
+  for (const char *biases : {"t", "hst", "bst", "ht", "bhst,hs", "bt,hst"}) {
+    Masks masks;
+    masks.biases = biases;
+    checkBoth({2, 4, 2, 70, 75, 8, 8}, masks, biases);
+    masks.causal = masks.keyMask = true;
+    checkBoth({2, 4, 2, 9, 11, 8, 8}, masks, std::string(biases) + " masked");
+  }
+  Masks capped;
+  capped.softCap = 0.5;
+  checkBoth({2, 4, 2, 70, 300, 8, 8}, capped, "cap");
+  capped.sink = capped.causal = capped.keyMask = true;
+  checkBoth({2, 4, 2, 70, 300, 8, 8}, capped, "cap and sink");
+  capped.biases = "hst";
+  checkBoth({2, 4, 2, 70, 300, 8, 8}, capped, "cap, sink and bias");
+  capped.dropout = 0.25;
+  checkBoth({2, 4, 2, 70, 70, 8, 8}, capped, "everything");
 }
 
 TEST(NativeAttention, MergesParts) {

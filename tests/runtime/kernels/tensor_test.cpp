@@ -250,6 +250,7 @@ TEST(Registry, IsComplete) {
                          "batch_norm_train",
                          "attention",
                          "attention_grad",
+                         "attention_bias_grad",
                          "attention_merge",
                          "routed_experts",
                          "routed_experts_grad",
