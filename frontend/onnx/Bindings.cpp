@@ -354,6 +354,19 @@ Bindings bindInputs(const Model &model, const ImportOptions &options) {
                                           : given(part);
         });
       isEmpty |= isPast;
+      // Exporters give an input its own symbols where they cannot prove that sizes are equal.
+      if (!size && !options.fixedShapes && i == 0 && !symbols.batch.empty()) {
+        isBatch = true;
+        size = bindings.batch;
+        bindings.warnings.push_back(what + " ('" + symbol + "') is taken for the batch; --dim " +
+                                    symbol + "=SIZE gives it a size");
+      } else if (!size && !options.fixedShapes && isTokens && !symbols.seq.empty()) {
+        size = bindings.seq;
+        bindings.warnings.push_back("the length of input '" + input->name() + "' ('" + symbol +
+                                    "') is " + std::to_string(*size) +
+                                    ", as the sequence length; --dim " + symbol +
+                                    "=SIZE chooses another");
+      }
       if (!size)
         throw ImportError(
             what + " has no size" +

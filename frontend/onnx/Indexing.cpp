@@ -272,6 +272,48 @@ static Value coordinate(Emitter &emitter, const Value &indices, int64_t k) {
   return squeeze(emitter, slice(emitter, part, last, k, 1, 1), {last});
 }
 
+std::optional<IndexBlock> blockOfIndices(Emitter &emitter, const Value &indices,
+                                         const Shape &sizes) {
+  unsigned depth = indices.shape.back();
+  if (indices.rank() != depth + 1)
+    return std::nullopt;
+  IndexBlock block;
+  for (unsigned k = 0; k < depth; ++k) {
+    Value part = coordinate(emitter, indices, k);
+    if (!part.isKnown())
+      return std::nullopt;
+    part = checkIndices(part, sizes[k]);
+    int64_t size = indices.shape[k];
+    if (part.isSplat() && size == 1) {
+      block.begin.push_back(part.splatInt());
+    } else {
+      std::optional<Range> range = part.isSplat() ? std::nullopt : asRange(part);
+      if (!range || range->dim != k)
+        return std::nullopt;
+      block.begin.push_back(range->start);
+    }
+    block.size.push_back(size);
+  }
+  return block;
+}
+
+/// If the first coordinate is the sample's own number, returns the other coordinates.
+static std::optional<Value> coordinatesInSample(Emitter &emitter, const Value &data,
+                                                const Value &indices) {
+  bool isPair = indices.parts && indices.parts->size() == 2 &&
+                indices.partsDim == indices.rank() - 1 && indices.parts->front().shape.back() == 1;
+  if (!isPair || indices.rank() < 2 || indices.shape[0] != data.shape[0] ||
+      !emitter.dependsOnBatch(data.shape[0]))
+    return std::nullopt;
+  Value first = coordinate(emitter, indices, 0);
+  if (!first.isKnown() || first.isSplat())
+    return std::nullopt;
+  std::optional<Range> range = asRange(checkIndices(first, data.shape[0]));
+  if (!range || range->dim != 0 || range->start != 0 || range->size != data.shape[0])
+    return std::nullopt;
+  return indices.parts->back();
+}
+
 Value flatIndices(Emitter &emitter, const Value &indices, const Shape &sizes) {
   Value flat;
   int64_t stride = 1;
@@ -334,6 +376,9 @@ Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_
                       std::to_string(batchDims) + " batch dims");
   if (batchDims != 0)
     return gatherFlat(emitter, data, indices, batchDims);
+  if (std::optional<Value> inner = coordinatesInSample(emitter, data, indices);
+      inner && !inner->isKnown())
+    return gatherFlat(emitter, data, *inner, 1);
   unsigned indexRank = indices.rank() - 1;
   Shape indexShape(indices.shape.begin(), indices.shape.end() - 1);
   Shape shape = indexShape;

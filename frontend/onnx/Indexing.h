@@ -5,6 +5,8 @@
 
 #include "frontend/onnx/Emitter.h"
 
+#include <optional>
+
 namespace tbc::frontend {
 
 /// Returns the rows of `data` along `axis` at `indices`; the dims of `indices` replace `axis`.
@@ -17,6 +19,17 @@ Value gather(Emitter &emitter, const Value &data, const Value &indices, unsigned
 /// Merges coordinates along dims of `sizes`, listed in the last dim of `indices`, into one
 /// row-major index. Coordinates may be negative. Example: (1, 2) in sizes [3, 4] is 6.
 Value flatIndices(Emitter &emitter, const Value &indices, const Shape &sizes);
+
+/// A rectangle of a tensor's leading dims.
+struct IndexBlock {
+  Shape begin, size;
+};
+
+/// Returns the block that `indices`, known coordinates of the leading dims of `sizes`, list in
+/// order; nullopt for others. Example: coordinates (i, j + 2), i < 3 and j < 4, are the block from
+/// (0, 2) of 3 x 4.
+std::optional<IndexBlock> blockOfIndices(Emitter &emitter, const Value &indices,
+                                         const Shape &sizes);
 
 /// ONNX GatherND: the last dim of `indices` lists coordinates of the leading dims of `data`.
 Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_t batchDims);

@@ -437,8 +437,21 @@ Value concat(Emitter &emitter, const std::vector<Value> &values, unsigned axis) 
     return concatKnown(parts, axis, shape, dims);
 
   Value result;
+  result.dtype = parts[0].dtype;
   result.shape = shape;
   result.dims = dims;
+  // Numbers of samples beside coordinates that are data: no table of them can be emitted.
+  auto isOfSamples = [&](const Value &value) {
+    return value.isKnown() && llvm::any_of(value.coreShape(), [&](int64_t size) {
+             return emitter.dependsOnBatch(size);
+           });
+  };
+  if (llvm::any_of(parts, isOfSamples)) {
+    result.parts = std::make_shared<std::vector<Value>>(parts);
+    result.partsDim = axis;
+    result.emitted = std::make_shared<mlir::Value>();
+    return result;
+  }
   llvm::SmallVector<mlir::Value> operands;
   for (const Value &part : parts)
     operands.push_back(emitter.at(part, dims));

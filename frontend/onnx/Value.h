@@ -22,7 +22,8 @@ namespace tbc::frontend {
 /// The core is one of:
 ///   - known elements;
 ///   - an IR tensor;
-///   - known parts joined along a dim (lists of coordinates, which would be large as a table);
+///   - parts joined along a dim: lists of coordinates, which would be large as a table, or have an
+///     entry for each sample;
 ///   - an op on known values, emitted at its first use (it may be used for its shape alone).
 struct Value {
   DType dtype = DType::F32;

@@ -122,6 +122,23 @@ void importScatterElements(NodeContext &node) {
                                     checkAxis(node.attrInt("axis", 0), data.rank()), modeOf(node)));
 }
 
+/// Replaces a block of `data`, dim by dim from `dim` on, by `updates`.
+Value replaceBlock(Emitter &emitter, const Value &data, const Value &updates,
+                   const IndexBlock &block, unsigned dim) {
+  if (dim == block.begin.size())
+    return updates;
+  int64_t begin = block.begin[dim], size = block.size[dim], end = begin + size;
+  Value middle =
+      replaceBlock(emitter, slice(emitter, data, dim, begin, 1, size), updates, block, dim + 1);
+  std::vector<Value> parts;
+  if (begin > 0)
+    parts.push_back(slice(emitter, data, dim, 0, 1, begin));
+  parts.push_back(middle);
+  if (end < data.shape[dim])
+    parts.push_back(slice(emitter, data, dim, end, 1, data.shape[dim] - end));
+  return parts.size() == 1 ? middle : concat(emitter, parts, dim);
+}
+
 /// The last dim of `indices` lists coordinates of the leading dims of the data. They are merged
 /// into one dim of rows.
 void importScatterNd(NodeContext &node) {
@@ -142,6 +159,12 @@ void importScatterNd(NodeContext &node) {
   if (updates.shape != expected)
     throw ImportError("writes updates of shape " + printShape(updates.shape, emitter.marker) +
                       " where indices and data ask for " + printShape(expected, emitter.marker));
+  // A slice that is assigned to.
+  if (mode == Mode::Replace)
+    if (auto block = blockOfIndices(emitter, indices, leading)) {
+      node.setOutput(0, replaceBlock(emitter, data, updates, *block, 0));
+      return;
+    }
   Value places = reshape(emitter, flatIndices(emitter, indices, leading), {chosen[0]});
   Value table = reshape(emitter, data, rows), values = reshape(emitter, updates, chosen);
   Value result;
