@@ -21,6 +21,13 @@ double bestNumBuckets(double seconds, double startSeconds) {
   return startSeconds > 0 ? std::max(1.0, std::sqrt(std::max(0.0, seconds) / startSeconds)) : 1;
 }
 
+std::pair<double, double> startAndTransfer(const NetworkCost &network, CollectiveKind kind,
+                                           const GroupShape &group, double bytes) {
+  const double seconds = network.seconds(kind, group, bytes);
+  const double transfer = std::min(seconds, network.seconds(kind, group, 2 * bytes) - seconds);
+  return {seconds - transfer, transfer};
+}
+
 double numReductions(const std::optional<int64_t> &bucketBytes, double count, double bytes,
                      double transferSeconds, double startSeconds) {
   if (count <= 1 || bucketBytes == 0)
@@ -43,9 +50,9 @@ static int64_t bestBucketBytes(const Graph &graph, const Derivation &derivation,
   Overlap joined = planOverlap(graph, derivation, all);
   double mostSeconds = -1, best = 0;
   for (const Bucket &bucket : joined.buckets) {
-    Collective whole = jointMessages(derivation, bucket).front(), empty = whole;
-    empty.bytes = 0;
-    double start = network.seconds(empty), transfer = network.seconds(whole) - start;
+    const Collective whole = jointMessages(derivation, bucket).front();
+    const auto [start, transfer] =
+        startAndTransfer(network, whole.kind, network.groupShape(whole), double(whole.bytes));
     if (transfer <= mostSeconds)
       continue;
     mostSeconds = transfer;

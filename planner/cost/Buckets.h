@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tbc::planner {
@@ -36,6 +37,12 @@ struct OverlapPins {
 /// buckets hide worse and smaller ones start too often: Li et al., "PyTorch Distributed", VLDB
 /// 2020, section 3.2.3 and figure 7, measure that curve.
 double bestNumBuckets(double seconds, double startSeconds);
+
+/// Returns the seconds of a collective of `bytes` in two parts: of its start, with all steps of its
+/// algorithm, and of its bytes. Example: a ring of 7 steps of 2 us and 1 ms of bytes give (14 us +
+/// start, 1 ms).
+std::pair<double, double> startAndTransfer(const NetworkCost &network, reshard::CollectiveKind kind,
+                                           const GroupShape &group, double bytes);
 
 /// Returns the number of collectives for `count` reductions of `bytes` in total. `bucketBytes`: as
 /// pinned.

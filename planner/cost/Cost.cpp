@@ -234,31 +234,63 @@ GroupShape NetworkCost::computeStageShape(const std::vector<int> &stages) const 
   return shape;
 }
 
-/// All_reduce, all_gather and reduce_scatter.
-static double reduceOrGather(const NetworkLevel &intra, const NetworkLevel &inter,
-                             CollectiveKind kind, const GroupShape &group, double bytes) {
-  const NetworkLevel &outer = group.nodes > 1 ? inter : intra;
-  double n = double(group.size), nodes = double(group.nodes), each = double(group.perNode);
-  double inNode = std::ceil(n / nodes), passes = kind == CollectiveKind::AllReduce ? 2 : 1;
-  double inside = intra.bandwidth(group.perNode);
-  double bandwidth = group.nodes > 1 ? std::min(inside, inter.bytesPerSecond * each) : inside;
-  double wire = passes * (n - 1) / n * bytes;
+/// Returns the ranks of a group on its fullest node.
+static double ranksInNode(const GroupShape &group) {
+  return std::ceil(double(group.size) / double(group.nodes));
+}
 
-  double across = std::ceil(std::log2(nodes));
-  double trees = std::ceil(std::log2(std::max(1.0, inNode))) * intra.latencySeconds +
-                 across * inter.latencySeconds;
-  double best = outer.startSeconds + passes * trees + wire / (bandwidth * outer.smallFraction);
-  if (outer.ringStepSeconds > 0) {
-    // All_reduces over several nodes use a ring in each node and trees between nodes.
-    bool hasTree = kind == CollectiveKind::AllReduce;
-    double round = (hasTree ? inNode - 1 : n - nodes) * intra.ringStepSeconds +
-                   (hasTree ? across : nodes - 1) * inter.ringStepSeconds;
-    best = std::min(best, outer.startSeconds + passes * round + wire / bandwidth);
+static double treeLevels(double ranks) { return std::ceil(std::log2(std::max(1.0, ranks))); }
+
+/// All_reduce, all_gather and reduce_scatter within a node.
+static double withinNode(const NetworkLevel &level, CollectiveKind kind, double n, double bytes) {
+  const double passes = kind == CollectiveKind::AllReduce ? 2 : 1;
+  const double wire = passes * (n - 1) / n * bytes, bandwidth = level.bandwidth(int64_t(n));
+  double best =
+      passes * treeLevels(n) * level.latencySeconds + wire / (bandwidth * level.smallFraction);
+  if (level.ringStepSeconds > 0)
+    best = std::min(best, passes * (n - 1) * level.ringStepSeconds + wire / bandwidth);
+  if (kind == CollectiveKind::AllReduce && level.switchBytesPerSecond > 0)
+    best = std::min(best, 2 * n * level.ringStepSeconds + bytes / level.switchBytesPerSecond);
+  return level.startSeconds + best;
+}
+
+/// Seconds of an all_reduce over several nodes by two trees between nodes, without the start. A
+/// node with two subtrees sends the message to both and to its parent, at the rate of all its
+/// cards. Measured rates drop with the depth d of the tree: 2 d - 1 passes of the message.
+static double treesBetweenNodes(const NetworkLevel &intra, const NetworkLevel &inter,
+                                const GroupShape &group, double bytes) {
+  const double n = double(group.size), inNode = ranksInNode(group);
+  const double depth = treeLevels(double(group.nodes));
+  const double cards = inter.bytesPerSecond * double(group.perNode);
+  double inside = 2 * (n - 1) / n / intra.bandwidth(group.perNode); // seconds for a byte
+  if (intra.switchBytesPerSecond > 0)
+    inside = std::min(inside, 1 / intra.switchBytesPerSecond);
+  return 2 * ((inNode - 1) * intra.ringStepSeconds + depth * inter.ringStepSeconds) +
+         bytes * std::max((2 * depth - 1) / cards, inside);
+}
+
+/// All_reduce, all_gather and reduce_scatter over several nodes.
+static double betweenNodes(const NetworkLevel &intra, const NetworkLevel &inter,
+                           CollectiveKind kind, const GroupShape &group, double bytes) {
+  const bool isSum = kind == CollectiveKind::AllReduce;
+  const double n = double(group.size), nodes = double(group.nodes), passes = isSum ? 2 : 1;
+  const double wire = passes * (n - 1) / n * bytes;
+  const double bandwidth =
+      std::min(intra.bandwidth(group.perNode), inter.bytesPerSecond * double(group.perNode));
+  // Only all_reduces have trees. In a ring a small message passes every device and every node.
+  const double hops = isSum
+                          ? treeLevels(ranksInNode(group)) * intra.latencySeconds +
+                                treeLevels(nodes) * inter.latencySeconds
+                          : (n - nodes) * intra.latencySeconds + (nodes - 1) * inter.latencySeconds;
+  double best = passes * hops + wire / (bandwidth * inter.smallFraction);
+  if (inter.ringStepSeconds > 0) {
+    // All links of a ring work in step, at the pace of the slowest.
+    const double step = std::max(intra.ringStepSeconds, inter.ringStepSeconds);
+    best = std::min(best, passes * (n - 1) * step + wire / bandwidth);
+    if (isSum)
+      best = std::min(best, treesBetweenNodes(intra, inter, group, bytes));
   }
-  if (kind == CollectiveKind::AllReduce && group.nodes == 1 && intra.switchBytesPerSecond > 0)
-    best = std::min(best, outer.startSeconds + 2 * inNode * intra.ringStepSeconds +
-                              bytes / intra.switchBytesPerSecond);
-  return best;
+  return inter.startSeconds + best;
 }
 
 double networkSeconds(const NetworkLevel &intra, const NetworkLevel &inter, CollectiveKind kind,
@@ -267,16 +299,16 @@ double networkSeconds(const NetworkLevel &intra, const NetworkLevel &inter, Coll
     return 0;
   bool spans = group.nodes > 1;
   double n = double(group.size);
-  double inNode = std::ceil(n / double(group.nodes));
   double start = spans ? inter.startSeconds : intra.startSeconds;
   double inside = intra.bandwidth(group.perNode);
-  double steps = std::ceil(std::log2(std::max(1.0, inNode))) * intra.latencySeconds +
-                 std::ceil(std::log2(double(group.nodes))) * inter.latencySeconds;
+  double steps = treeLevels(ranksInNode(group)) * intra.latencySeconds +
+                 treeLevels(double(group.nodes)) * inter.latencySeconds;
   switch (kind) {
   case CollectiveKind::AllReduce:
   case CollectiveKind::AllGather:
   case CollectiveKind::ReduceScatter:
-    return reduceOrGather(intra, inter, kind, group, bytes);
+    return spans ? betweenNodes(intra, inter, kind, group, bytes)
+                 : withinNode(intra, kind, n, bytes);
   case CollectiveKind::AllToAll: {
     // Each rank has bytes/n for every other rank. Ranks on its node use the inner network, the
     // others its network card.
@@ -298,12 +330,15 @@ double NetworkCost::seconds(CollectiveKind kind, const GroupShape &group, double
   return networkSeconds(cluster.intraNode, cluster.interNode, kind, group, bytes);
 }
 
+GroupShape NetworkCost::groupShape(const Collective &collective) const {
+  return collective.stages.empty() ? groupShape(collective.axes)
+                                   : stageGroupShape(collective.stages);
+}
+
 double NetworkCost::seconds(const Collective &collective) const {
   if (collective.kind == CollectiveKind::ShardSlice)
     return 0;
-  GroupShape group =
-      collective.stages.empty() ? groupShape(collective.axes) : stageGroupShape(collective.stages);
-  return seconds(collective.kind, group, double(collective.bytes));
+  return seconds(collective.kind, groupShape(collective), double(collective.bytes));
 }
 
 } // namespace tbc::planner

@@ -10,22 +10,33 @@ bool reducesInBackward(const Candidate &candidate) {
   return candidate.accumulation == 1 && candidate.mesh.pp == 1;
 }
 
-/// Returns the seconds of collectives over the zero group, one for each counted parameter
-/// (`count`); reductions may be joined. Each rank has its share of their `bytes`.
-static double transferSeconds(const BoundTables &tables, const Candidate &candidate,
-                              const DataMode &mode, CollectiveKind kind,
-                              double ParameterTotals::*count, double ParameterTotals::*bytes) {
+/// Returns the seconds of gathers over the zero group, one for each parameter. Each rank has its
+/// share of their bytes.
+static double gatherSeconds(const BoundTables &tables, const Candidate &candidate,
+                            const DataMode &mode,
+                            std::map<double, double> ParameterTotals::*sizes) {
   const NetworkCost &network = tables.costs.meshes.networkFor(candidate.mesh);
+  double seconds = 0;
+  for (bool isExpert : {false, true})
+    for (auto [bytes, count] : tables.totals[isExpert].*sizes)
+      seconds += count * network.seconds(CollectiveKind::AllGather, mode.groups[isExpert].zero,
+                                         bytes / parameterParts(candidate.mesh, isExpert));
+  return seconds;
+}
+
+/// Returns the seconds of reductions of gradients over the zero group, which may be joined.
+static double scatterSeconds(const BoundTables &tables, const Candidate &candidate,
+                             const DataMode &mode) {
+  const NetworkCost &network = tables.costs.meshes.networkFor(candidate.mesh);
+  constexpr CollectiveKind kind = CollectiveKind::ReduceScatter;
   double seconds = 0;
   for (bool isExpert : {false, true}) {
     const ParameterTotals &of = tables.totals[isExpert];
     const GroupShape &group = mode.groups[isExpert].zero;
     double start = network.seconds(kind, group, 0);
-    double number = kind == CollectiveKind::ReduceScatter
-                        ? leastReductions(mode.bucketBytes, of.*count)
-                        : of.*count;
-    seconds += number * start - start +
-               network.seconds(kind, group, of.*bytes / parameterParts(candidate.mesh, isExpert));
+    seconds +=
+        leastReductions(mode.bucketBytes, of.trained) * start - start +
+        network.seconds(kind, group, of.gradientBytes / parameterParts(candidate.mesh, isExpert));
   }
   return seconds;
 }
@@ -65,8 +76,7 @@ double leastUpdateSeconds(const BoundTables &tables, const Candidate &candidate,
   // Every stage has the average share; the step ends with the stage with the largest share.
   double seconds = updateSeconds(tables.costs.problem.cluster, bytes, trained);
   if (candidate.zero.zero == 1 || candidate.zero.zero == 2)
-    seconds += transferSeconds(tables, candidate, mode, CollectiveKind::AllGather,
-                               &ParameterTotals::trained, &ParameterTotals::trainedBytes);
+    seconds += gatherSeconds(tables, candidate, mode, &ParameterTotals::trainedSizes);
   if (!reducesInBackward(candidate))
     seconds += reduceStepSeconds(tables, candidate, mode);
   return seconds / double(mesh.pp);
@@ -90,14 +100,11 @@ double exposedDataSeconds(const BoundTables &tables, const Candidate &candidate,
   const Cluster &cluster = tables.costs.problem.cluster;
   double forward = 0, backward = 0;
   if (candidate.zero.zero >= 2)
-    backward += transferSeconds(tables, candidate, mode, CollectiveKind::ReduceScatter,
-                                &ParameterTotals::trained, &ParameterTotals::gradientBytes);
+    backward += scatterSeconds(tables, candidate, mode);
   if (candidate.zero.zero == 3) {
-    forward += transferSeconds(tables, candidate, mode, CollectiveKind::AllGather,
-                               &ParameterTotals::inForward, &ParameterTotals::forwardBytes);
+    forward += gatherSeconds(tables, candidate, mode, &ParameterTotals::forwardSizes);
     if (!candidate.zero.keepGathered)
-      backward += transferSeconds(tables, candidate, mode, CollectiveKind::AllGather,
-                                  &ParameterTotals::inBackward, &ParameterTotals::backwardBytes);
+      backward += gatherSeconds(tables, candidate, mode, &ParameterTotals::backwardSizes);
   }
   return exposedSeconds(cluster, forward, total.forward) +
          exposedSeconds(cluster, backward, total.backward + total.weight + recomputeSeconds);

@@ -29,12 +29,17 @@ TotalsByKind parameterTotals(const Graph &graph, const Job &job,
     of.forwardBytes += inForward ? bytes : 0;
     of.inBackward += inBackward;
     of.backwardBytes += inBackward ? bytes : 0;
+    if (inForward)
+      of.forwardSizes[bytes] += 1;
+    if (inBackward)
+      of.backwardSizes[bytes] += 1;
     if (parameter.gradient < 0)
       continue;
     double elements = double(value.layout.numElements());
     int64_t gradientBytes = graph.values[parameter.gradient].layout.elementBytes;
     of.trained += 1;
     of.trainedBytes += bytes;
+    of.trainedSizes[bytes] += 1;
     of.gradientBytes += elements * double(gradientBytes);
     of.stateBytes +=
         elements * double(job.stateBytesPerElement() + masterBytes(value.layout.elementBytes));

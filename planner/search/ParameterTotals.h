@@ -9,6 +9,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 
 namespace tbc::planner {
 
@@ -17,6 +18,8 @@ namespace tbc::planner {
 struct ParameterTotals {
   double bytes = 0, inForward = 0, forwardBytes = 0, inBackward = 0, backwardBytes = 0;
   double trained = 0, trainedBytes = 0, gradientBytes = 0, stateBytes = 0, updateBytes = 0;
+  /// Numbers of parameters by bytes: read in forward, read in backward, and trained.
+  std::map<double, double> forwardSizes, backwardSizes, trainedSizes;
 };
 
 /// [0]: parameters whole on every rank along ep. [1]: parameters of experts, split over ep.

@@ -289,19 +289,18 @@ Profile makeProfile(const ProfiledGraph &profiled, const Mesh &mesh,
   return Profiler(profiled, mesh, strategies, job, cluster, isInOrder).run();
 }
 
-/// Returns the seconds of `count` collectives of `bytes` in total.
+/// Returns the seconds of `count` collectives of `bytes` in total, as of equal ones.
 static double together(const NetworkCost &network, CollectiveKind kind, const GroupShape &group,
                        double count, double bytes) {
-  double start = network.seconds(kind, group, 0);
-  return start * count + (network.seconds(kind, group, bytes) - start);
+  return count > 0 ? count * network.seconds(kind, group, bytes / count) : 0;
 }
 
 /// The same for reductions, joined into buckets.
 static double inBuckets(const NetworkCost &network, CollectiveKind kind, const GroupShape &group,
                         double count, double bytes, const DataMode &mode) {
-  double start = network.seconds(kind, group, 0);
-  double transfer = network.seconds(kind, group, bytes) - start;
-  return start * numReductions(mode.bucketBytes, count, bytes, transfer, start) + transfer;
+  const auto [start, transfer] = startAndTransfer(network, kind, group, bytes);
+  return together(network, kind, group,
+                  numReductions(mode.bucketBytes, count, bytes, transfer, start), bytes);
 }
 
 StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,

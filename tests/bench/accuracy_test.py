@@ -5,6 +5,7 @@
 import unittest
 
 import accuracy
+import collectives
 import frameworks
 
 # nanotron's Llamas of the ultra-scale playbook.
@@ -62,6 +63,29 @@ class Kept(unittest.TestCase):
 
     def test_a_source_without_a_list(self):
         self.assertEqual(self.bytes("dgxc-llama3.1", "states"), 0)
+
+
+class Collectives(unittest.TestCase):
+    """The numbers of NetworkCost.BetweenNodesGathersGoAroundRings in tests/planner/core/CostTest.cpp."""
+
+    INTRA = {"bytes_per_second": 362e9, "latency_seconds": 1.4e-6, "start_seconds": 8e-6, "ring_step_seconds": 1e-6}
+    INTER = {"bytes_per_second": 45e9, "latency_seconds": 11e-6, "start_seconds": 44e-6, "ring_step_seconds": 1e-4,
+             "small_fraction": 1e-3}
+
+    def check(self, kind, data, seconds):
+        network = {"intra_node": self.INTRA, "inter_node": self.INTER}
+        self.assertAlmostEqual(collectives.seconds(network, kind, 64, 8, data), 44e-6 + seconds, 12)
+
+    def test_between_nodes(self):
+        rails = 8 * 45e9
+        self.check("all_gather", 1e9, 63e-4 + 63 / 64 * 1e9 / rails)
+        self.check("reduce_scatter", 64, 56 * 1.4e-6 + 7 * 11e-6 + 63 / (1e-3 * rails))
+        self.check("all_reduce", 1e8, 2 * (3e-4 + 7e-6) + 5e8 / rails)
+        self.check("all_reduce", 1e10, 126e-4 + 126 / 64 * 1e10 / rails)
+
+    def test_a_switch_within_a_node(self):
+        network = {"intra_node": {**self.INTRA, "switch_bytes_per_second": 260e9}}
+        self.assertAlmostEqual(collectives.seconds(network, "all_reduce", 8, 1, 1e9), 8e-6 + 16e-6 + 1e9 / 260e9, 12)
 
 
 if __name__ == "__main__":
