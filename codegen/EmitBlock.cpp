@@ -317,4 +317,19 @@ void markGradientsOfSeveralStages(program::Program &program, int pipelineAxis) {
   }
 }
 
+void writeGradientsOfOneTerm(program::Program &program) {
+  if (program.microBatches != 1)
+    return;
+  for (program::Stage &stage : program.stages) {
+    std::map<int, std::vector<program::BlockResult *>> terms; // by slot
+    for (program::BlockId id : stage.blocks())
+      for (program::BlockResult &result : stage.block(id).results)
+        if (stage.slots[result.slot].role == program::Role::Gradient)
+          terms[result.slot].push_back(&result);
+    for (auto &[slot, results] : terms)
+      if (results.size() == 1 && stage.values[results[0]->value] == stage.slots[slot].type)
+        results[0]->accumulate = false;
+  }
+}
+
 } // namespace tbc

@@ -57,6 +57,11 @@ private:
 /// stages.
 void markGradientsOfSeveralStages(program::Program &program, int pipelineAxis);
 
+/// Makes blocks write a gradient that has one term in a step, instead of adding it to zeros: one
+/// micro-batch, one block, and a value of the slot's type. The value may then be computed in its
+/// slot.
+void writeGradientsOfOneTerm(program::Program &program);
+
 } // namespace tbc
 
 #endif // TBC_CODEGEN_EMITBLOCK_H

@@ -143,6 +143,7 @@ FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions
   // A gradient that several stages hold is a partial sum over them.
   if (options.pipelineAxis >= 0)
     markGradientsOfSeveralStages(result, options.pipelineAxis);
+  writeGradientsOfOneTerm(result);
   return result;
 }
 

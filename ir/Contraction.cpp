@@ -357,6 +357,44 @@ void EinsumOp::absorbResultTranspose(ArrayRef<int64_t> permutation) {
   setOutLabels(afterTranspose(getOutLabels(), permutation));
 }
 
+/// Returns the labels with more labels behind `label`. Example: [0, 1] with [5] behind 0 gives
+/// [0, 5, 1].
+static Labels withMore(ArrayRef<int64_t> labels, int64_t label, ArrayRef<int64_t> more) {
+  Labels result;
+  for (int64_t old : labels) {
+    result.push_back(old);
+    if (old == label)
+      llvm::append_range(result, more);
+  }
+  return result;
+}
+
+/// Returns the labels of the einsum with `parts` labels instead of the label of `loop`.
+static EinsumLabels afterSplit(EinsumOp op, unsigned loop, unsigned parts) {
+  auto sizes = *labelSizes(std::nullopt, tensorType(op.getLhs()), tensorType(op.getRhs()),
+                           op.getLhsLabels(), op.getRhsLabels());
+  const int64_t label = std::next(sizes.begin(), loop)->first;
+  int64_t last = 0;
+  for (auto [other, size] : sizes)
+    last = std::max(last, other);
+  Labels more;
+  for (unsigned part = 1; part < parts; ++part)
+    more.push_back(last + part);
+  return {withMore(op.getLhsLabels(), label, more), withMore(op.getRhsLabels(), label, more),
+          withMore(op.getOutLabels(), label, more)};
+}
+
+bool EinsumOp::canSplitLoop(unsigned loop, unsigned parts) {
+  return isAsFast(labelsOf(*this), afterSplit(*this, loop, parts));
+}
+
+void EinsumOp::splitLoop(unsigned loop, unsigned parts) {
+  EinsumLabels labels = afterSplit(*this, loop, parts);
+  setLhsLabels(labels.lhs);
+  setRhsLabels(labels.rhs);
+  setOutLabels(labels.out);
+}
+
 bool isPlainInput(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     auto cost = dyn_cast<CostOpInterface>(op);

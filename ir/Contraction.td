@@ -40,7 +40,8 @@ def Tbc_RunningSumOp
 
 def Tbc_EinsumOp
     : Tbc_InferredOp<"einsum", [DeclareOpInterfaceMethods<DifferentiableOpInterface>,
-                                DeclareOpInterfaceMethods<ReorderableOpInterface>]> {
+                                DeclareOpInterfaceMethods<ReorderableOpInterface>,
+                                DeclareOpInterfaceMethods<RegroupableOpInterface>]> {
   let summary = "Sum of products over labelled dims";
   let description = [{
     Each dim has an integer label. Labels in `out` index the result; the others are summed over. Covers

@@ -26,6 +26,23 @@ inline mlir::RankedTensorType statisticType(mlir::RankedTensorType type,
   return mlir::RankedTensorType::get(shape, wideElementType(type));
 }
 
+/// The value before casts to wider floats, for an op that widens its operand itself. Example: the
+/// bf16 logits behind a cast to f32. Widening is exact, and the gradient is rounded once either
+/// way.
+inline mlir::Value beforeWidening(mlir::Value value) {
+  while (auto cast = value.getDefiningOp<CastOp>()) {
+    auto from = mlir::dyn_cast<mlir::FloatType>(tensorType(cast.getInput()).getElementType());
+    auto to = mlir::dyn_cast<mlir::FloatType>(tensorType(value).getElementType());
+    // Of two floats, the wider one has both the larger mantissa and the larger exponent.
+    bool isExact = from && to && from.getFPMantissaWidth() <= to.getFPMantissaWidth() &&
+                   from.getWidth() < to.getWidth();
+    if (!isExact)
+      return value;
+    value = cast.getInput();
+  }
+  return value;
+}
+
 /// Builds ops at one location.
 struct Formula {
   using Value = mlir::Value;

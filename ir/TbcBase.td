@@ -77,7 +77,8 @@ class Tbc_InferredOp<string mnemonic, list<Trait> traits = []>
 
 /// Operands and results have one shape; every dim is a parallel loop.
 class Tbc_ElementwiseOp<string mnemonic, list<Trait> traits = []>
-    : Tbc_Op<mnemonic, !listconcat(traits, [SameOperandsAndResultShape])> {
+    : Tbc_Op<mnemonic, !listconcat(traits, [SameOperandsAndResultShape,
+                                            DeclareOpInterfaceMethods<RegroupableOpInterface>])> {
   string flopsPerElement = "1";
   let loopNest = "true";
   let familyDefinition = [{
@@ -85,6 +86,8 @@ class Tbc_ElementwiseOp<string mnemonic, list<Trait> traits = []>
     void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}
     double $cppClass::getFlops() { return ::tbc::elementwiseFlops(*this, }] # flopsPerElement # [{); }
     ::tbc::KernelClass $cppClass::getKernelClass() { return ::tbc::KernelClass::Elementwise; }
+    bool $cppClass::canSplitLoop(unsigned, unsigned) { return true; }
+    void $cppClass::splitLoop(unsigned, unsigned) {}
   }];
 }
 

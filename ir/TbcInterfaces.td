@@ -152,6 +152,24 @@ def ReorderableOpInterface : OpInterface<"ReorderableOpInterface"> {
   ];
 }
 
+def RegroupableOpInterface : OpInterface<"RegroupableOpInterface"> {
+  let cppNamespace = "::tbc";
+  let description = [{
+    An op that can run through several dims instead of their merge. Example: the einsum bi,io->bo of
+    x[b s, i] is bsi,io->bso of x[b, s, i].
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Returns true if the op, and its gradient, are as fast with `parts` dims for each dim of
+      `loop`, a parallel loop of its factor rule.
+    }], "bool", "canSplitLoop", (ins "unsigned":$loop, "unsigned":$parts)>,
+    InterfaceMethod<[{
+      Changes the attributes so that each dim of `loop` is `parts` dims. The caller sets operands and
+      result types.
+    }], "void", "splitLoop", (ins "unsigned":$loop, "unsigned":$parts)>,
+  ];
+}
+
 def ExpertOpInterface : OpInterface<"ExpertOpInterface"> {
   let cppNamespace = "::tbc";
   let description = [{

@@ -174,7 +174,8 @@ Value LossAttacher::addLabels(RankedTensorType type, const BatchDim &batch) {
 /// The loss of every element, in f32 or f64.
 Value LossAttacher::elementLoss(Value output, const BatchDim &batch) {
   Formula f{builder, loc};
-  output = f.cast(output, wideElementType(tensorType(output)));
+  // Cross entropy widens each logit as it reads it, so no wide copy of all logits is stored.
+  output = options.kind == LossKind::CrossEntropy ? beforeWidening(output) : f.wide(output);
   auto type = tensorType(output);
   switch (options.kind) {
   case LossKind::CrossEntropy: {

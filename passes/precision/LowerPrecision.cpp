@@ -4,6 +4,7 @@
 
 #include "ir/Contraction.h"
 #include "ir/Elementwise.h"
+#include "ir/Formula.h"
 #include "ir/Loss.h"
 #include "ir/Movement.h"
 #include "ir/Normalization.h"
@@ -28,6 +29,7 @@ enum class Policy {
   Narrow, // bf16 or f16 operands
   Wide,   // f32 operands
   Follow, // narrow if all its float operands are, generators aside
+  Any,    // operands as they are, widened inside
   Keep,   // sets its own result type
 };
 
@@ -64,8 +66,10 @@ static Policy policyOf(Operation *op) {
   if (isa<SoftmaxOp, LayerNormOp, RmsNormOp>(op))
     return Policy::Narrow;
   if (isa<ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, DivOp, PowOp, ErfOp, SinOp, CosOp,
-          ReduceSumOp, StabilizerMaxOp, BatchNormOp, BatchNormTrainOp, CrossEntropyOp>(op))
+          ReduceSumOp, StabilizerMaxOp, BatchNormOp, BatchNormTrainOp>(op))
     return Policy::Wide;
+  if (isa<CrossEntropyOp>(op))
+    return Policy::Any;
   // So the experts' operands and results are narrow with and without a capacity.
   if (isa<ExpertOpInterface>(op))
     return Policy::Narrow;
@@ -86,6 +90,7 @@ bool PrecisionLowerer::isNarrow(Operation *op) const {
   case Policy::Narrow:
     return true;
   case Policy::Wide:
+  case Policy::Any:
   case Policy::Keep:
     return false;
   case Policy::Follow:
@@ -154,6 +159,11 @@ LogicalResult PrecisionLowerer::lower(Operation *op) {
   // An op on f64, or on the other narrow type, is left as it is.
   if (policyOf(op) == Policy::Keep || floats.empty())
     return success();
+  if (policyOf(op) == Policy::Any) {
+    for (OpOperand &operand : floats)
+      operand.set(beforeWidening(operand.get()));
+    return setResultTypes(op, builder.getF32Type());
+  }
   Type elementType = isNarrow(op) ? Type(narrow) : Type(builder.getF32Type());
   for (OpOperand &operand : floats)
     operand.set(castTo(operand.get(), elementType, op));

@@ -98,6 +98,7 @@ private:
   void walk() {
     op = -1;
     waiting.clear();
+    bucketedFor.clear();
     for (const Transfer *transfer : here->received) {
       list.next(-1, BufferList::Form::Communication);
       remember(transfer->value, transfer->sharding,
@@ -224,12 +225,26 @@ private:
   void addGradients(int value) {
     auto [first, last] = here->gradientsOf.equal_range(value);
     for (auto it = first; it != last; ++it)
-      if (const Reshard *member = bucketed(value, derivation.gradient[it->second]))
+      if (const Reshard *member = bucketed(value, derivation.gradient[it->second])) {
         waiting[overlap.bucket(derivation, *member)].insert(member);
-      else
-        list.keep(get(value, derivation.gradient[it->second]));
+        bucketedFor.insert({value, it->second});
+      } else
+        keepGradient(value, get(value, derivation.gradient[it->second]), it->second);
     here->gradientsOf.erase(first, last);
     reduceFullBuckets();
+  }
+
+  /// A gradient of one term in a step is made in its slot (codegen's writeGradientsOfOneTerm).
+  void keepGradient(int value, int buffer, int parameter) {
+    list.keep(buffer);
+    int terms = 0;
+    for (const GradientParts::Part &part : derivation.gradientParts[size_t(parameter)].parts)
+      terms += assignment.stageOf(part.chunk) == assignment.stageOf(block.first);
+    const int gradient = graph.parameters[size_t(parameter)].gradient;
+    if (assignment.microBatches == 1 && terms == 1 &&
+        graph.values[size_t(value)].layout.elementBytes ==
+            graph.values[size_t(gradient)].layout.elementBytes)
+      list.moveToSlot(buffer);
   }
 
   const Reshard *bucketed(int value, const Sharding &sharding) const {
@@ -257,8 +272,13 @@ private:
                            layout.elementBytes});
       }
       list.addBucket(members, op);
-      for (const BufferList::Member &member : members)
-        list.keep(remember(member.reshard->value, member.reshard->to, member.buffer));
+      for (const BufferList::Member &member : members) {
+        const int value = member.reshard->value;
+        list.keep(remember(value, member.reshard->to, member.buffer));
+        auto [first, last] = bucketedFor.equal_range(value);
+        for (auto it = first; it != last; ++it)
+          keepGradient(value, member.buffer, it->second);
+      }
       it = waiting.erase(it);
     }
   }
@@ -382,6 +402,7 @@ private:
   std::vector<int> cached; // the values in `cache`
   std::set<int> emitted;
   std::map<int, std::set<const Reshard *>> waiting; // by bucket: members present
+  std::multimap<int, int> bucketedFor;              // parameters, by the value of a bucket
   int op = -1;
 };
 

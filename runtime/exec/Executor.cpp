@@ -65,6 +65,9 @@ Status Executor::prepare(BlockId id) {
   numReaders.resize(stageCode->slots.size(), 0);
   for (int slot : read)
     ++numReaders[slot];
+  isAddedTo.resize(stageCode->slots.size(), false);
+  for (const program::BlockResult &result : block.results)
+    isAddedTo[result.slot] = isAddedTo[result.slot] || result.accumulate;
   list.resize(block.instructions.size());
   for (size_t i = 0; i < list.size(); ++i) {
     const Instruction &instruction = block.instructions[i];
@@ -205,11 +208,12 @@ Status Executor::beginStep(const StepInputs &inputs) {
   try {
     for (int i = 0; i < int(stageCode->slots.size()); ++i) {
       const Slot &slot = stageCode->slots[i];
-      if (slot.role == Role::Gradient || slot.role == Role::Loss)
+      if (isAddedTo[i])
         contents->setZero(i);
       else if (slot.role == Role::Scalar)
         contents->setSlot(i, 0, Tensor::fromDoubles(slot.type, arith, {inputs.learningRate}));
-      else if (livesAMicroBatch(slot.role))
+      else if (livesAMicroBatch(slot.role) || slot.role == Role::Gradient ||
+               slot.role == Role::Loss)
         contents->clear(i);
     }
   } catch (const kernels::KernelError &error) {

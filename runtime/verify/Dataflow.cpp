@@ -275,7 +275,8 @@ private:
   }
 
   /// Checks writes of gradients and the loss. A value that overwrites one must be computed from its
-  /// old content. A value added to it must not be, because the old content would count twice.
+  /// old content, or be its only term in the step. A value added to it must not be, because the old
+  /// content would count twice.
   Status checkAccumulation(BlockId id) {
     const Block &block = stage.block(id);
     std::set<int> slots;
@@ -291,10 +292,22 @@ private:
           madeFrom[result.value] == result.slot || madeFrom[result.value] == several;
       if (result.accumulate && isMadeFromIt)
         return reject(id, result.slot, "what is added to it is made from it");
-      if (id.kind != Kind::Update && !result.accumulate && !isMadeFromIt)
-        return reject(id, result.slot, "it is overwritten, other micro-batches are lost");
+      if (id.kind != Kind::Update && !result.accumulate && !isMadeFromIt) {
+        if (program.microBatches > 1)
+          return reject(id, result.slot, "it is overwritten, other micro-batches are lost");
+        if (numWriters(result.slot) > 1)
+          return reject(id, result.slot, "it is overwritten, the terms of other blocks are lost");
+      }
     }
     return Status::ok();
+  }
+
+  /// The blocks that run for every micro-batch and write the slot.
+  int numWriters(int slot) const {
+    int writers = 0;
+    for (const auto &[id, ofBlock] : use)
+      writers += id.kind != Kind::Update && ofBlock.isWritten[slot];
+    return writers;
   }
 
   static constexpr int none = -1, several = -2;
@@ -337,12 +350,7 @@ private:
   }
 
   /// Returns whether a block that runs for every micro-batch writes the slot.
-  bool gathers(int slot) const {
-    for (const auto &[id, ofBlock] : use)
-      if (id.kind != Kind::Update && ofBlock.isWritten[slot])
-        return true;
-    return false;
-  }
+  bool gathers(int slot) const { return numWriters(slot) > 0; }
 
   const Program &program;
   int stageIndex;

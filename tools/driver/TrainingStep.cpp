@@ -10,6 +10,7 @@
 #include "passes/decompose/DecomposeComposites.h"
 #include "passes/decompose/PadVocabulary.h"
 #include "passes/decompose/UseBatchStatistics.h"
+#include "passes/layout/FoldReshapes.h"
 #include "passes/layout/FoldTransposes.h"
 #include "passes/precision/LowerPrecision.h"
 #include "passes/raise/RaiseComposites.h"
@@ -95,6 +96,7 @@ static LogicalResult prepareModel(TrainingStep &result) {
       return failure();
     result.expertCapacities.assign(capacities->begin(), capacities->end());
   }
+  foldReshapes(model);
   foldTransposes(model);
   if (failed(lowerTo(model, *options.precision)))
     return failure();
