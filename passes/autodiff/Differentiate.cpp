@@ -4,6 +4,7 @@
 
 #include "ir/Contraction.h"
 #include "ir/Elementwise.h"
+#include "ir/Movement.h"
 #include "ir/Roles.h"
 #include "ir/Vocabulary.h"
 #include "passes/OpIds.h"
@@ -36,6 +37,7 @@ private:
   void findActive();
   LogicalResult sweep(Operation *op);
   void accumulate(Value value, Value part, Operation *user);
+  Value joinedPads(Value a, Value b, Location loc);
   void tag(Operation *op);
   void markCotangent(Value cotangent, Value of);
   Value firstCotangent(Value loss);
@@ -94,6 +96,34 @@ void Differentiator::markCotangent(Value cotangent, Value of) {
   op->setAttr(kCotangentOfAttr, builder.getArrayAttr(marks));
 }
 
+/// Returns the sum of two tensors of zeros around neighbouring parts, without an addition, or null
+/// if they are no such tensors. The parts are joined, with zeros around both. Example: the
+/// gradients of the slices q, k and v of one tensor become their concatenation.
+Value Differentiator::joinedPads(Value a, Value b, Location loc) {
+  auto first = a.getDefiningOp<PadOp>(), second = b.getDefiningOp<PadOp>();
+  if (!first || !second || first.getDim() != second.getDim())
+    return nullptr;
+  if (second.getLow() < first.getLow())
+    std::swap(first, second);
+  const int64_t dim = first.getDim();
+  auto sizeOf = [&](PadOp pad) { return tensorType(pad.getInput()).getDimSize(dim); };
+  if (first.getLow() + sizeOf(first) != second.getLow())
+    return nullptr;
+  SmallVector<Value> inputs;
+  for (PadOp pad : {first, second}) {
+    auto joined = pad.getInput().getDefiningOp<ConcatOp>();
+    if (joined && joined.getDim() == dim && joined->hasOneUse())
+      llvm::append_range(inputs, joined.getInputs());
+    else
+      inputs.push_back(pad.getInput());
+  }
+  const int64_t low = first.getLow(), high = second.getHigh();
+  auto concat = builder.create<ConcatOp>(loc, inputs, dim);
+  if (low == 0 && high == 0)
+    return concat;
+  return builder.create<PadOp>(loc, concat, dim, low, high);
+}
+
 /// Adds `part`, the contribution of `user`, to the cotangent of `value`. Gradients of parameters
 /// narrower than f32 are accumulated in f32, over the uses here as over the micro-batches later.
 void Differentiator::accumulate(Value value, Value part, Operation *user) {
@@ -107,8 +137,12 @@ void Differentiator::accumulate(Value value, Value part, Operation *user) {
   if (sum) {
     // The sum belongs to the producer of the value; for a parameter, to its user.
     forward = value.getDefiningOp() ? value.getDefiningOp() : user;
-    markCotangent(part, value);
-    part = builder.create<AddOp>(user->getLoc(), sum, part);
+    Value joined = joinedPads(sum, part, user->getLoc());
+    if (!joined) {
+      markCotangent(part, value);
+      joined = builder.create<AddOp>(user->getLoc(), sum, part);
+    }
+    part = joined;
   }
   markCotangent(part, value);
   sum = part;

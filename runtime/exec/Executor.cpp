@@ -65,9 +65,17 @@ Status Executor::prepare(BlockId id) {
   numReaders.resize(stageCode->slots.size(), 0);
   for (int slot : read)
     ++numReaders[slot];
-  isAddedTo.resize(stageCode->slots.size(), false);
+  startsAtZero.resize(stageCode->slots.size(), false);
+  auto start = [&](int slot) {
+    Role role = stageCode->slots[slot].role;
+    if (id.kind != Kind::Update && (role == Role::Gradient || role == Role::Loss))
+      startsAtZero[slot] = true;
+  };
+  for (const program::Argument &argument : block.arguments)
+    start(argument.slot);
   for (const program::BlockResult &result : block.results)
-    isAddedTo[result.slot] = isAddedTo[result.slot] || result.accumulate;
+    if (result.accumulate)
+      start(result.slot);
   list.resize(block.instructions.size());
   for (size_t i = 0; i < list.size(); ++i) {
     const Instruction &instruction = block.instructions[i];
@@ -208,7 +216,7 @@ Status Executor::beginStep(const StepInputs &inputs) {
   try {
     for (int i = 0; i < int(stageCode->slots.size()); ++i) {
       const Slot &slot = stageCode->slots[i];
-      if (isAddedTo[i])
+      if (startsAtZero[i])
         contents->setZero(i);
       else if (slot.role == Role::Scalar)
         contents->setSlot(i, 0, Tensor::fromDoubles(slot.type, arith, {inputs.learningRate}));

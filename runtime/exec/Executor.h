@@ -247,7 +247,7 @@ private:
   /// blocks by slot.
   std::map<program::BlockId, std::set<int>> readSlots;
   std::vector<int> numReaders;
-  std::vector<bool> isAddedTo; // by slot: a result of a block is added to it
+  std::vector<bool> startsAtZero;                  // by slot: micro-batches read it or add to it
   std::map<std::pair<int, int64_t>, int> numReads; // in this step, by slot and micro-batch
   std::unique_ptr<RankMemory> contents;            // its address is known to the machine
   std::unique_ptr<Machine> machine;

@@ -11,7 +11,6 @@
 // CHECK:        tbc.einsum {{.*}}tbc.id = "node_linear", tbc.phase = #tbc.phase<fwd>} : (tensor<8x32xbf16>, tensor<32x32xbf16>) -> tensor<8x32xbf16>
 // CHECK:        tbc.all_{{gather|reduce}}
 // CHECK:      func.func @bwd_0(
-// CHECK:        tbc.id = "node_linear_2.2.recompute"
 // CHECK:        tbc.all_reduce {{.*}}axes = ["dp"], kind = "sum", tbc.bucket = array<i64: 0, 0>
 // CHECK:      func.func @wgt_0()
 // CHECK:      func.func @update_0(

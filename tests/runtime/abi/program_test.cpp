@@ -223,7 +223,7 @@ TEST(ProgramText, ErrorsSayWhatTheFileIs) {
   expectRejected("{}", "does not begin as a tbc program");
   std::string text = writeProgram(example());
   std::string other = text;
-  other.replace(other.find("\"version\":4"), 11, "\"version\":3");
+  other.replace(other.find("\"version\":5"), 11, "\"version\":3");
   expectRejected(other, "version \"3\"");
   other = text;
   other[other.size() / 2] ^= 1;

@@ -192,12 +192,24 @@ bool doubleResult(Mutant &m, Random &random) {
   return true;
 }
 
+/// Whether the slot gets one value in a step, which may be written as well as added to zeros.
+bool isOnlyTerm(const Program &program, int stage, int slot) {
+  int64_t terms = 0;
+  for (program::BlockId id : program.stages[stage].blocks())
+    if (id.kind != Kind::Update)
+      for (const BlockResult &result : program.stages[stage].block(id).results)
+        terms += result.slot == slot ? program.microBatches : 0;
+  return terms == 1;
+}
+
 bool flipAccumulation(Mutant &m, Random &random) {
   Site block;
   size_t at = 0;
   if (!pickResult(m, random, block, at))
     return false;
   BlockResult &result = block.block(m.program).results[at];
+  if (result.accumulate && isOnlyTerm(m.program, block.stage, result.slot))
+    return false;
   nameResult(m, block, result);
   result.accumulate = !result.accumulate;
   return true;
