@@ -42,7 +42,9 @@ public:
     if (memory.memoryLimitBytes > 0)
       memory.memoryLimitBytes += gib;
     addTenths("memory bandwidth", [](Cluster &c, double f) { c.memoryBytesPerSecond *= f; });
-    const int64_t perNode = plan.cluster.devicesPerNode;
+    int64_t perNode = plan.cluster.devicesPerNode;
+    if (!plan.cluster.groups.empty()) // its own number is that of no node
+      perNode = plan.cluster.groups.front().devicesPerNode;
     if (perNode > 1 && plan.job.gpus > 1)
       addTenths("network in a node", [](Cluster &c, double f) { scale(c.intraNode, f); });
     if (plan.job.gpus > perNode)

@@ -107,13 +107,18 @@ SearchSample sampleOf(const Exploration &exploration,
   for (size_t i = 0; i < all.size(); ++i)
     if (isFront[i])
       take(i);
-  std::vector<size_t> rest;
+  std::vector<size_t> fitting, others;
   for (size_t i = 0; i < all.size(); ++i)
     if (!isTaken[i])
-      rest.push_back(i);
-  const size_t wanted = std::min(room, rest.size());
-  for (size_t k = 0; k < wanted; ++k)
-    take(rest[k * rest.size() / wanted]);
+      (all[i].fits ? fitting : others).push_back(i);
+  auto takeEvenly = [&](const std::vector<size_t> &list, size_t most) {
+    const size_t wanted = std::min(most, list.size());
+    for (size_t k = 0; k < wanted; ++k)
+      take(list[k * list.size() / wanted]);
+  };
+  const size_t rest = room, forOthers = std::min(others.size(), rest / 3);
+  takeEvenly(fitting, rest - forOthers);
+  takeEvenly(others, room);
 
   SearchSample sample;
   sample.scored = int64_t(all.size());

@@ -14,7 +14,7 @@ namespace tbc::planner {
 /// and exact numbers, as do all derived candidates; others have their scores. `goal`: as in Pins.
 ///
 /// It takes, as far as there is room: the answer and its runners-up; the Pareto front of time and
-/// memory; then every k-th of the others, by time.
+/// memory; then every k-th of the others by time, two thirds of them such that fit.
 SearchSample sampleOf(const Exploration &exploration,
                       const std::vector<const ExactCandidate *> &runnersUp, MemoryVerdict goal);
 

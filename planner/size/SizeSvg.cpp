@@ -41,11 +41,13 @@ struct Axis {
   }
   bool has(double value) const { return value >= low && value <= high; }
 
-  /// Returns values of 1, 2 and 5 times powers of ten.
+  /// Returns round values: 1, 2 and 5 times powers of ten, and more on a short axis.
   std::vector<double> ticks() const {
+    constexpr double shortAxis = 12;
+    const std::vector<double> few = {1, 2, 5}, many = {1, 1.5, 2, 3, 4, 5, 7};
     std::vector<double> list;
     for (double power = std::pow(10, std::floor(std::log10(low))); power <= high; power *= 10)
-      for (double factor : {1, 2, 5})
+      for (double factor : high / low < shortAxis ? many : few)
         if (has(power * factor))
           list.push_back(power * factor);
     return list;
@@ -109,6 +111,8 @@ public:
       label(legend + 16, 50, "start", "ink", clusters[i]);
       legend += 36 + 7.6 * double(clusters[i].size());
     }
+    for (const SizeRow &row : answer.rows)
+      number(row);
     label(legend, 50, "start", "faint", "filled: Pareto front; bars: interval of the days");
     return text + "</svg>\n";
   }
@@ -176,7 +180,7 @@ private:
       add(R"(<line class="limit" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/>)"
           "\n",
           left, width - right, at, at);
-      label(width - right - 4, at - 6, "end", "ink halo",
+      label(left + 6, at + 16, "start", "ink halo",
             "budget " + numberText(*answer.budget) + " " + answer.currency);
     }
   }
@@ -206,9 +210,21 @@ private:
       add(R"(<circle cx="%.1f" cy="%.1f" r="5.5" fill="%s" stroke="%s" stroke-width="1.8"%s/>)"
           "\n",
           cx, cy, row.isFront ? hue : "#ffffff", hue, row.isFront ? "" : " class=\"page\"");
-      label(cx, cy - 11, "middle", "ink halo", std::to_string(row.devices));
       text += "</g>\n";
     }
+  }
+
+  /// Writes the number of devices above a point, or below it if another point is near above.
+  void number(const SizeRow &row) {
+    constexpr double near = 34;
+    const double cx = x.at(row.days.middle), cy = y.at(costOf(row));
+    const bool isBelow =
+        std::any_of(answer.rows.begin(), answer.rows.end(), [&](const SizeRow &other) {
+          const double up = cy - y.at(costOf(other));
+          return &other != &row && std::fabs(x.at(other.days.middle) - cx) < near && up > 0 &&
+                 up < near;
+        });
+    label(cx, cy + (isBelow ? 20 : -11), "middle", "ink halo", std::to_string(row.devices));
   }
 
   const SizeAnswer &answer;
