@@ -8,6 +8,7 @@
 #ifndef TBC_PLANNER_DEVICES_CLUSTER_H
 #define TBC_PLANNER_DEVICES_CLUSTER_H
 
+#include "planner/devices/Executor.h"
 #include "planner/reshard/KernelClass.h"
 #include "runtime/abi/Status.h"
 #include "runtime/dtype/DType.h"
@@ -129,6 +130,9 @@ struct Cluster {
   int64_t contextBytes = 0;     // taken by driver, libraries and communicators
   double allocatorFraction = 0; // of program-owned bytes lost to fragmentation
   double reservedFraction = 0;  // of the device's memory, left unplanned
+
+  /// The program that runs on these devices. Cluster files do not name it; runBy() does.
+  Executor executor;
 
   /// The kinds of nodes, if a file names several: each kind as a cluster of its own with its number
   /// of nodes. Ranks fill them in this order. All other numbers here are then the best of any

@@ -241,9 +241,35 @@ KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks) 
   return peak;
 }
 
+/// Returns the bytes of states that the executor of a stage keeps beside tbc's program: more of the
+/// gradients, copies and buffers of parameters.
+double executorStateBytes(const Graph &graph, const Assignment &assignment,
+                          const Derivation &derivation, const StageDevices &devices, int stage,
+                          const StaticBytes &fixed) {
+  const Executor &executor = devices.of(stage).executor;
+  if (executor.isOwn())
+    return 0;
+  double elements = 0; // of the stage's trained parameters, as gathered
+  bool isShared = false;
+  for (size_t p = 0; p < graph.parameters.size(); ++p) {
+    const std::vector<int> &stages = derivation.parameterStages[p];
+    if (graph.parameters[p].gradient < 0 ||
+        std::find(stages.begin(), stages.end(), stage) == stages.end())
+      continue;
+    const TensorLayout &layout = graph.values[graph.parameters[p].value].layout;
+    elements += double(localBytes(layout, derivation.home[size_t(graph.parameters[p].value)])) /
+                double(layout.elementBytes);
+  }
+  for (const auto &axis : assignment.mesh.axes)
+    isShared |= (axis.name == "dp" || axis.name == "fsdp" || axis.name == "cp") && axis.size > 1;
+  return std::max(0.0, executor.gradientBytes * elements - fixed.gradients) +
+         (executor.parameterBytes + (isShared ? executor.dataParallelBytes : 0)) * elements;
+}
+
 /// The lines of one stage.
 StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const KeptBytes &kept,
-                    const KeptBytes &keptOnHost, const KindBytes &peak, double update) {
+                    const KeptBytes &keptOnHost, const KindBytes &peak, double update,
+                    double executorStates) {
   StageMemory memory;
   double owned = 0;
   auto add = [&](const char *name, double bytes) {
@@ -262,6 +288,10 @@ StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const Kept
       peak[size_t(BufferKind::Transient)] + std::max(0.0, update - kept.all() - total(peak)));
   add("gathered parameters", peak[size_t(BufferKind::Gathered)] + kept.gathered);
   add("collective buffers", peak[size_t(BufferKind::Collective)]);
+  if (!cluster.executor.isOwn()) {
+    add("executor states", executorStates);
+    add("executor residuals", (cluster.executor.residualFactor - 1) * kept.residuals);
+  }
   memory.lines.push_back({contextLine, cluster.contextBytes});
   memory.lines.push_back({marginLine, int64_t(std::ceil(cluster.allocatorFraction * owned))});
   for (auto [name, bytes] : {std::pair("master weights", fixed.hostMaster),
@@ -291,10 +321,10 @@ std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assig
     KindBytes peak = blockPeak(buffers, chunks);
     auto enough = int64_t(kept.all() + total(peak)); // only the excess counts
     double updateBytes = double(memory::assignOffsets(update.lifetimes, enough).bytes);
-    stages.push_back(
-        linesOf(devices.of(stage), fixed[stage], kept,
-                keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]), peak,
-                updateBytes));
+    stages.push_back(linesOf(
+        devices.of(stage), fixed[stage], kept,
+        keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]), peak, updateBytes,
+        executorStateBytes(graph, assignment, derivation, devices, stage, fixed[stage])));
   }
   return stages;
 }

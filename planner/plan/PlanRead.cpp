@@ -367,6 +367,21 @@ private:
     cluster.contextBytes = object.integer("context_bytes", 0, maxBytes);
     cluster.allocatorFraction = object.number("allocator_fraction", 1);
     cluster.reservedFraction = object.number("reserved_fraction", 1);
+    if (object.has("executor"))
+      cluster.executor = readExecutor(object);
+  }
+
+  Executor readExecutor(JsonObject &cluster) {
+    JsonObject object(cluster.get("executor"), cluster.at("executor"), problem);
+    Executor executor;
+    executor.name = object.text("name");
+    executor.joinedGathers = object.integer("joined_gathers", 1, 1 << 20);
+    executor.recomputesBlocks = object.flag("recomputes_blocks");
+    executor.residualFactor = object.number("residual_factor");
+    executor.gradientBytes = object.number("gradient_bytes");
+    executor.parameterBytes = object.number("parameter_bytes");
+    executor.dataParallelBytes = object.number("data_parallel_bytes");
+    return executor;
   }
 
   void readStrategies(JsonObject &root) {

@@ -39,6 +39,17 @@ static Json nodeNetworkJson(const NetworkLevel &level) {
   return json;
 }
 
+/// Returns what an executor adds to the constants of the cluster.
+static Json executorJson(const Executor &executor) {
+  return {{"name", executor.name},
+          {"joined_gathers", executor.joinedGathers},
+          {"recomputes_blocks", executor.recomputesBlocks},
+          {"residual_factor", executor.residualFactor},
+          {"gradient_bytes", executor.gradientBytes},
+          {"parameter_bytes", executor.parameterBytes},
+          {"data_parallel_bytes", executor.dataParallelBytes}};
+}
+
 /// Returns the constants of a cluster with equal devices and nodes.
 static Json alikeJson(const Cluster &cluster) {
   Json kernels = Json::object();
@@ -69,6 +80,8 @@ static Json alikeJson(const Cluster &cluster) {
                {"context_bytes", cluster.contextBytes},
                {"allocator_fraction", cluster.allocatorFraction},
                {"reserved_fraction", cluster.reservedFraction}};
+  if (!cluster.executor.isOwn())
+    json["executor"] = executorJson(cluster.executor);
   putUnless(json, "floor_seconds", cluster.floorSeconds, 0.0);
   putUnless(json, "overlap_slowdown", cluster.overlapSlowdown, 0.0);
   putUnless(json, "context_uncertainty_bytes", cluster.contextUncertaintyBytes, int64_t(0));

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <tuple>
 
 using namespace tbc::reshard;
@@ -78,6 +79,40 @@ static void addRing(const Graph &graph, const Assignment &assignment, int op, do
            toString(assignment.mesh, ring.front().axes), bytes, exposed);
 }
 
+namespace {
+
+/// Gathers of stored parameters that an executor joins: up to `joinedGathers` of a block and kind.
+class JoinedGathers {
+public:
+  JoinedGathers(const StageDevices &devices, const StageNetworks &networks)
+      : devices(devices), networks(networks) {}
+
+  /// Returns the additional seconds of `step`, the gather of `reshard`, in its collective.
+  double add(const Reshard &reshard, const Collective &step) {
+    const int64_t most = devices.of(reshard.stage).executor.joinedGathers;
+    if (most <= 1 || step.kind != CollectiveKind::AllGather)
+      return networks.seconds(step, reshard.stage);
+    Open &here = open[{reshard.chunk, reshard.phase, step.axes}];
+    if (here.count++ % most == 0)
+      here.bytes = 0;
+    Collective joined = step;
+    joined.bytes = here.bytes;
+    const double before = here.bytes > 0 ? networks.seconds(joined, reshard.stage) : 0;
+    joined.bytes = here.bytes += step.bytes;
+    return networks.seconds(joined, reshard.stage) - before;
+  }
+
+private:
+  struct Open {
+    int64_t count = 0, bytes = 0;
+  };
+  const StageDevices &devices;
+  const StageNetworks &networks;
+  std::map<std::tuple<int, Phase, std::vector<AxisRef>>, Open> open;
+};
+
+} // namespace
+
 OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
                     const StageDevices &devices, bool isInOrder, const Overlap &overlap,
                     std::vector<ChunkSeconds> *work) {
@@ -107,8 +142,11 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
   for (std::vector<double> *byChunk : {&seconds.sendForward, &seconds.sendBackward})
     byChunk->assign(assignment.numChunks(), 0);
 
+  JoinedGathers gathers(devices, networks);
   forEachCollective(derivation, overlap, [&](const Reshard &reshard, const Collective &step) {
-    double time = networks.seconds(step, reshard.stage);
+    const double time = reshard.where == Where::ParameterUse
+                            ? gathers.add(reshard, step)
+                            : networks.seconds(step, reshard.stage);
     if (time == 0)
       return;
     int op = chargedOp(graph, reshard);
@@ -211,6 +249,33 @@ static StagePart kernelPart(Phase phase, bool isRecomputed) {
   return isRecomputed ? &StageSeconds::recompute : &StageSeconds::backward;
 }
 
+/// Returns, by chunk, the seconds of forward ops that an executor recomputes with their block and
+/// tbc does not: ops between recomputed ones, such as the last matmul of a block. Counts only
+/// chunks that recompute most of that part of forward.
+static std::vector<double> moreRecomputed(const PlannedStep &step, const OpSeconds &ops) {
+  const Graph &graph = step.graph;
+  const size_t numChunks = size_t(step.assignment.numChunks());
+  std::vector<int> first(numChunks, int(graph.ops.size())), last(numChunks, -1);
+  std::vector<bool> isCloned(graph.ops.size());
+  std::vector<double> cloned(numChunks), others(numChunks);
+  for (size_t op = 0; op < graph.ops.size(); ++op)
+    if (const int source = step.cloneOf[op]; source >= 0) {
+      const size_t chunk = size_t(graph.ops[op].chunk);
+      first[chunk] = std::min(first[chunk], source);
+      last[chunk] = std::max(last[chunk], source);
+      isCloned[size_t(source)] = true;
+    }
+  for (size_t op = 0; op < graph.ops.size(); ++op) {
+    const size_t chunk = size_t(graph.ops[op].chunk);
+    if (graph.ops[op].phase == Phase::Forward && int(op) >= first[chunk] && int(op) <= last[chunk])
+      (isCloned[op] ? cloned : others)[chunk] += ops.kernel[op] + ops.operands[op];
+  }
+  for (size_t chunk = 0; chunk < numChunks; ++chunk)
+    if (cloned[chunk] < others[chunk])
+      others[chunk] = 0;
+  return others;
+}
+
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation &derivation,
                                        const Overlap &overlap, const Job &job,
                                        const StageDevices &devices,
@@ -241,6 +306,13 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
       stage.reduceMicro += ops.reduceMicro[op];
     }
   }
+  const std::vector<double> more = moreRecomputed(step, ops);
+  for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
+    if (more[chunk] > 0 && devices.of(assignment.stageOf(int(chunk))).executor.recomputesBlocks) {
+      chunks[chunk].recompute += more[chunk];
+      if (work)
+        (*work)[chunk].add(&StageSeconds::recompute, "rest of blocks", "", 0, more[chunk]);
+    }
   // Work once per step of a stage is added to its first chunk.
   const std::vector<int> firstChunk = firstChunks(assignment);
   for (size_t p = 0; p < graph.parameters.size(); ++p) {

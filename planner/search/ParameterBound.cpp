@@ -2,6 +2,8 @@
 
 #include "planner/search/ParameterBound.h"
 
+#include <cmath>
+
 using namespace tbc::reshard;
 
 namespace tbc::planner {
@@ -10,17 +12,28 @@ bool reducesInBackward(const Candidate &candidate) {
   return candidate.accumulation == 1 && candidate.mesh.pp == 1;
 }
 
-/// Returns the seconds of gathers over the zero group, one for each parameter. Each rank has its
-/// share of their bytes.
+/// Returns the seconds of gathers over the zero group: one for each parameter, or fewer for an
+/// executor that joins them. Each rank has its share of their bytes.
 static double gatherSeconds(const BoundTables &tables, const Candidate &candidate,
                             const DataMode &mode,
                             std::map<double, double> ParameterTotals::*sizes) {
   const NetworkCost &network = tables.costs.meshes.networkFor(candidate.mesh);
+  const double joined = double(tables.costs.problem.cluster.executor.joinedGathers);
   double seconds = 0;
-  for (bool isExpert : {false, true})
-    for (auto [bytes, count] : tables.totals[isExpert].*sizes)
-      seconds += count * network.seconds(CollectiveKind::AllGather, mode.groups[isExpert].zero,
-                                         bytes / parameterParts(candidate.mesh, isExpert));
+  for (bool isExpert : {false, true}) {
+    const double parts = parameterParts(candidate.mesh, isExpert);
+    double number = 0, bytes = 0;
+    auto gather = [&](double size) {
+      return network.seconds(CollectiveKind::AllGather, mode.groups[isExpert].zero, size / parts);
+    };
+    for (auto [size, count] : tables.totals[isExpert].*sizes) {
+      seconds += joined > 1 ? 0 : count * gather(size);
+      number += count;
+      bytes += size * count;
+    }
+    if (joined > 1 && number > 0)
+      seconds += (std::ceil(number / joined) - 1) * gather(0) + gather(bytes);
+  }
   return seconds;
 }
 

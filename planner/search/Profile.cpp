@@ -334,11 +334,12 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
           together(network, CollectiveKind::AllGather, groups.zero, of.trained, of.trainedBytes);
       continue;
     }
+    const double joined = double(cluster.executor.joinedGathers);
     stage.gatherForward += together(network, CollectiveKind::AllGather, groups.zero,
-                                    of.gathersForward, of.gatherForwardBytes);
+                                    of.gathersForward / joined, of.gatherForwardBytes);
     if (!mode.keepGathered)
       stage.gatherBackward += together(network, CollectiveKind::AllGather, groups.zero,
-                                       of.gathersBackward, of.gatherBackwardBytes);
+                                       of.gathersBackward / joined, of.gatherBackwardBytes);
   }
   stage.updateStep = updateSeconds(cluster, stage.updateStep, int64_t(trained));
   if (parts) {

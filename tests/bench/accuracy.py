@@ -2,20 +2,30 @@
 """Compares the planner's predictions with published measurements. Python standard library only.
 
 usage: accuracy.py DATA [--tbc PROGRAM] [--source GROUP ..] [--limit N] [--worst N] [--json FILE] [--set PRESET:SECTION.KEY=VALUE ..]
+       accuracy.py DATA --read FILE      report again what --json wrote
 
 DATA holds runs.csv and memory.csv: one row per published run or memory figure, with the model, the
-layout and the measured value. Every usable row is predicted with its layout pinned: `tbc new` makes
-the model, and one `tbc plan --job` costs all rows.
+layout and the measured value. Every usable row is predicted with its layout and its executor
+pinned: `tbc new` makes the model, and one `tbc plan --job` costs all rows. The figures are those
+that `tbc plan --executor X` prints.
 
 error = |predicted - measured| / measured. The figure of a source is the mean over its rows. The
 overall figure is the mean over sources, so a sweep of many rows does not dominate a table of few.
 Example: sources with errors of 10 % (50 rows) and 20 % (2 rows) give 15 %.
 
+Columns of the tables:
+
+- bias: the mean of predicted / measured - 1.
+- inside: rows within the printed interval.
+- scaled: the error if predictions are multiplied by one factor, fitted on all sources.
+- left out: the error with a factor fitted on the other sources of the GPU. A factor is the mean of
+  the sources' median log(measured / predicted), with one source of factor 1 beside them.
+- width: the half-width of an interval that holds 90 % of the rows of the other sources (equal
+  weights); held: the rows of this source within it.
+
 - A row with a property that tbc cannot express is not guessed. It is counted as unsupported, with
-  the reason.
+  the reason. So is a row that ends in an error.
 - A row predicted as something close to it is counted under "taken as".
-- frameworks.py adds the memory that the row's framework keeps and tbc does not. The error without
-  it is printed as well.
 """
 
 import argparse
@@ -31,8 +41,6 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import frameworks
-
 GIB = 2**30
 
 # The cluster preset of each measured GPU.
@@ -46,6 +54,22 @@ CLUSTERS = {
     "v100-32gb": "v100-32gb",
     "v100-16gb": "v100-16gb",
     "b200": "b200",
+}
+# The executor of each source. A column "executor" of the data comes first.
+EXECUTORS = {
+    "dgxc-llama3.1": "nemo",
+    "galvatron": "galvatron",
+    "internevo": "internevo",
+    "korthikanti": "megatron",
+    "litgpt-thunder": "litgpt",
+    "llm-foundry": "llm-foundry",
+    "megatron-sc21-t1": "megatron",
+    "megatron-sc21-t2": "deepspeed",
+    "nanotron": "nanotron",
+    "torchtitan": "torchtitan",
+    "vtrain-multi": "megatron",
+    "vtrain-single": "megatron",
+    "zero-bubble": "megatron",
 }
 # The nominal network rate of a node in those presets, Gbit/s.
 NODE_GBIT = {"a100-80gb-sxm": 1600, "a100-40gb-sxm": 1600, "h100-sxm": 3200, "h200-sxm": 3200, "v100-32gb": 800, "v100-16gb": 800, "b200": 3200}
@@ -68,9 +92,9 @@ MEASURED = {"time": "step_time_s", "memory": "peak_mem_gib"}
 # The memory lines of tbc that make up each component; "total" is all lines.
 PARTS = {
     "total": (),
-    "states": ("parameters", "master weights", "gradients", "optimizer state"),
-    "activations": ("saved residuals",),
-    "activation_peak": ("saved residuals", "transients", "gathered parameters", "collective buffers"),
+    "states": ("parameters", "master weights", "gradients", "optimizer state", "executor states"),
+    "activations": ("saved residuals", "executor residuals"),
+    "activation_peak": ("saved residuals", "executor residuals", "transients", "gathered parameters", "collective buffers"),
 }
 
 
@@ -187,6 +211,13 @@ def layout(row, taken_as):
         "recompute": row["recompute"] or "none",
         "seq": integer(row["seq"]),
     }
+    executor = row.get("executor") or EXECUTORS.get(row["source_group"])
+    if executor == "litgpt" and "torchcompile]" in row["variant"]:
+        executor = "litgpt-compiled"
+    if executor:
+        job["executor"] = executor
+    else:
+        taken_as["run by tbc's own Programs: no executor is known"] += 1
     if degree["tp"] > 1:
         # Megatron splits every matmul, not only the sequence.
         job["pin"] = ["*=tp"]
@@ -215,36 +246,18 @@ def layout(row, taken_as):
     return job
 
 
-def section(text, name):
-    """Returns the begin and end offsets of a section of a cluster file."""
-    head = f"[{name}]\n"
-    begin = text.find(head)
-    if begin < 0:
-        sys.exit(f"accuracy.py: a cluster file without {head}")
-    end = text.find("\n[", begin)
-    return begin, len(text) if end < 0 else end
-
-
 def changed(text, name, item, value):
     """Returns a cluster file with a constant of a section replaced or added."""
-    begin, end = section(text, name)
-    line = f"{item} = {value}"
+    head, line = f"[{name}]\n", f"{item} = {value}"
+    begin = text.find(head)
+    if begin < 0:
+        return text.rstrip() + f"\n\n{head}{line}\n"
+    end = text.find("\n[", begin)
+    end = len(text) if end < 0 else end
     old = re.compile(rf"(?m)^{item} *=.*$")
     part = text[begin:end]
     part = old.sub(line, part) if old.search(part) else part.rstrip() + f"\n{line}\n"
     return text[:begin] + part + text[end:]
-
-
-def whole_forward(answer):
-    """Returns the step's seconds if all of forward is recomputed, as frameworks do.
-
-    tbc leaves out the ops that backward does not read, such as the last matmul of a block. Forward
-    is a third of forward and backward. The pipeline's waiting time grows in proportion.
-    """
-    time = answer["time"]
-    busy = time["compute"] + time["recompute"] + time["operands"]
-    more = max(0.0, time["compute"] / 3 - time["recompute"])
-    return answer["step_seconds"] + more * (1 + time["pipeline"] / busy)
 
 
 class Clusters:
@@ -270,8 +283,8 @@ class Clusters:
                 # Scales the preset's achieved rate in proportion to the nominal rate.
                 head, found, tail = text.partition("[network.inter_node]")
                 rate = re.search(r"(?m)^bytes_per_second *= *([0-9.e+]+)", tail)
-                if not rate:
-                    sys.exit(f"accuracy.py: cluster {preset} has no network.inter_node.bytes_per_second")
+                if not rate or preset not in NODE_GBIT:
+                    raise Unsupported(f"another network than that of {preset}")
                 each = float(rate[1]) * float(gbit) / NODE_GBIT[preset]
                 tail = tail[: rate.start()] + f"bytes_per_second = {each:.6g}" + tail[rate.end() :]
                 text = head + found + tail
@@ -279,6 +292,11 @@ class Clusters:
                 if preset.startswith(of):
                     text = changed(text, name, item, value)
             if unfused:
+                if "[kernel.causal_attention]" not in text:  # a table of its own, as fast as attention
+                    part = re.search(r"(?ms)^\[kernel\.attention\]\n(.*?)(?=^\[|\Z)", text)
+                    if not part:
+                        raise Unsupported(f"{preset} has no rates of attention")
+                    text = text.rstrip() + "\n\n[kernel.causal_attention]\n" + part[1]
                 for item, value in (("executed_fraction", 1.0), ("bytes_per_flop", UNFUSED_BYTES_PER_FLOP / unfused)):
                     text = changed(text, "kernel.causal_attention", item, value)
             file = self.folder / f"cluster-{len(self.known)}.toml"
@@ -287,35 +305,11 @@ class Clusters:
         return self.known[key]
 
 
-def held_stage(row, index, lines):
-    """Returns the sizes that decide how much memory the row's framework adds on a pipeline stage
-    (`frameworks.Stage`).
-    """
-    pp, vpp, tp = integer(row["pp"], 1), integer(row["vpp"], 1), integer(row["tp"], 1)
-    data = integer(row["dp"], 1) * integer(row["cp"], 1)
-    steps = integer(row["global_batch"]) // (integer(row["micro_batch"]) * integer(row["dp"], 1))
-    counts = (chunk_layers(row) or ([integer(row["layers"]) / pp] * pp, []))[0]
-    if vpp > 1:  # Korthikanti et al., section 4.2.3: the first stage has most in flight
-        layers = integer(row["layers"]) * (1 + (pp - 1) / (pp * vpp))
-    else:
-        layers = (counts[index] if index < len(counts) else 0) * min(pp - index, steps)
-    tokens = integer(row["micro_batch"]) * integer(row["seq"]) // integer(row["cp"], 1)
-    hidden = integer(row["hidden"])
-    return frameworks.Stage(
-        tokens=tokens, layers=layers, hidden=hidden, ffn=integer(row["ffn_hidden"]),
-        keys=hidden // integer(row["heads"]) * integer(row["kv_heads"], integer(row["heads"])),
-        logits=tokens * integer(row["vocab"]) // tp if index + 1 == pp else 0,
-        parameters=lines["parameters"] / 2 * (data if row["zero"] == "3" else 1), tp=tp,
-        sequence=tp if row["sp"] == "1" else 1, data=data, batch=integer(row["micro_batch"]), zero=integer(row["zero"], 0),
-        recompute=row["recompute"] == "full", ends=(index == 0) + (index + 1 == pp), joints=(index > 0) + (index + 1 < pp))
-
-
 def predicted_gib(answer, row, taken_as):
-    """Returns the measured component of the predicted memory, in GiB: (with the framework's
-    additions, without).
+    """Returns the measured component of the predicted memory in GiB: (with the executor's lines,
+    without, low end, high end).
     """
     stages = [{line["name"]: line["bytes"] for line in stage["memory"]} for stage in answer["stages"]]
-    kept = [frameworks.kept(row, held_stage(row, index, lines), lines) for index, lines in enumerate(stages)]
     # Bytes of weights, gradients and optimizer per parameter, if they differ from tbc's.
     held = [float(x) for x in row["state_bytes"].split("/")] if row["state_bytes"] else [2, 4, 12]
     # An analytic figure sums 18 bytes in any case.
@@ -326,9 +320,9 @@ def predicted_gib(answer, row, taken_as):
             for name in ("parameters", "master weights", "optimizer state"):
                 lines[name] *= (held[0] + held[2]) / 14
     if "rank 0" in row["mem_rank"]:
-        stages, kept = stages[:1], kept[:1]
+        stages = stages[:1]
     elif "rank 7" in row["mem_rank"]:  # of eight ranks
-        stages, kept = stages[-1:], kept[-1:]
+        stages = stages[-1:]
     component = row["mem_component"] or "total"
     outside = ["device context"]  # torch's figures exclude it
     if "allocated" == row["mem_metric"] or component != "total":
@@ -338,13 +332,15 @@ def predicted_gib(answer, row, taken_as):
     if component not in PARTS:
         raise Unsupported("memory part " + component)
 
-    def part(lines):
+    def part(lines, without=()):
         names = PARTS[component] or set(lines) - set(outside)
-        return sum(lines.get(name, 0) for name in names)
+        return sum(lines.get(name, 0) for name in names if name not in without) / GIB
 
-    own = [part(lines) for lines in stages]
-    with_kept = [bytes_ + sum(more for where, _, more in terms if component in ("total", *where)) for bytes_, terms in zip(own, kept)]
-    return max(with_kept) / GIB, max(own) / GIB
+    whole = max(part(lines) for lines in stages)
+    # The interval of the largest stage, as a part of its program.
+    peak = answer["peak_bytes"]
+    return (whole, max(part(lines, ("executor states", "executor residuals")) for lines in stages),
+            whole * answer["low_bytes"] / peak, whole * answer["high_bytes"] / peak)
 
 
 def usable(path, words, sources):
@@ -379,32 +375,194 @@ def macro_average(errors_by_source):
     return statistics.fmean(statistics.fmean(abs(e) for e in errors) for errors in errors_by_source)
 
 
-def report(what, results, worst, unit, bare=None):
-    """Prints the errors of (row, predicted, measured) triples. `bare`: errors by source without the
-    frameworks' additions.
+def ratio(line):
+    return math.log(line["measured"] / line["predicted"])
+
+
+def factor(groups):
+    """Returns the logarithm of the common factor of measured / predicted over groups of lines."""
+    return sum(statistics.median(map(ratio, lines)) for lines in groups) / (len(groups) + 1)
+
+
+def width(groups):
+    """Returns the least w with 90 % of the weight of all lines in |measured / predicted - 1| <= w.
+    Every group weighs the same.
     """
-    by_source = defaultdict(list)
-    for row, predicted, measured in results:
-        by_source[row["source_group"]].append(predicted / measured - 1)
-    lines = []
-    for source, errors in sorted(by_source.items()):
-        sizes = sorted(abs(e) for e in errors)
-        lines.append([source, len(errors), percent(statistics.fmean(sizes)), percent(statistics.median(sizes)),
-                      percent(sizes[int(0.9 * (len(sizes) - 1))]), f"{100 * statistics.fmean(errors):+.1f} %"])
-        if bare:
-            lines[-1].append(percent(statistics.fmean(abs(e) for e in bare[source])))
-    table(f"{what}: error per source", ["source", "rows", "mean", "median", "90 %", "bias"] + (["mean, tbc's alone"] if bare else []), lines)
+    weighted = sorted((abs(line["measured"] / line["predicted"] - 1), 1 / len(lines)) for lines in groups for line in lines)
+    total = 0
+    for size, weight in weighted:
+        total += weight
+        if total >= 0.9 * len(groups) - 1e-9:
+            return size
+    return None
+
+
+def by(lines, key):
+    groups = defaultdict(list)
+    for line in lines:
+        groups[line[key]].append(line)
+    return dict(sorted(groups.items()))
+
+
+def errors_of(lines, shift=0):
+    """Returns predicted / measured - 1, with predictions multiplied by exp(shift)."""
+    return [line["predicted"] * math.exp(shift) / line["measured"] - 1 for line in lines]
+
+
+def mean_error(errors):
+    return statistics.fmean(abs(error) for error in errors)
+
+
+def report(what, lines, worst, unit):
+    """Prints the errors of `lines`: dicts of source, gpu, executor, predicted, measured, low, high."""
     if not lines:
+        print(f"\n{what}: no rows")
         return
-    macro = macro_average(by_source.values())
-    everything = [e for errors in by_source.values() for e in errors]
-    print(f"  macro-average {percent(macro)}, pooled {percent(statistics.fmean(abs(e) for e in everything))}")
-    if unit == "GiB":
-        under = sum(e < -0.02 for e in everything)
-        print(f"  under-predicted by more than 2 %: {under} of {len(everything)} rows, {percent(under / len(everything))}")
-    order = sorted(results, key=lambda r: -abs(r[1] / r[2] - 1))[:worst]
+    sources, rows, sums = by(lines, "source"), [], defaultdict(list)
+    for source, its in sources.items():
+        errors = errors_of(its)
+        sizes = sorted(abs(error) for error in errors)
+        # Memory depends on no GPU.
+        kin = [group for group in sources.values() if what == "memory" or group[0]["gpu"] == its[0]["gpu"]]
+        others = [group for group in kin if group is not its]
+        every_other = [group for group in sources.values() if group is not its]
+        scaled, left_out = mean_error(errors_of(its, factor(kin))), mean_error(errors_of(its, factor(others)))
+        half = width(every_other)
+        inside = statistics.fmean(line["low"] <= line["measured"] <= line["high"] for line in its)
+        held = statistics.fmean(abs(line["measured"] / line["predicted"] - 1) <= half for line in its) if half is not None else math.nan
+        low = statistics.fmean(error < -0.02 for error in errors)
+        over = statistics.fmean(line["measured"] > 1.02 * line["high"] for line in its)
+        for name, value in (("mean", mean_error(errors)), ("scaled", scaled), ("left out", left_out), ("inside", inside), ("held", held),
+                            ("under", low), ("over", over)):
+            sums[name].append(value)
+        rows.append([source, its[0]["executor"], len(its), percent(mean_error(errors)), percent(statistics.median(sizes)),
+                     percent(sizes[int(0.9 * (len(sizes) - 1))]), f"{100 * statistics.fmean(errors):+.1f} %", percent(scaled), percent(left_out),
+                     percent(inside), percent(half) if half is not None else "-", percent(held)])
+    table(f"{what}: error per source",
+          ["source", "executor", "rows", "mean", "median", "90 %", "bias", "scaled", "left out", "inside", "width", "held"], rows)
+    mean = {name: percent(statistics.fmean(value for value in values if value == value)) for name, values in sums.items()
+            if any(value == value for value in values)}
+    print(f"  macro-average {mean['mean']} over {len(sources)} sources; with factors: in-sample {mean['scaled']}, left out {mean['left out']}; "
+          f"pooled {percent(mean_error(errors_of(lines)))} over {len(lines)} rows")
+    print(f"  printed intervals hold {mean['inside']} (macro); those of the other sources' evidence {mean.get('held', '-')}")
+    print(f"  too low by more than 2 %: {mean['under']} (macro); beyond the upper end by more than 2 %: {mean['over']}")
+    table(f"{what}: error per executor", ["executor", "rows", "mean", "interval that holds 90 %"],
+          [[executor, len(its), percent(mean_error(errors_of(its))), percent(width([its]))] for executor, its in by(lines, "executor").items()])
+    order = sorted(lines, key=lambda line: -abs(line["predicted"] / line["measured"] - 1))[:worst]
     table(f"{what}: worst rows", ["id", "predicted", "measured", "error"],
-          [[row["id"], f"{p:.3g} {unit}", f"{m:.3g} {unit}", f"{100 * (p / m - 1):+.0f} %"] for row, p, m in order])
+          [[line["id"], f"{line['predicted']:.3g} {unit}", f"{line['measured']:.3g} {unit}",
+            f"{100 * (line['predicted'] / line['measured'] - 1):+.0f} %"] for line in order])
+
+
+def ranks(values):
+    """Returns the rank of each value; equal values share the mean of theirs."""
+    order = sorted(values)
+    return [order.index(value) + (order.count(value) - 1) / 2 for value in values]
+
+
+def spearman(first, second):
+    a, b = ranks(first), ranks(second)
+    if len(set(a)) < 2 or len(set(b)) < 2:
+        return math.nan
+    return statistics.correlation(a, b)
+
+
+def rank(lines):
+    """Prints how well layouts of one sweep are ranked: Spearman's correlation, the regret (measured
+    time of the layout predicted fastest, relative to the fastest), and whether the fastest is among
+    the three predicted fastest. Sweeps of fewer than four layouts are left out.
+    """
+    rows = []
+    for source, its in by([line for line in lines if line["sweep"]], "source").items():
+        found = []
+        for sweep in by(its, "sweep").values():
+            if len(sweep) < 4:
+                continue
+            best = min(line["measured"] for line in sweep)
+            order = sorted(sweep, key=lambda line: line["predicted"])
+            found.append((spearman([line["predicted"] for line in sweep], [line["measured"] for line in sweep]),
+                          order[0]["measured"] / best - 1, any(line["measured"] == best for line in order[:3])))
+        if found:
+            rows.append([source, len(found), f"{statistics.fmean(f[0] for f in found if f[0] == f[0]):.2f}",
+                         percent(statistics.fmean(f[1] for f in found)), percent(max(f[1] for f in found)),
+                         percent(statistics.fmean(f[2] for f in found))])
+    if rows:
+        table("ranking of sweeps", ["source", "sweeps", "Spearman", "regret", "largest", "best in top 3"], rows)
+
+
+def make_model(tbc, arguments, path):
+    run = subprocess.run([tbc, "new", *arguments, "-o", path], capture_output=True, text=True)
+    if run.returncode:
+        raise Unsupported("tbc new: " + run.stderr.strip().split("\n")[0][:100])
+    return path
+
+
+def cost(tbc, jobs, folder):
+    """Returns the answers of `tbc plan --job` by job. Jobs after one that ends the program get an
+    error.
+    """
+    # Sorting keeps the jobs of one model together.
+    order = sorted(jobs, key=lambda job: (json.loads(job)["model"], job))
+    file = Path(folder, "jobs.jsonl")
+    answers, rest = {}, order
+    while rest:
+        file.write_text("".join(job + "\n" for job in rest))
+        run = subprocess.run([tbc, "plan", "--job", file], capture_output=True, text=True)
+        lines = [json.loads(line) for line in run.stdout.splitlines()][: len(rest)]
+        answers.update(zip(rest, lines))
+        rest = rest[len(lines):]
+        if rest:
+            message = (run.stderr.strip() or f"ended with code {run.returncode}").split("\n")[-1]
+            answers[rest[0]] = {"error": {"message": "tbc plan --job: " + message}}
+            rest = rest[1:]
+    return answers
+
+
+def predict(data, tbc, sources, limit, changes):
+    """Returns (predicted rows, unsupported rows by source and reason, approximations)."""
+    runs = every(usable(data / "runs.csv", ("time", "both"), sources), limit)
+    memory = every(usable(data / "memory.csv", ("memory",), sources), limit)
+    refused, taken_as, lines = Counter(), Counter(), []
+    with tempfile.TemporaryDirectory() as folder:
+        clusters, models, wanted = Clusters(tbc, folder, changes), {}, []
+        for what, rows in (("time", runs), ("memory", memory)):
+            for row in rows:
+                try:
+                    if not row[MEASURED[what]]:  # e.g. a run that ended out of memory
+                        raise Unsupported("nothing was measured")
+                    arguments = tuple(model_arguments(row, taken_as))
+                    job = {**layout(row, taken_as), "cluster": clusters.of(row)}
+                    if arguments not in models:
+                        models[arguments] = make_model(tbc, arguments, str(Path(folder, f"model-{len(models)}.onnx")))
+                except (Unsupported, ValueError, KeyError) as why:
+                    refused[(row["source_group"], f"{type(why).__name__} {why}" if not isinstance(why, Unsupported) else str(why))] += 1
+                    continue
+                job["model"] = models[arguments]
+                wanted.append((what, row, json.dumps(job, sort_keys=True)))
+        # Equal jobs are costed once: a run and its memory row, and repeats.
+        start = time.monotonic()
+        answers = cost(tbc, {job for _, _, job in wanted}, folder)
+        seconds = time.monotonic() - start
+        print(f"{len(answers)} configurations of {len(models)} models in {seconds:.1f} s: {len(answers) / max(seconds, 1e-9):.1f} a second")
+    for what, row, job in wanted:
+        answer = answers[job]
+        try:
+            if "error" in answer:
+                raise Unsupported(answer["error"]["message"].split("\n")[0][:100])
+            if what == "time":
+                predicted, own, low, high = answer["step_seconds"], answer["step_seconds"], answer["low_seconds"], answer["high_seconds"]
+            else:
+                predicted, own, low, high = predicted_gib(answer, row, taken_as)
+            if not predicted > 0 or not float(row[MEASURED[what]]) > 0:
+                raise Unsupported("a value of zero")
+        except Unsupported as why:
+            refused[(row["source_group"], str(why))] += 1
+            continue
+        lines.append({"id": row["id"], "what": what, "source": row["source_group"], "gpu": CLUSTERS.get(row["gpu"], row["gpu"])[:4],
+                      "executor": json.loads(job).get("executor", "tbc"), "sweep": row["sweep"], "gpus": integer(row["gpus"]),
+                      "predicted": predicted, "own": own, "low": low, "high": high, "measured": float(row[MEASURED[what]]),
+                      "fits": answer["fits"]})
+    return lines, refused, taken_as
 
 
 def main():
@@ -415,80 +573,30 @@ def main():
     parser.add_argument("--limit", type=int, default=0, help="rows of each source, evenly spaced (default: all)")
     parser.add_argument("--worst", type=int, default=10, help="worst rows to print")
     parser.add_argument("--json", type=Path, help="write every prediction here, a line each")
+    parser.add_argument("--read", type=Path, help="report the predictions in this file instead of making them")
     parser.add_argument("--set", action="append", default=[], metavar="PRESET:SECTION.KEY=VALUE",
                         help="another constant in the presets whose names begin so, to fit it (repeatable)")
     options = parser.parse_args()
-    tbc = str(Path(options.tbc).resolve())
-
-    runs = every(usable(options.data / "runs.csv", ("time", "both"), options.source), options.limit)
-    memory = every(usable(options.data / "memory.csv", ("memory",), options.source), options.limit)
     refused, taken_as = Counter(), Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        clusters = Clusters(tbc, folder, options.set)
-        models, jobs, wanted = {}, {}, []
-        for what, rows in (("time", runs), ("memory", memory)):
-            for row in rows:
-                if not row[MEASURED[what]]:  # e.g. a run that ended out of memory
-                    refused[(row["source_group"], "nothing was measured")] += 1
-                    continue
-                try:
-                    arguments = tuple(model_arguments(row, taken_as))
-                    job = {**layout(row, taken_as), "cluster": clusters.of(row)}
-                except Unsupported as why:
-                    refused[(row["source_group"], str(why))] += 1
-                    continue
-                if arguments not in models:
-                    models[arguments] = str(Path(folder, f"model-{len(models)}.onnx"))
-                    subprocess.run([tbc, "new", *arguments, "-o", models[arguments]], check=True, stdout=subprocess.DEVNULL)
-                job["model"] = models[arguments]
-                wanted.append((what, row, json.dumps(job, sort_keys=True)))
-        # Equal jobs are costed once: a run and its memory row, and repeats. Sorting keeps the jobs
-        # of one model together.
-        for _, _, job in wanted:
-            jobs.setdefault(job, None)
-        order = sorted(jobs, key=lambda job: (json.loads(job)["model"], job))
-        file = Path(folder, "jobs.jsonl")
-        file.write_text("".join(job + "\n" for job in order))
-        start = time.monotonic()
-        run = subprocess.run([tbc, "plan", "--job", file], capture_output=True, text=True)
-        seconds = time.monotonic() - start
-        if run.returncode not in (0, 1):
-            sys.exit(f"accuracy.py: tbc plan --job: {run.stderr}")
-        for job, line in zip(order, run.stdout.splitlines(), strict=True):
-            jobs[job] = json.loads(line)
-        print(f"{len(order)} configurations of {len(models)} models in {seconds:.1f} s: {len(order) / max(seconds, 1e-9):.1f} a second")
-
-    results = {"time": [], "memory": []}
-    bare, output = defaultdict(list), []
-    for what, row, job in wanted:
-        answer = jobs[job]
-        if "error" in answer:
-            refused[(row["source_group"], answer["error"]["message"].split("\n")[0][:100])] += 1
-            continue
-        measured = float(row[MEASURED[what]])
-        try:
-            if what == "time":
-                predicted = whole_forward(answer) if row["recompute"] == "full" else answer["step_seconds"]
-            else:
-                predicted, own = predicted_gib(answer, row, taken_as)
-                bare[row["source_group"]].append(own / measured - 1)
-        except Unsupported as why:
-            refused[(row["source_group"], str(why))] += 1
-            continue
-        results[what].append((row, predicted, measured))
-        output.append({"id": row["id"], "what": what, "predicted": predicted, "measured": measured, "fits": answer["fits"]})
-    report("time", results["time"], options.worst, "s")
-    report("memory", results["memory"], options.worst, "GiB", bare)
-    if bare:
-        everything = [e for errors in bare.values() for e in errors]
-        print(f"  of tbc's memory alone, without what frameworks keep: macro-average {percent(macro_average(bare.values()))}, "
-              f"{sum(e < -0.02 for e in everything)} of {len(everything)} rows under-predicted by more than 2 %")
+    if options.read:
+        lines = [json.loads(line) for line in options.read.read_text().splitlines()]
+    else:
+        lines, refused, taken_as = predict(options.data, str(Path(options.tbc).resolve()), options.source, options.limit, options.set)
+    if options.json:
+        options.json.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    times, memory = ([line for line in lines if line["what"] == what] for what in ("time", "memory"))
+    report("time", times, options.worst, "s")
+    rank(times)
+    report("memory", memory, options.worst, "GiB")
+    ran = [line for line in times if not line["fits"]]
+    print(f"\nruns that are predicted not to fit: {len(ran)} of {len(times)}")
+    if ran:
+        table("by source", ["source", "rows"], [[source, len(its)] for source, its in by(ran, "source").items()])
     if taken_as:
         table("taken as something near it", ["what", "rows"], sorted(taken_as.items()))
-    table("unsupported rows", ["source, reason", "rows"],
-          [[f"{source}: {why}", count] for (source, why), count in sorted(refused.items())])
-    if options.json:
-        options.json.write_text("".join(json.dumps(line) + "\n" for line in output))
+    if refused:
+        table("unsupported rows", ["source, reason", "rows"],
+              [[f"{source}: {why}", count] for (source, why), count in sorted(refused.items())])
 
 
 if __name__ == "__main__":

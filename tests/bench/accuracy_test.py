@@ -1,22 +1,21 @@
 #!/usr/bin/env python3
-"""Tests of accuracy.py: pipeline cuts of frameworks, and the memory they keep beside tbc's program.
+"""Tests of accuracy.py and collectives.py: pipeline cuts of frameworks, statistics, networks, and a
+whole folder.
 """
 
+import contextlib
+import io
+import math
+import os
 import unittest
+from pathlib import Path
 
 import accuracy
 import collectives
-import frameworks
 
 # nanotron's Llamas of the ultra-scale playbook.
 SMALL = {"source_group": "nanotron", "kind": "llama", "layers": "16", "hidden": "2048", "ffn_hidden": "8192", "vocab": "131072", "vpp": "1"}
 LARGE = {**SMALL, "layers": "32", "hidden": "4096", "ffn_hidden": "14336"}
-
-
-def stage(**other):
-    sizes = {"tokens": 2048, "layers": 3, "hidden": 4096, "ffn": 11008, "keys": 4096, "logits": 0, "parameters": 10**6, "tp": 1,
-             "sequence": 1, "data": 1, "batch": 1, "zero": 0, "recompute": False, "ends": 0, "joints": 0}
-    return frameworks.Stage(**{**sizes, **other})
 
 
 class Cuts(unittest.TestCase):
@@ -39,30 +38,71 @@ class Cuts(unittest.TestCase):
             accuracy.chunk_layers({**SMALL, "pp": "16"})
 
 
-class Kept(unittest.TestCase):
-    def bytes(self, group, part, **other):
-        row = {"source_group": group, "variant": "Eager [-]", "vocab": "32000"}
-        return sum(more for where, _, more in frameworks.kept(row, stage(**other), {"gradients": 4 * 10**6}) if part in where)
+class Statistics(unittest.TestCase):
+    """Factors and intervals of evidence."""
 
-    def test_megatron(self):
-        """Korthikanti et al., equation 4: a layer keeps 34 bytes per token and element of its
-        width. tbc keeps 28 if norms are recomputed.
-        """
-        self.assertEqual(self.bytes("korthikanti", "activations", tp=8, sequence=8), (34 - 28) * 4096 * 2048 * 3 / 8)
-        self.assertEqual(self.bytes("korthikanti", "activations", tp=8), 2 * 4096 * 2048 * 3)
+    @staticmethod
+    def lines(*ratios):
+        return [{"predicted": 1.0, "measured": ratio} for ratio in ratios]
 
-    def test_nothing_of_what_is_computed_again(self):
-        self.assertEqual(self.bytes("nanotron", "activations", recompute=True, tp=8, sequence=8), 0)
+    def test_a_factor_is_drawn_to_one(self):
+        two = [self.lines(2, 2, 2), self.lines(2)]
+        self.assertAlmostEqual(accuracy.factor(two), 2 / 3 * math.log(2))
+        self.assertEqual(accuracy.factor([]), 0)
 
-    def test_states(self):
-        self.assertEqual(self.bytes("nanotron", "states"), 2 * 10**6)
-        self.assertEqual(self.bytes("nanotron", "states", data=2), 4 * 10**6)
-        self.assertEqual(self.bytes("nanotron", "states", tp=2, sequence=2), 2 * 10**6 + 4 * 4096 * 2048)
-        self.assertEqual(self.bytes("litgpt-thunder", "states", data=8), 2 * 10**6)
-        self.assertEqual(self.bytes("litgpt-thunder", "states", data=8, zero=3), 0)
+    def test_sources_weigh_the_same(self):
+        many = self.lines(*[1.01] * 1000)
+        self.assertAlmostEqual(accuracy.width([many]), 0.01)
+        self.assertAlmostEqual(accuracy.width([many, self.lines(1.5)]), 0.5)
+        self.assertIsNone(accuracy.width([]))
 
-    def test_a_source_without_a_list(self):
-        self.assertEqual(self.bytes("dgxc-llama3.1", "states"), 0)
+    def test_ranks(self):
+        self.assertEqual(accuracy.ranks([3, 1, 3]), [1.5, 0, 1.5])
+        self.assertAlmostEqual(accuracy.spearman([1, 2, 3], [10, 30, 20]), 0.5)
+        self.assertTrue(math.isnan(accuracy.spearman([1, 2], [5, 5])))
+
+    def test_constants_are_replaced_or_added(self):
+        text = "[a]\nx = 1\n\n[b]\ny = 2\n"
+        self.assertEqual(accuracy.changed(text, "a", "x", 3), "[a]\nx = 3\n\n[b]\ny = 2\n")
+        self.assertIn("[c]\nz = 4\n", accuracy.changed(text, "c", "z", 4))
+
+
+@unittest.skipUnless(os.environ.get("TBC"), "TBC names the program")
+class Sample(unittest.TestCase):
+    """A folder of made-up rows: no row ends the run, and every row is predicted or has a reason."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = Path(__file__).resolve().parent / "accuracy_sample"
+        with contextlib.redirect_stdout(io.StringIO()):
+            cls.lines, cls.refused, _ = accuracy.predict(folder, os.environ["TBC"], None, 0, [])
+        cls.rows = sum(len(accuracy.usable(folder / name, words, None))
+                       for name, words in (("runs.csv", ("both",)), ("memory.csv", ("memory",))))
+
+    def test_every_row_counts(self):
+        self.assertEqual(len(self.lines) + sum(self.refused.values()), self.rows)
+        reasons = " ".join(reason for _, reason in self.refused)
+        for word in ("fp8", "ep", "split in words", "GPU unheard-of", "offload", "no vocab", "ValueError", "do not divide", "nobody",
+                     "nothing was measured", "memory part wings"):
+            self.assertIn(word, reasons)
+
+    def test_predictions(self):
+        found = {(line["id"], line["what"]): line for line in self.lines}
+        for line in self.lines:
+            self.assertLess(line["low"], line["predicted"])
+            self.assertGreaterEqual(line["high"], line["predicted"])
+        self.assertEqual(found["volta", "time"]["executor"], "tbc")
+        self.assertEqual(found["dp", "memory"]["executor"], "megatron")
+        self.assertGreater(found["states", "memory"]["predicted"], found["states", "memory"]["own"])
+
+    def test_the_report(self):
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            for what in ("time", "memory"):
+                accuracy.report(what, [line for line in self.lines if line["what"] == what], 3, "s")
+            accuracy.rank([line for line in self.lines if line["what"] == "time"])
+        for word in ("macro-average", "left out", "inside", "Spearman", "regret", "error per executor"):
+            self.assertIn(word, text.getvalue())
 
 
 class Collectives(unittest.TestCase):

@@ -79,6 +79,17 @@ Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &plan
   return loaded;
 }
 
+Status checkExecutor(const LoadedPlan &loaded, const std::string &planPath) {
+  const planner::Executor &executor = loaded.plan.cluster.groups.empty()
+                                          ? loaded.plan.cluster.executor
+                                          : loaded.plan.cluster.groups[0].executor;
+  if (executor.isOwn())
+    return Status::ok();
+  return Error{ErrorCode::Usage, planPath + " was made for " + executor.name +
+                                     ", which runs other programs than tbc compiles; plan again "
+                                     "with --executor tbc"};
+}
+
 Status checkPredictions(const LoadedPlan &loaded, const std::string &planPath) {
   auto derived = planner::predict(loaded.step->step.graph, loaded.plan);
   if (!derived)

@@ -32,6 +32,9 @@ Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &plan
 Result<std::unique_ptr<TrainingStep>> stepOf(mlir::MLIRContext &context, const planner::Job &job,
                                              const std::string &modelPath);
 
+/// Errors: Usage if another executor than tbc's Programs was planned for.
+Status checkExecutor(const LoadedPlan &loaded, const std::string &planPath);
+
 /// Recomputes a plan's predictions from its decisions and compares them with its file. Errors:
 /// Usage, with the key and both values; those of `planner::applyPlan`.
 Status checkPredictions(const LoadedPlan &loaded, const std::string &planPath);

@@ -227,6 +227,8 @@ static Result<int> runCompile(const Options &options) {
   auto loaded = driver::loadPlan(options.plan, *text, options.model);
   if (!loaded)
     return loaded.error();
+  if (Status status = driver::checkExecutor(*loaded, options.plan); !status)
+    return status.error();
   if (Status status = driver::checkPredictions(*loaded, options.plan); !status)
     return status.error();
   if (!options.emitIrAfter.empty())

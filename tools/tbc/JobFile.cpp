@@ -38,11 +38,11 @@ public:
 private:
   Result<Json> cost(const Json &line);
   Result<const JobModel *> modelOf(const PlanOptions &options, const std::string &key);
-  Result<const planner::Cluster *> clusterOf(const std::string &name);
+  Result<const planner::Cluster *> clusterOf(const std::string &name, const std::string &executor);
 
   // Errors are cached too.
   std::map<std::string, Result<JobModel>> models;
-  std::map<std::string, Result<planner::Cluster>> clusters;
+  std::map<std::pair<std::string, std::string>, Result<planner::Cluster>> clusters; // and executor
 };
 
 } // namespace
@@ -111,10 +111,15 @@ Result<const JobModel *> JobRunner::modelOf(const PlanOptions &options, const st
   return &*found->second;
 }
 
-Result<const planner::Cluster *> JobRunner::clusterOf(const std::string &name) {
-  auto found = clusters.find(name);
-  if (found == clusters.end())
-    found = clusters.emplace(name, planner::loadCluster(name)).first;
+Result<const planner::Cluster *> JobRunner::clusterOf(const std::string &name,
+                                                      const std::string &executor) {
+  auto found = clusters.find({name, executor});
+  if (found == clusters.end()) {
+    auto cluster = planner::loadCluster(name);
+    if (cluster)
+      cluster = planner::runBy(*cluster, executor);
+    found = clusters.emplace(std::pair(name, executor), std::move(cluster)).first;
+  }
   if (!found->second)
     return found->second.error();
   return &*found->second;
@@ -163,16 +168,16 @@ Result<Json> JobRunner::cost(const Json &line) {
   auto pins = toPins(options);
   if (!pins)
     return pins.error();
-  auto cluster = clusterOf(options.cluster.value_or(planner::defaultClusterName));
+  auto cluster = clusterOf(options.cluster.value_or(planner::defaultClusterName), options.executor);
   if (!cluster)
     return cluster.error();
   // The model's cache key: all keys except devices and decisions.
   Json about = line;
   for (const char *key :
-       {"id",       "gpus",         "cluster",        "batch",       "mesh",           "strategy",
-        "zero",     "micro-batch",  "virtual-stages", "context",     "sequence-order", "placement",
-        "schedule", "recompute",    "offload",        "bucket-size", "prefetch",       "pin",
-        "forbid",   "memory-limit", "memory-risk",    "top"})
+       {"id",        "gpus",     "cluster",      "executor",       "batch",       "mesh",
+        "strategy",  "zero",     "micro-batch",  "virtual-stages", "context",     "sequence-order",
+        "placement", "schedule", "recompute",    "offload",        "bucket-size", "prefetch",
+        "pin",       "forbid",   "memory-limit", "memory-risk",    "top"})
     about.erase(key);
   auto known = modelOf(options, about.dump());
   if (!known)

@@ -112,7 +112,10 @@ static Result<int> runPlan(const Options &options) {
   auto pins = toPins(options);
   if (!pins)
     return pins.error();
-  auto cluster = planner::loadCluster(options.cluster.value_or(planner::defaultClusterName));
+  auto devices = planner::loadCluster(options.cluster.value_or(planner::defaultClusterName));
+  if (!devices)
+    return devices.error();
+  auto cluster = planner::runBy(*devices, options.executor);
   if (!cluster)
     return cluster.error();
   auto stepOptions = toStepOptions(options.model);
@@ -163,6 +166,10 @@ static Result<int> runPlan(const Options &options) {
                                     "cluster " + cluster->name +
                                         ", the default: --cluster names another, tbc cluster "
                                         "lists them");
+  if (options.executor != planner::ownExecutor)
+    answer->plan.assumptions.insert(answer->plan.assumptions.begin(),
+                                    "the plan runs on " + options.executor +
+                                        ", not on tbc's own Programs (--executor)");
   answer->plan.assumptions.insert(answer->plan.assumptions.begin(), found.begin(), found.end());
   for (const PaddedVocabulary &padded : (*step)->paddedVocabularies)
     answer->plan.assumptions.push_back("vocabulary of " + std::to_string(padded.size) +

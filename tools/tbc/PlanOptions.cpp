@@ -41,6 +41,10 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
       "--cluster", options.cluster,
       std::string("Cluster preset (tbc cluster lists them) or TOML file (default: ") +
           planner::defaultClusterName + ")");
+  command.add_option(
+      "--executor", options.executor,
+      "The program that will run the plan, e.g. megatron (default: tbc, the only one "
+      "that tbc compile takes)");
   command
       .add_option("--batch", options.batch,
                   "Global batch in samples (default: 2^19 tokens, or 32 per device)")

@@ -17,6 +17,7 @@ struct PlanOptions {
   ModelOptions model;
   int64_t gpus = 0;
   std::optional<std::string> cluster;
+  std::string executor = planner::ownExecutor;
   int64_t batch = 0;
   std::string mesh;
   std::string memoryLimit;

@@ -98,6 +98,8 @@ static Result<Subject> openFolder(const Options &options, Findings &findings) {
   auto loaded = driver::loadPlan(planPath, *text, model);
   if (!loaded)
     return loaded.error();
+  if (Status status = driver::checkExecutor(*loaded, planPath); !status)
+    return status.error();
   if (Status status = driver::checkPredictions(*loaded, planPath); !status)
     return status.error();
   return Subject{std::move(*loaded), std::move(*program)};
@@ -110,6 +112,8 @@ static Result<Subject> openPlan(const Options &options) {
   auto loaded = driver::loadPlan(options.path, *text, options.model);
   if (!loaded)
     return loaded.error();
+  if (Status status = driver::checkExecutor(*loaded, options.path); !status)
+    return status.error();
   if (Status status = driver::checkPredictions(*loaded, options.path); !status)
     return status.error();
   return Subject{std::move(*loaded), std::nullopt};

@@ -221,3 +221,33 @@ TEST(ClosestWord, SuggestsOnlyWhatIsClose) {
   EXPECT_EQ(closestWord("shard-gradop", {"shard-grad-op", "fsdp"}), "shard-grad-op");
   EXPECT_EQ(closestWord("banana", {"dp", "fsdp"}), "");
 }
+
+// Every executor reads its file, changes the constants of all devices and keeps the rest.
+TEST(Executor, RunsOnAnyCluster) {
+  const Cluster cluster = *loadCluster("h100-sxm");
+  EXPECT_EQ(*runBy(cluster, ownExecutor), cluster);
+  const std::vector<std::string> names = executorNames();
+  EXPECT_GT(names.size(), 5u);
+  for (const std::string &name : names) {
+    Result<Cluster> changed = runBy(cluster, name);
+    ASSERT_TRUE(changed) << name << ": " << changed.error().message;
+    EXPECT_EQ(changed->executor.name, name);
+    EXPECT_EQ(changed->executor.isOwn(), name == "tbc");
+    EXPECT_EQ(changed->memoryBytes, cluster.memoryBytes);
+    EXPECT_GE(changed->launchSeconds, cluster.launchSeconds) << name;
+  }
+  EXPECT_EQ(runBy(cluster, "deepspeed")->overlapFraction, 0);
+  EXPECT_EQ(runBy(cluster, "torchtitan")->executor.joinedGathers, 9);
+  EXPECT_THAT(runBy(cluster, "megatrn").error().message,
+              ::testing::HasSubstr("executor \"megatrn\" is none of deepspeed, "));
+
+  const Cluster mixed = *parseCluster("name = \"mix\"\ndescription = \"two kinds\"\n"
+                                      "[[nodes]]\ncluster = \"h100-sxm\"\ncount = 1\n"
+                                      "[[nodes]]\ncluster = \"a100-80gb-sxm\"\ncount = 1\n",
+                                      "mix.toml");
+  const Cluster changed = *runBy(mixed, "deepspeed");
+  for (const Cluster &group : changed.groups) {
+    EXPECT_EQ(group.executor.name, "deepspeed");
+    EXPECT_EQ(group.overlapFraction, 0);
+  }
+}

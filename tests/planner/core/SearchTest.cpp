@@ -228,6 +228,37 @@ TEST(Search, PinnedIsNeverBetterThanFree) {
   }
 }
 
+// An executor's gathers and buffers are in the answer, in its bound, and in plan.json.
+TEST(Search, PlansForItsExecutor) {
+  const Graph graph = makeMlp(1, std::vector<int64_t>(17, 8192), 2);
+  const Cluster cluster = *loadCluster("h100-sxm");
+  auto plan = [&](const char *executor, const char *mesh, const char *recompute) {
+    Job job = jobFor(256, 256 * 512);
+    job.precision = Precision::BF16;
+    Pins pins;
+    pins.mesh = *parseMesh(mesh);
+    pins.recompute = recompute;
+    pins.microBatch = 512;
+    Result<SearchAnswer> answer = search(graph, job, *runBy(cluster, executor), pins);
+    EXPECT_TRUE(answer) << executor << ": " << (answer ? "" : answer.error().message);
+    EXPECT_LE(answer->plan.lowerBoundSeconds, answer->plan.prediction.stepSeconds * (1 + 1e-9));
+    return answer->plan;
+  };
+  const Plan own = plan("tbc", "fsdp=256", "none"), joined = plan("torchtitan", "fsdp=256", "none"),
+             exposed = plan("deepspeed", "fsdp=256", "none");
+  EXPECT_LT(joined.prediction.stepSeconds, own.prediction.stepSeconds);
+  EXPECT_LT(own.prediction.stepSeconds, exposed.prediction.stepSeconds);
+  EXPECT_EQ(exposed.prediction.time.hiddenData, 0);
+  const Plan kept = plan("nanotron", "dp=256", "none"), mine = plan("tbc", "dp=256", "none");
+  EXPECT_GT(kept.prediction.peakBytes, mine.prediction.peakBytes);
+  EXPECT_GT(plan("megatron", "dp=256", "full").prediction.time.recompute, 0);
+
+  const std::string text = writePlan(kept);
+  const Plan back = *readPlan(text, "plan.json");
+  EXPECT_EQ(back.cluster.executor, kept.cluster.executor);
+  EXPECT_EQ(writePlan(back), text);
+}
+
 // Parameters that are gathered around hundreds of devices take longer than their matmuls; TP inside
 // nodes and PP between them do not gather. Within a node it is the other way around. Narayanan et
 // al., SC 2021, table 2, measured both for 175e9 parameters: ZeRO-3 takes 81.6 s on 384 A100 (76.8

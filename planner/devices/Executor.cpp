@@ -1,0 +1,99 @@
+//===- Executor.cpp - Reading executors ------------------------------------===//
+
+#include "planner/devices/Executor.h"
+#include "planner/devices/Cluster.h"
+#include "planner/devices/ClusterPresets.h"
+#include "planner/devices/TomlReader.h"
+
+#include <algorithm>
+
+namespace tbc::planner {
+
+std::vector<std::string> executorNames() {
+  std::vector<std::string> names{ownExecutor};
+  for (const auto &[name, text] : executorTexts())
+    names.push_back(name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Sets the constants of `cluster`, without groups, that the file in `reader` names.
+static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster) {
+  Executor &executor = cluster.executor;
+  executor.name = reader.text(root, "", "name");
+  reader.text(root, "", "description");
+
+  const toml::table &kernels = reader.section(root, "", "kernels");
+  cluster.launchSeconds =
+      std::max(cluster.launchSeconds,
+               reader.number(kernels, "kernels", "launch_seconds", Range::NotNegative, false));
+  const double rate = reader.number(kernels, "kernels", "rate", Range::Fraction, false, 1);
+  for (auto &[key, kernel] : cluster.kernels) {
+    kernel.flopsFraction *= rate;
+    kernel.memoryFraction *= rate;
+  }
+  reader.closeTable(kernels, "kernels");
+
+  const toml::table &overlap = reader.section(root, "", "overlap");
+  cluster.overlapFraction = reader.number(overlap, "overlap", "fraction", Range::Fraction);
+  cluster.overlapSlowdown = reader.number(overlap, "overlap", "slowdown", Range::Fraction, false,
+                                          cluster.overlapSlowdown);
+  executor.joinedGathers = reader.integer(overlap, "overlap", "joined_gathers", 1, 1 << 20);
+  reader.closeTable(overlap, "overlap");
+
+  const toml::table &recompute = reader.section(root, "", "recompute");
+  executor.recomputesBlocks = reader.flag(recompute, "recompute", "whole_blocks");
+  reader.closeTable(recompute, "recompute");
+
+  const toml::table &memory = reader.section(root, "", "memory");
+  auto bytes = [&](const char *key, double otherwise) {
+    return reader.number(memory, "memory", key, Range::NotNegative, false, otherwise);
+  };
+  executor.residualFactor = bytes("residual_factor", 1);
+  if (const toml::node *node = memory.get("residual_factor"); node && executor.residualFactor < 1)
+    reader.fail(*node, "memory.residual_factor must be at least 1");
+  executor.gradientBytes = bytes("gradient_bytes", 0);
+  executor.parameterBytes = bytes("parameter_bytes", 0);
+  executor.dataParallelBytes = bytes("data_parallel_bytes", 0);
+  cluster.allocatorFraction = bytes("allocator_fraction", cluster.allocatorFraction);
+  reader.closeTable(memory, "memory");
+
+  const toml::table &uncertainty = reader.section(root, "", "uncertainty");
+  cluster.timeUncertainty = reader.number(uncertainty, "uncertainty", "time", Range::Fraction);
+  cluster.allocatorUncertainty =
+      reader.number(uncertainty, "uncertainty", "memory", Range::Fraction);
+  reader.closeTable(uncertainty, "uncertainty");
+  reader.closeTable(root, "");
+}
+
+Result<Cluster> runBy(const Cluster &cluster, const std::string &name) {
+  if (name == ownExecutor)
+    return cluster;
+  const auto &texts = executorTexts();
+  const auto found = std::find_if(texts.begin(), texts.end(),
+                                  [&](const auto &entry) { return entry.first == name; });
+  if (found == texts.end()) {
+    std::string all;
+    for (const std::string &one : executorNames())
+      all += (all.empty() ? "" : ", ") + one;
+    return Error{ErrorCode::Usage, "executor \"" + name + "\" is none of " + all};
+  }
+  Result<toml::table> root = parseToml(found->second, name + ".toml");
+  if (!root)
+    return root.error();
+  TomlReader reader(name + ".toml");
+  Cluster changed = cluster;
+  for (Cluster &group : changed.groups)
+    apply(reader, *root, group);
+  if (changed.groups.empty())
+    apply(reader, *root, changed);
+  if (const std::string &error = reader.error.empty() ? reader.missing : reader.error;
+      !error.empty())
+    return Error{ErrorCode::Usage, error};
+  if (changed.groups.empty())
+    return changed;
+  return clusterOfGroups(cluster.name, cluster.description, std::move(changed.groups),
+                         std::move(changed.betweenGroups));
+}
+
+} // namespace tbc::planner
