@@ -56,6 +56,19 @@ void bindBatch(func::FuncOp function, int64_t marker, int64_t batch) {
                                              body.getTerminator()->getOperandTypes()));
 }
 
+Operation *firstMeeting(func::FuncOp function, int64_t marker) {
+  for (Operation &op : function.getBody().front().without_terminator())
+    for (Value result : op.getResults()) {
+      int factors = 0;
+      for (int64_t size : tensorType(result).getShape())
+        for (; size != 0 && size % marker == 0; size /= marker)
+          ++factors;
+      if (factors > 1)
+        return &op;
+    }
+  return nullptr;
+}
+
 Operation *firstDifference(func::FuncOp a, func::FuncOp b) {
   llvm::DenseMap<Value, Value> counterpart;
   Block &left = a.getBody().front(), &right = b.getBody().front();

@@ -12,6 +12,10 @@ namespace tbc::frontend {
 /// tensor<80x4xf32>.
 void bindBatch(mlir::func::FuncOp function, int64_t marker, int64_t batch);
 
+/// Returns the first op with a result that has the factor `marker` twice: a table over pairs of
+/// samples. Null if there is none. Example: the product u v^T of two [marker, 8].
+mlir::Operation *firstMeeting(mlir::func::FuncOp function, int64_t marker);
+
 /// Returns the first op of `a` that differs from its counterpart in `b` (operands, attributes or
 /// result types); null if the functions are equal.
 ///

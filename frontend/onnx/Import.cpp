@@ -491,6 +491,15 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
     imported.module = importAt(marker);
   }
   auto function = functionOf(imported.module);
+  if (Operation *op = firstMeeting(function, marker)) {
+    auto name = dyn_cast<NameLoc>(op->getLoc());
+    throw ImportError((name ? "node '" + name.getName().str() + "'" : "the result") +
+                      " joins every sample of the batch with every other, as contrastive losses "
+                      "do. Micro-batches "
+                      "and data parallelism would change such a loss, so it is not supported; "
+                      "export the model up "
+                      "to the embeddings");
+  }
   bindBatch(function, marker, bindings.batch);
   {
     OwningOpRef<ModuleOp> check = importAt(otherMarker);

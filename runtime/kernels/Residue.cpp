@@ -36,8 +36,17 @@ Residue Residue::fromInt(int64_t n) {
   return {remainder < 0 ? uint64_t(remainder + int64_t(modulus)) : uint64_t(remainder)};
 }
 
+/// The residue with the largest order key.
+static Residue largestResidue() {
+  static const Residue largest =
+      inverse({orderMultiplier}) * Residue::fromInt(int64_t(Residue::modulus / 2));
+  return largest;
+}
+
 Residue Residue::fromDouble(double x) {
-  require(std::isfinite(x), "a non-finite float has no residue; express masks as predicates");
+  require(!std::isnan(x), "NaN has no residue");
+  if (std::isinf(x))
+    return x > 0 ? largestResidue() : -largestResidue();
   int exponent;
   int64_t significand = int64_t(std::ldexp(std::frexp(x, &exponent), 53));
   // 2^61 = 1 modulo p, so a power of two is a shift by its exponent modulo 61.
@@ -73,6 +82,8 @@ Residue tbc::kernels::operator/(Residue a, Residue b) { return a * inverse(b); }
 int64_t tbc::kernels::orderKey(Residue a) { return (Residue{orderMultiplier} * a).centered(); }
 
 Residue tbc::kernels::applyHash(FunctionKey function, Residue x) {
+  if (function == FunctionKey::Exp && x == -largestResidue())
+    return {0};
   if (x.v == 0) {
     switch (function) {
     case FunctionKey::Exp:

@@ -24,7 +24,7 @@ struct Residue {
   static Residue fromInt(int64_t n);
 
   /// The exact value m * 2^e of `x`, modulo p. Example: 0.5 is 2^60, because 2 * 2^60 = 1 mod p.
-  /// Throws KernelError unless `x` is finite.
+  /// Infinities are the ends of the order (orderKey). Throws KernelError for NaN.
   static Residue fromDouble(double x);
 
   /// v mod p for any 128-bit v.
@@ -85,8 +85,8 @@ enum class FunctionKey : uint64_t {
   Round
 };
 
-/// The hash h_f(x), with h_f(0) = f(0) where f(0) is 0 or 1 (exp and cos: 1; sqrt, tanh, erf, sin,
-/// atan, floor, ceil, round: 0).
+/// The hash h_f(x), with exp(-inf) = 0, and h_f(0) = f(0) where f(0) is 0 or 1 (exp and cos: 1;
+/// sqrt, tanh, erf, sin, atan, floor, ceil, round: 0).
 Residue applyHash(FunctionKey function, Residue x);
 
 /// The hash of two arguments, for pow unless the exponent is a small integer.

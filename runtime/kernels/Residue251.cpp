@@ -15,8 +15,17 @@ using namespace tbc::kernels;
 /// Arbitrary; it defines results, as in Residue.cpp.
 static constexpr uint8_t orderMultiplier = 95;
 
+/// The residue with the largest order key.
+static Residue251 largestResidue() {
+  static const Residue251 largest =
+      inverse(Residue251(orderMultiplier)) * Residue251::fromInt(Residue251::modulus / 2);
+  return largest;
+}
+
 Residue251 Residue251::fromDouble(double x) {
-  require(std::isfinite(x), "a non-finite float has no residue; express masks as predicates");
+  require(!std::isnan(x), "NaN has no residue");
+  if (std::isinf(x))
+    return x > 0 ? largestResidue() : -largestResidue();
   int exponent;
   auto significand = int64_t(std::ldexp(std::frexp(x, &exponent), 53));
   return fromInt(significand) * power(Residue251{2}, exponent - 53);
@@ -50,5 +59,7 @@ int64_t tbc::kernels::orderKey(Residue251 a) {
 }
 
 Residue251 tbc::kernels::applyHash(FunctionKey function, Residue251 x) {
+  if (function == FunctionKey::Exp && x == -largestResidue())
+    return Residue251(0);
   return Residue251::reduce(applyHash(function, Residue{x.v}).v);
 }

@@ -34,7 +34,7 @@ struct Residue251 {
   }
 
   /// The exact value m * 2^e of `x`, modulo 251. Example: 0.5 is 126, because 2 * 126 = 1 mod 251.
-  /// Throws KernelError unless `x` is finite.
+  /// Infinities are the ends of the order (orderKey). Throws KernelError for NaN.
   static Residue251 fromDouble(double x);
 
   static Residue251 reduce(uint64_t v) { return Residue251(uint8_t(v % modulus)); }

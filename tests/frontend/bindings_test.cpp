@@ -109,6 +109,35 @@ TEST(Inputs, PositionIdsCountUnlessKept) {
 }
 
 /// OPT counts the tokens of its mask and adds 2, so its table has two more rows than positions.
+/// An input with symbols of its own, as exporters write that cannot prove sizes equal.
+TEST(Inputs, DimsOfTheirOwnAreBatchAndSequence) {
+  ModelBuilder b;
+  b.input("ids", {"batch", "seq"}, /*isFloat=*/false);
+  b.input("decoder_ids", {"s11", "s12"}, /*isFloat=*/false);
+  b.output("y");
+  b.node("Add", {"ids", "decoder_ids"}, {"y"});
+  frontend::ImportOptions options;
+  options.batch = 3, options.seq = 5;
+  mlir::MLIRContext context;
+  TemporaryFolder folder;
+  auto imported = frontend::importOnnx(context, folder.write("m.onnx", b.bytes()), options);
+  ASSERT_TRUE(bool(imported)) << imported.error().message;
+  EXPECT_THAT(imported->warnings,
+              Contains(HasSubstr("dim 0 of input 'decoder_ids' ('s11') is taken for the batch")));
+  EXPECT_THAT(imported->warnings,
+              Contains(HasSubstr("the length of input 'decoder_ids' ('s12') is 5")));
+}
+
+TEST(Inputs, SamplesDoNotMeet) {
+  ModelBuilder b;
+  b.input("x", {"batch", "4"});
+  b.output("y");
+  ModelBuilder::attr(b.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0});
+  b.node("MatMul", {"x", "t"}, {"y"}, "similarity");
+  EXPECT_THAT(importError(b.bytes()),
+              HasSubstr("node 'similarity' joins every sample of the batch with every other"));
+}
+
 TEST(Bindings, TheDefaultSequenceLeavesRoomForAnOffsetOfPositions) {
   for (int64_t added : {0, 2}) {
     test::ModelBuilder b;

@@ -204,6 +204,42 @@ TEST_F(Ops, ScatterNdAndGatherNdTakeAnyCoordinates) {
   EXPECT_THAT(run(s), ElementsAre(2, 4, 8, 16));
 }
 
+/// x[arange(batch), index]: an index of each sample into its own rows.
+TEST_F(Ops, GatherNdInEachSample) {
+  ModelBuilder b(18);
+  b.input("x", {"batch", "3"});
+  b.output("y");
+  b.ints("last", {1}, {1});
+  ModelBuilder::attr(b.node("Shape", {"x"}, {"sizes"}), "end", int64_t(1));
+  b.ints("first", {}, {0});
+  b.node("Gather", {"sizes", "first"}, {"size"});
+  b.ints("zero", {}, {0});
+  b.ints("one", {}, {1});
+  b.node("Range", {"zero", "size", "one"}, {"samples"});
+  onnx::NodeProto &least = b.node("ArgMin", {"x"}, {"index"});
+  ModelBuilder::attr(least, "axis", int64_t(1));
+  ModelBuilder::attr(least, "keepdims", int64_t(0));
+  b.node("Unsqueeze", {"samples", "last"}, {"column"});
+  b.node("Unsqueeze", {"index", "last"}, {"chosen"});
+  ModelBuilder::attr(b.node("Concat", {"column", "chosen"}, {"i"}), "axis", int64_t(1));
+  b.node("GatherND", {"x", "i"}, {"y"});
+  // x = [[0, 1, 2], [3, 4, 5]]
+  EXPECT_THAT(run(b), ElementsAre(0, 3));
+}
+
+/// x[:, 1:3] = u, as TorchScript exports it.
+TEST_F(Ops, ScatterNdIntoASlice) {
+  ModelBuilder b = withInput({"2", "4"});
+  b.ints("i", {2, 2, 2}, {0, 1, 0, 2, 1, 1, 1, 2});
+  b.floats("u", {2, 2}, {10, 20, 30, 40});
+  b.ints("axes", {1}, {0});
+  ModelBuilder::attr(b.node("ReduceSum", {"x", "axes"}, {"sum"}), "keepdims", int64_t(0));
+  b.node("ScatterND", {"sum", "i", "u"}, {"scattered"});
+  b.node("Sub", {"scattered", "x"}, {"y"});
+  // One sample, 0 to 7; what is not written stays.
+  EXPECT_THAT(run(b, 1), ElementsAre(0, 9, 18, 0, 0, 25, 34, 0));
+}
+
 TEST_F(Ops, CumSumBothWays) {
   for (auto [exclusive, reverse, expected] : {std::tuple(0, 0, std::vector<double>{0, 1, 3}),
                                               std::tuple(1, 0, std::vector<double>{0, 0, 1}),

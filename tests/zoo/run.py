@@ -161,9 +161,9 @@ def error_of(have, want):
     return abs(have - want) / max(abs(want), 1e-30)
 
 
-def change_error(entry, state, before, after):
-    """Returns the error of a parameter relative to its largest change in PyTorch; None if PyTorch has none of this
-    name, or left it alone. Exporters transpose some weights; the closer of both orders counts.
+def change_error(entry, state, before, after, floor):
+    """Returns the error of a parameter relative to its largest change in PyTorch, plus `floor`; None if PyTorch has
+    none of this name, or left it alone. Exporters transpose some weights; the closer of both orders counts.
     """
     name, have = entry["display_name"], state.get(entry["name"])
     if name not in after or have is None:
@@ -172,7 +172,7 @@ def change_error(entry, state, before, after):
     errors = [np.abs(array - want).max() for array in (have, have.T) if array.shape == want.shape]
     if not errors or change == 0:
         return None
-    return float(min(errors) / (change + np.spacing(np.abs(want).max())))
+    return float(min(errors) / (change + floor))
 
 
 def train(tbc, made, tensors, flags, only):
@@ -196,8 +196,10 @@ def train(tbc, made, tensors, flags, only):
     tbc("checkpoint", "consolidate", f"saved/step-{STEPS:08}", "-o", "state.safetensors")
     state = subject.read_safetensors(tbc.folder / "state.safetensors", np)
     after = {name: p.detach().float().numpy() for name, p in made.module.named_parameters()}
+    # Some gradients are truly zero, such as those of biases of keys; there PyTorch's are rounding.
+    floor = 1e-3 * max(np.abs(after[name] - before[name]).max() for name in after)
     changes = [error for entry in tensors
-               if (error := change_error(entry, state, before, after)) is not None]
+               if (error := change_error(entry, state, before, after, floor)) is not None]
     if not changes:
         raise Refused("train: no parameter has its name in PyTorch")
     loss = max(error_of(line["loss"], pair[0]) for line, pair in zip(have, want))
@@ -222,9 +224,6 @@ def examine(name, form, program, folder):
             flags += ["--tie", tie]
         row["decomposed"] = text.count("stays decomposed") + text.count("a topk that routes")
         row["composites"] = report["composites"]
-        row["parameters"] = report["parameters"] - sum(p.numel() for p in made.module.parameters())
-        if row["parameters"] and "--tie" not in flags:
-            row.update(result="differs", what=f"{row['parameters']:+} parameters")
         length = ["--seq", kinds.SEQ] if made.sequence else []
         for gpus in (8, 64):
             plan = json.loads(tbc("plan", "model.onnx", "--gpus", gpus, *flags, "--json"))
@@ -239,6 +238,11 @@ def examine(name, form, program, folder):
         only = (lambda parameter: "lora" in parameter) if frozen else (lambda parameter: True)
         dtype = next(made.module.parameters()).dtype
         errors = train(tbc, made, report["parameter_tensors"], [*flags, *length], only)
+        # Parameters that the model does not use are not in the file.
+        used = [p for p in made.module.parameters() if p.grad is not None or not p.requires_grad]
+        row["parameters"] = report["parameters"] - sum(p.numel() for p in used)
+        if row["parameters"] and "--tie" not in flags:
+            row.update(result="differs", what=f"{row['parameters']:+} parameters")
         row["errors"] = [float(f"{error:.1e}") for error in errors]
         if row["result"] == "equal" and any(e > bound for e, bound in zip(errors, BOUNDS[dtype])):
             row.update(result="differs", what="errors of loss, norm, parameters: " + str(row["errors"]))

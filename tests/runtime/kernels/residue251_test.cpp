@@ -40,7 +40,7 @@ TEST(Residue251, FloatsAreExactDyadics) {
   EXPECT_EQ(Residue251::fromDouble(0x1.8p200), Residue251{3} * power(Residue251{2}, 199));
   EXPECT_EQ(Residue251::fromDouble(0x1p-1074), inverse(power(Residue251{2}, 1074)));
   EXPECT_EQ(Residue251::fromInt(INT64_MIN), -power(Residue251{2}, 63));
-  EXPECT_THROW(Residue251::fromDouble(INFINITY), KernelError);
+  EXPECT_THROW(Residue251::fromDouble(NAN), KernelError);
 }
 
 TEST(Residue251, OrderIsTotalAndOdd) {
@@ -51,6 +51,17 @@ TEST(Residue251, OrderIsTotalAndOdd) {
   }
   EXPECT_EQ(keys.size(), Residue251::modulus);
   EXPECT_EQ(orderKey(Residue251{0}), 0);
+}
+
+TEST(Residue251, InfinitiesAreTheEndsOfTheOrder) {
+  Residue251 low = Residue251::fromDouble(-INFINITY), high = Residue251::fromDouble(INFINITY);
+  EXPECT_EQ(low, -high);
+  EXPECT_EQ(orderKey(high), int64_t(Residue251::modulus / 2));
+  for (int64_t i = 0; i < 250; ++i) {
+    EXPECT_LE(orderKey(low), orderKey(Residue251::fromInt(i)));
+    EXPECT_GE(orderKey(high), orderKey(Residue251::fromInt(i)));
+  }
+  EXPECT_EQ(applyHash(FunctionKey::Exp, low), Residue251::fromInt(0));
 }
 
 TEST(Residue251, HashesKeepTheValueAtZero) {

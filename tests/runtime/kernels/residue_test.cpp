@@ -60,7 +60,7 @@ TEST(Residue, FloatsAreExactDyadics) {
   EXPECT_EQ(Residue::fromDouble(0x1.8p200), Residue{3} * power({2}, 199));
   EXPECT_EQ(Residue::fromDouble(0x1p-1074), inverse(power({2}, 1074)));
   EXPECT_EQ(Residue::fromDouble(0.1) * power({2}, 56), Residue::fromDouble(0.1 * 0x1p56));
-  EXPECT_THROW(Residue::fromDouble(INFINITY), KernelError);
+  EXPECT_THROW(Residue::fromDouble(NAN), KernelError);
   EXPECT_THROW(Residue::fromDouble(NAN), KernelError);
 }
 
@@ -87,6 +87,17 @@ TEST(Residue, OrderTakesBothSidesOfZeroAndIsOdd) {
   EXPECT_EQ(orderKey({0}), 0);
   EXPECT_GT(positive, 10);
   EXPECT_LT(positive, int(values.size()) - 10);
+}
+
+TEST(Residue, InfinitiesAreTheEndsOfTheOrder) {
+  Residue low = Residue::fromDouble(-INFINITY), high = Residue::fromDouble(INFINITY);
+  EXPECT_EQ(low, -high);
+  EXPECT_EQ(orderKey(high), int64_t(Residue::modulus / 2));
+  for (int64_t i = 0; i < 250; ++i) {
+    EXPECT_LE(orderKey(low), orderKey(Residue::fromInt(i)));
+    EXPECT_GE(orderKey(high), orderKey(Residue::fromInt(i)));
+  }
+  EXPECT_EQ(applyHash(FunctionKey::Exp, low), Residue::fromInt(0));
 }
 
 TEST(Residue, HashesKeepTheValueAtZero) {
