@@ -42,6 +42,7 @@ OTHERS = {
     "--preset", "--no-tests", "--no-install", "--target", "--build",  # ctest, cmake, bootstrap
     "--gpus", "--no-python", "--nproc-per-node", "--master_addr", "--signal", "--nnodes", "--rdzv-endpoint",  # docker, torchrun, srun
     "--emulated", "--nodes", "--curves", "--rate", "--limit", "--set", "--tbc", "--cases", "--verify", "--update", "--list",
+    "--tensor-model-parallel-size", "--micro-batch-size", "--global-batch-size", "--seq-length", "--bf16",  # Megatron-LM
     "--seeds", "--jobs", "--write", "--check",  # scripts of tests/
 }
 

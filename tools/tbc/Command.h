@@ -28,6 +28,7 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction);
 void addDoctorCommand(CLI::App &app, const SetAction &setAction);
 void addExplainCommand(CLI::App &app, const SetAction &setAction);
 void addExportCommand(CLI::App &app, const SetAction &setAction);
+void addJudgeCommand(CLI::App &app, const SetAction &setAction);
 void addReportCommand(CLI::App &app, const SetAction &setAction);
 void addSizeCommand(CLI::App &app, const SetAction &setAction);
 void addTimelineCommand(CLI::App &app, const SetAction &setAction);

@@ -74,6 +74,7 @@ int main(int argc, char **argv) {
   cli::addSizeCommand(app, setAction);
   cli::addExplainCommand(app, setAction);
   cli::addExportCommand(app, setAction);
+  cli::addJudgeCommand(app, setAction);
   cli::addReportCommand(app, setAction);
   cli::addTimelineCommand(app, setAction);
   cli::addVerifyCommand(app, setAction);

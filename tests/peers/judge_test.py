@@ -1,0 +1,179 @@
+"""usage: judge_test.py TBC SOURCE_DIR
+
+`tbc judge`: three published configurations with their models, and broken ones, each refused by the
+name of its problem.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TBC, SOURCE = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+
+GPT2 = "--bf16 --micro-batch-size 4 --global-batch-size 64 --seq-length 256"
+
+# Flags of Megatron-LM for gpt2 (12 layers, 12 heads) on 16 GPUs, the name of the problem, and a word of it.
+MEGATRON = (
+    (f"--tensor-model-parallel-size 7 {GPT2}", "Heads", "12 attention heads"),
+    (f"--tensor-model-parallel-size 7 {GPT2}", "Ranks", "tp=7"),
+    (f"--tensor-model-parallel-size 8 {GPT2}", "Heads", "tp=8"),
+    (f"torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py {GPT2}", "Ranks", "32 processes"),
+    (f"--pipeline-model-parallel-size 8 --num-layers 12 {GPT2}", "Layers", "8 stages"),
+    (f"--pipeline-model-parallel-size 2 --num-layers 12 --num-layers-per-virtual-pipeline-stage 4 {GPT2}", "Layers",
+     "chunks of 4"),
+    (f"--num-layers 24 {GPT2}", "Layers", "24 layers"),
+    (f"--num-attention-heads 16 {GPT2}", "Heads", "16 attention heads"),
+    (f"--hidden-size 1024 {GPT2}", "Hidden", "1024"),
+    ("--bf16 --micro-batch-size 3 --global-batch-size 64 --seq-length 256", "Batch", "no multiple"),
+    ("--bf16 --global-batch-size 64 --seq-length 256", "Batch", "--micro-batch-size"),
+    (f"--tensor-model-paralel-size 2 {GPT2}", "UnknownKey", "did you mean --tensor-model-parallel-size"),
+    (f"--use-distributed-optimiser {GPT2}", "UnknownKey", "did you mean --use-distributed-optimizer"),
+    (f"--fp16 {GPT2}", "Precision", "--fp16"),
+    (f"--use-torch-fsdp2 --use-distributed-optimizer {GPT2}", "Zero", "--use-torch-fsdp2"),
+    (f"--data-parallel-sharding-strategy optim_grads_params {GPT2}", "Zero", "--use-megatron-fsdp"),
+    (f"--optimizer-cpu-offload {GPT2}", "Offload", "--use-distributed-optimizer"),
+    (f"--recompute-granularity full {GPT2}", "Recompute", "--recompute-method"),
+    (f"--recompute-granularity some {GPT2}", "Recompute", "some"),
+    (f"--expert-model-parallel-size 4 {GPT2}", "Experts", "--num-experts"),
+    (f"--num-virtual-stages-per-pipeline-rank 2 {GPT2}", "Schedule", "without a pipeline"),
+    (f"--tensor-model-parallel-size two {GPT2}", "Value", '"two"'),
+)  # fmt: skip
+
+DEEPSPEED = (
+    ({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}, "Batch", "128 samples"),
+    ({"train_batch_size": 65}, "Batch", "no multiple of 16"),
+    ({"zero_optimization": {"stage": 2}}, "Batch", "required"),
+    ({"train_batch_size": 64, "zero_optimization": {"stage": 4}}, "Zero", "not 4"),
+    ({"train_batch_size": 64, "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}}, "Offload",
+     "the stage is 0"),
+    ({"train_batch_size": 64, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}, "Offload", "stage 3"),
+    ({"train_batch_size": 64, "zero_optimisation": {"stage": 2}}, "UnknownKey", "zero_optimization.stage"),
+    ({"train_batch_size": 64, "bf16": {"enabled": True}, "fp16": {"enabled": True}}, "Precision", "both"),
+)  # fmt: skip
+
+TORCHTITAN = (
+    ("[parallelism]\ntensor_parallel_degree = 8\n", "Heads", "tp=8"),
+    ("[parallelism]\ndata_parallel_shard_degree = 3\n", "Ranks", "16 data ranks"),
+    ("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = 'F1B1'\n", "Schedule", "F1B1"),
+    ("[parallelism]\ntensor_paralel_degree = 2\n", "UnknownKey", "parallelism.tensor_parallel_degree"),
+    ("[training]\nlocal_batch_size = 6\n[parallelism]\npipeline_parallel_degree = 2\n"
+     "pipeline_parallel_microbatch_size = 4\n", "Batch", "micro-batches of 4"),
+    ("[activation_checkpoint]\nmode = 'all'\n", "Recompute", "all"),
+)  # fmt: skip
+
+ACCELERATE = (
+    ("distributed_type: FSDP\nnum_processes: 8\n", "Ranks", "8 processes"),
+    ("distributed_type: FSDP\nparallelism_config:\n  parallelism_config_dp_shard_size: 3\n", "Ranks", "16 data ranks"),
+    ("distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n  offload_param_device: cpu\n", "Offload", "stage 3"),
+    ("distributed_type: FSDP\nfsdp_config:\n  fsdp_reshard_after_foward: true\n", "UnknownKey", "fsdp_reshard_after_forward"),
+)
+
+LLAMA = ["llama", "--vocab", "128256", "--kv-heads", "8"]
+
+
+class JudgeTest(unittest.TestCase):
+    def setUp(self):
+        kept = tempfile.TemporaryDirectory()
+        self.addCleanup(kept.cleanup)
+        self.folder = Path(kept.name)
+
+    def judge(self, configuration, model, gpus, *flags):
+        if str(configuration).startswith("--"):  # else these were flags of tbc
+            configuration = f"pretrain_gpt.py {configuration}"
+        command = [TBC, "judge", configuration, "--model", model, "--gpus", str(gpus), "--json", *flags]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        self.assertTrue(done.stdout, done.stderr)
+        return done.returncode, json.loads(done.stdout)
+
+    def refuse(self, configuration, name, word, *flags):
+        with self.subTest(configuration=str(configuration), name=name):
+            code, answer = self.judge(configuration, SOURCE / "models/gpt2.onnx", 16, "--seq", "256", *flags)
+            self.assertEqual(code, 4)
+            self.assertFalse(answer["legal"])
+            found = [problem["text"] for problem in answer["problems"] if problem["name"] == name]
+            self.assertTrue(any(word in text for text in found), answer["problems"])
+
+    def file(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def test_broken_megatron(self):
+        for flags, name, word in MEGATRON:
+            self.refuse(flags, name, word)
+
+    def test_broken_deepspeed(self):
+        for content, name, word in DEEPSPEED:
+            self.refuse(self.file("ds.json", json.dumps(content)), name, word)
+
+    def test_broken_torchtitan(self):
+        for text, name, word in TORCHTITAN:
+            self.refuse(self.file("job.toml", text), name, word)
+
+    def test_broken_accelerate(self):
+        for text, name, word in ACCELERATE:
+            self.refuse(self.file("accelerate.yaml", text), name, word, "--batch", "64")
+
+    def test_legal_ones(self):
+        model = SOURCE / "models/gpt2.onnx"
+        ds = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2},
+              "bf16": {"enabled": True}}  # fmt: skip
+        cases = (
+            (f"--tensor-model-parallel-size 2 --use-distributed-optimizer {GPT2}", "dp=8 tp=2, ZeRO-1"),
+            (self.file("ds.json", json.dumps(ds)), "dp=16, ZeRO-2"),
+            ("per_device_train_batch_size=4 bf16=True fsdp=full_shard", "fsdp=16, ZeRO-3"),
+        )
+        for configuration, words in cases:
+            code, answer = self.judge(configuration, model, 16, "--seq", "256")
+            self.assertEqual(code, 0, answer)
+            self.assertIn(words, answer["judged"]["plan"])
+            self.assertEqual(answer["judged"]["memory"], "fits")
+            self.assertLessEqual(answer["instead"]["seconds"]["value"], answer["judged"]["seconds"]["value"] * 1.001)
+
+    def test_what_runs_out_of_memory(self):
+        model = self.folder / "8b.onnx"
+        subprocess.run([TBC, "new", *LLAMA, "--layers", "32", "--hidden", "4096", "--heads", "32", "--ffn", "14336", "-o", model],
+                       check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+        flags = "--bf16 --micro-batch-size 4 --global-batch-size 64 --seq-length 8192"
+        code, answer = self.judge(flags, model, 8, "--alone")
+        self.assertEqual(code, 4)
+        self.assertTrue(answer["legal"])
+        self.assertEqual(answer["judged"]["memory"], "does not fit")
+
+    def test_published(self):
+        """Published configurations are legal and have their mesh; predicted beside published in docs/commands/judge.md."""
+        gpt3 = ["gpt2", "--layers", "96", "--hidden", "12288", "--heads", "96", "--ffn", "49152", "--vocab", "51200",
+                "--seq", "2048"]  # fmt: skip
+        big = [*LLAMA, "--layers", "80", "--hidden", "8192", "--heads", "64", "--ffn", "28672"]
+        huge = [*LLAMA, "--layers", "126", "--hidden", "16384", "--heads", "128", "--ffn", "53248"]
+        megatron = (
+            "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --num-layers 96 --hidden-size 12288 "
+            "--num-attention-heads 96 --seq-length 2048 --micro-batch-size 1 --global-batch-size 1536 --fp16 "
+            "--num-layers-per-virtual-pipeline-stage 4 --recompute-granularity full --recompute-method uniform "
+            "--recompute-num-layers 1"
+        )
+        titan = "[training]\nlocal_batch_size = {batch}\nseq_len = 8192\n[parallelism]\ndata_parallel_shard_degree = -1\n" \
+            "tensor_parallel_degree = 8\n[activation_checkpoint]\nmode = 'full'\n"  # fmt: skip
+        cases = (
+            ("gpt3", gpt3, megatron, 1024, "pp=8 dp=16 tp=8", ["--cluster", "a100-80gb-sxm"]),
+            ("70b", big, titan.format(batch=8), 256, "fsdp=32 tp=8", []),
+            ("405b", huge, titan.format(batch=2), 512, "fsdp=64 tp=8", []),
+        )
+        for name, model, configuration, gpus, mesh, flags in cases:
+            with self.subTest(name):
+                path = self.folder / f"{name}.onnx"
+                subprocess.run([TBC, "new", *model, "-o", path], check=True, stdout=subprocess.DEVNULL)
+                if configuration.startswith("["):
+                    configuration = self.file(f"{name}.toml", configuration)
+                _, answer = self.judge(configuration, path, gpus, "--alone", *flags)
+                self.assertTrue(answer["legal"], answer["problems"])
+                self.assertIn(mesh, answer["judged"]["plan"])
+                seconds = answer["judged"]["seconds"]
+                self.assertLess(seconds["low"], seconds["high"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
