@@ -155,7 +155,7 @@ TEST_F(Run, TheCulpritAloneIsAccused) {
       for (size_t at = err.find("/tbc-rank-"); at != std::string::npos;
            at = err.find("/tbc-rank-", at + 1)) {
         size_t begin = err.rfind(' ', at) + 1;
-        std::string file = err.substr(begin, err.find('\n', at) - begin);
+        std::string file = err.substr(begin, err.find_first_of(" \n", at) - begin);
         EXPECT_THAT(readAll(file), HasSubstr("\"event\":\"begin\"")) << file;
         fs::remove(file);
       }

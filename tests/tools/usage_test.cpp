@@ -88,23 +88,24 @@ TEST_F(Usage, NumbersAreExplained) {
   }
   Outcome rate = tbc("run nothing --lr -1");
   EXPECT_EQ(rate.code, 2);
-  EXPECT_THAT(rate.err, StartsWith("tbc: --lr: \"-1\" is not a number of at least 0\n"));
+  EXPECT_THAT(rate.err, StartsWith("tbc: --lr: \"-1\" is not a number of at least 0 [TBC0202]\n"));
   EXPECT_EQ(tbc("run nothing --lr nan").code, 2);
 }
 
 TEST_F(Usage, AMisspeltFlagIsOneSentence) {
   Outcome flag = tbc("plan model.onnx --gpus 8 --mehs dp=8");
   EXPECT_EQ(flag.code, 2);
-  EXPECT_EQ(flag.err,
-            "tbc: unknown flag --mehs; did you mean --mesh?\ntbc: see 'tbc plan --help'\n");
+  EXPECT_EQ(
+      flag.err,
+      "tbc: unknown flag --mehs; did you mean --mesh? [TBC0201]\ntbc: see 'tbc plan --help'\n");
   Outcome stranger = tbc("run program extra --steps 2");
-  EXPECT_EQ(stranger.err, "tbc: unexpected argument extra\ntbc: see 'tbc run --help'\n");
+  EXPECT_EQ(stranger.err, "tbc: unexpected argument extra [TBC0201]\ntbc: see 'tbc run --help'\n");
   Outcome unlike = tbc("run program --quux 1 2");
-  EXPECT_EQ(unlike.err, "tbc: unknown flag --quux\ntbc: see 'tbc run --help'\n");
+  EXPECT_EQ(unlike.err, "tbc: unknown flag --quux [TBC0201]\ntbc: see 'tbc run --help'\n");
   Outcome command = tbc("plam");
   EXPECT_EQ(command.code, 2);
   EXPECT_EQ(command.err,
-            "tbc: unknown subcommand plam; did you mean plan?\ntbc: see 'tbc --help'\n");
+            "tbc: unknown subcommand plam; did you mean plan? [TBC0201]\ntbc: see 'tbc --help'\n");
 }
 
 TEST_F(Usage, WhatIsNoProgramIsSaid) {

@@ -11,6 +11,7 @@
 #include "passes/Pipelines.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/predict/Time.h"
+#include "runtime/abi/Problem.h"
 #include "runtime/verify/Verify.h"
 #include "tools/driver/ApplyPlan.h"
 
@@ -105,10 +106,10 @@ std::string differences(const std::vector<CollectiveCount> &predicted,
 Result<CompiledPlan> compilePlan(TrainingStep &step, const planner::Plan &plan,
                                  const cpu::CpuTarget *target, const cuda::CudaTarget *cudaTarget) {
   if (!plan.job.stepHash.empty() && plan.job.stepHash != step.hash)
-    return Error{ErrorCode::Usage,
-                 "the plan was made for another model or other bindings (its step hash is " +
-                     plan.job.stepHash.substr(0, 12) + ", this model's " + step.hash.substr(0, 12) +
-                     "); plan again with `tbc plan`"};
+    return problem(Problem::OtherModel,
+                   "the plan was made for another model or other bindings (its step hash is " +
+                       plan.job.stepHash.substr(0, 12) + ", this model's " +
+                       step.hash.substr(0, 12) + "); plan again with `tbc plan`");
   CompiledPlan result;
   auto planned = planner::applyPlan(step.step.graph, plan);
   if (!planned)

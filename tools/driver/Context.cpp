@@ -8,6 +8,7 @@
 #include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/search/Search.h"
+#include "runtime/abi/Problem.h"
 #include "tools/driver/NameModel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -62,7 +63,7 @@ Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &plan
   LoadedPlan loaded;
   auto plan = planner::readPlan(planText, planPath);
   if (!plan)
-    return plan.error();
+    return ofKind(Problem::BadPlan, plan.error());
   loaded.plan = std::move(*plan);
   std::string path = modelPath;
   if (path.empty())
@@ -73,8 +74,8 @@ Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &plan
     return step.error();
   loaded.step = std::move(*step);
   if (loaded.step->model.hash != loaded.plan.job.modelHash)
-    return Error{ErrorCode::Usage, planPath + " was made for another model than " + path +
-                                       "; name the right one with --model, or plan again"};
+    return problem(Problem::OtherModel, planPath + " was made for another model than " + path +
+                                            "; name the right one with --model, or plan again");
   loaded.plan.job.names = nameModel(*loaded.step);
   return loaded;
 }
@@ -93,18 +94,20 @@ Status checkExecutor(const LoadedPlan &loaded, const std::string &planPath) {
 Status checkPredictions(const LoadedPlan &loaded, const std::string &planPath) {
   auto derived = planner::predict(loaded.step->step.graph, loaded.plan);
   if (!derived)
-    return Error{derived.error().code, planPath + ": " + derived.error().message};
+    return ofKind(Problem::BadPlan,
+                  Error{derived.error().code, planPath + ": " + derived.error().message});
   auto layout = planner::layoutOf(loaded.step->step.graph, loaded.plan);
   if (!layout)
-    return Error{layout.error().code, planPath + ": " + layout.error().message};
+    return ofKind(Problem::BadPlan,
+                  Error{layout.error().code, planPath + ": " + layout.error().message});
   std::string why = planner::whyNotDerived(loaded.plan, *derived, *layout);
   if (why.empty())
     return Status::ok();
-  return Error{ErrorCode::Usage,
-               planPath + ": " + why +
-                   ": the plan was edited, or made by another tbc; plan again, or write what its "
-                   "decisions give with tbc explain " +
-                   planPath + " --derive FILE"};
+  return problem(Problem::StalePlan,
+                 planPath + ": " + why +
+                     ": the plan was edited, or made by another tbc; plan again, or write what its "
+                     "decisions give with tbc explain " +
+                     planPath + " --derive FILE");
 }
 
 } // namespace tbc::driver

@@ -1,6 +1,7 @@
 //===- StepSettings.cpp - Numeric settings of a training step -----------------===//
 
 #include "tools/driver/StepSettings.h"
+#include "runtime/abi/Problem.h"
 
 #include <algorithm>
 #include <cmath>
@@ -149,7 +150,7 @@ static std::string joined(const std::vector<std::string> &words) {
 }
 
 Status checkSettings(const StepOptions &options) {
-  auto wrong = [](const std::string &why) { return Error{ErrorCode::Usage, why}; };
+  auto wrong = [](const std::string &why) { return problem(Problem::BadFlagValue, why); };
   for (const auto &[name, value] : options.settings) {
     auto info =
         std::find_if(settingInfos().begin(), settingInfos().end(),
@@ -237,8 +238,8 @@ Status resolveLossScale(StepOptions &options, bool isF16) {
   LossScale scale = lossScale(options);
   for (const char *name : {"loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"})
     if (options.settings.count(name) && !scale.isOn())
-      return Error{ErrorCode::Usage,
-                   std::string(name) + " is of a dynamic loss scale: give --loss-scale dynamic"};
+      return problem(Problem::BadFlagValue,
+                     std::string(name) + " is of a dynamic loss scale: give --loss-scale dynamic");
   if (!scale.isOn())
     return Status::ok();
   options.settings["loss_scale_interval"] = double(scale.growthInterval);

@@ -16,6 +16,7 @@
 #include "passes/raise/RaiseComposites.h"
 #include "passes/random/UseDropout.h"
 #include "passes/sequence/PlaceTokens.h"
+#include "runtime/abi/Problem.h"
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/StepSettings.h"
 
@@ -24,6 +25,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <fstream>
 
 using namespace mlir;
 
@@ -113,11 +116,11 @@ static Status checkGlobs(const std::string &flag, const std::vector<std::string>
   for (const std::string &text : globs) {
     llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(text);
     if (!glob)
-      return Error{ErrorCode::Usage, flag + ": the glob '" + text +
-                                         "' is malformed: " + llvm::toString(glob.takeError())};
+      return problem(Problem::BadModelFlag, flag + ": the glob '" + text + "' is malformed: " +
+                                                llvm::toString(glob.takeError()));
     if (llvm::none_of(names, [&](const std::string &name) { return glob->match(name); }))
-      return Error{ErrorCode::Usage, flag + ": the model has no parameter '" + text + "'" +
-                                         frontend::suggestion(text, names)};
+      return problem(Problem::BadModelFlag, flag + ": the model has no parameter '" + text + "'" +
+                                                frontend::suggestion(text, names));
   }
   return Status::ok();
 }
@@ -197,10 +200,10 @@ Status checkNames(const frontend::ImportedModel &model, const StepOptions &optio
     return Status::ok();
   std::vector<std::string> known = outputs;
   known.insert(known.end(), {"cross-entropy", "mse"});
-  return Error{ErrorCode::Usage, "--loss " + options.loss +
-                                     ": expected cross-entropy, mse, or an output of the model: " +
-                                     llvm::join(outputs, ", ") +
-                                     frontend::suggestion(options.loss, known)};
+  return problem(Problem::BadModelFlag,
+                 "--loss " + options.loss +
+                     ": expected cross-entropy, mse, or an output of the model: " +
+                     llvm::join(outputs, ", ") + frontend::suggestion(options.loss, known));
 }
 
 /// Refuses to attach a loss to an output that already is one. Error (Usage): says how to train on
@@ -211,10 +214,17 @@ static Status checkLossOutput(const frontend::ImportedModel &model, const StepOp
       !model.outputs[0].shape.empty())
     return Status::ok();
   const std::string &name = model.outputs[0].name;
-  return Error{ErrorCode::Usage, "--loss " + options.loss + ": the output '" + name +
-                                     "' is one number, so the model computes its loss itself; "
-                                     "train on it with --loss " +
-                                     name};
+  return problem(Problem::BadModelFlag,
+                 "--loss " + options.loss + ": the output '" + name +
+                     "' is one number, so the model computes its loss itself; "
+                     "train on it with --loss " +
+                     name);
+}
+
+Error importError(Error error, const std::string &path) {
+  bool isReadable = std::ifstream(path).good();
+  return ofKind(Problem::CannotImport,
+                ofKind(isReadable ? Problem::BadModelFlag : Problem::CannotRead, std::move(error)));
 }
 
 Result<std::unique_ptr<TrainingStep>> buildTrainingStep(MLIRContext &context,
@@ -225,7 +235,7 @@ Result<std::unique_ptr<TrainingStep>> buildTrainingStep(MLIRContext &context,
   import.batch = canonicalBatch;
   auto model = frontend::importOnnx(context, options.modelPath, import);
   if (!model)
-    return model.error();
+    return importError(model.error(), options.modelPath);
   return buildTrainingStep(context, std::move(*model), options);
 }
 
@@ -244,8 +254,9 @@ buildTrainingStep(MLIRContext &context, frontend::ImportedModel model, const Ste
   DiagnosticCollector diagnostics(context);
   ModuleOp module = *result->model.module;
   auto rejected = [&] {
-    return diagnostics.error(ErrorCode::ModelRejected,
-                             options.modelPath + ": the training step could not be built");
+    return ofKind(Problem::CannotTrain,
+                  diagnostics.error(ErrorCode::ModelRejected,
+                                    options.modelPath + ": the training step could not be built"));
   };
   auto imported = module.lookupSymbol<func::FuncOp>("model");
   if (!options.precision)
@@ -258,8 +269,10 @@ buildTrainingStep(MLIRContext &context, frontend::ImportedModel model, const Ste
   if (failed(buildStep(*result)))
     return rejected();
   if (failed(analyse(*result)))
-    return diagnostics.error(ErrorCode::ModelRejected,
-                             options.modelPath + ": the training step could not be analysed");
+    return ofKind(Problem::CannotTrain,
+                  diagnostics.error(ErrorCode::ModelRejected, options.modelPath +
+                                                                  ": the training step could not "
+                                                                  "be analysed"));
   return result;
 }
 

@@ -50,6 +50,9 @@ struct TrainingStep {
   std::vector<ExpertCapacity> expertCapacities;
 };
 
+/// Returns an error of importing the model at `path` with its kind.
+Error importError(Error error, const std::string &path);
+
 /// Imports, raises, attaches the loss, differentiates and builds the update. Errors: ModelRejected
 /// with the diagnostics of the failed phase; Usage for a wrong setting.
 Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &context,

@@ -1,6 +1,7 @@
 //===- RankReport.cpp - Report the error of a rank ---------------------------===//
 
 #include "tools/tbc-run/RankReport.h"
+#include "runtime/abi/Problem.h"
 
 #include <chrono>
 #include <cstdio>
@@ -18,7 +19,8 @@ void RankReport::say(const Error &error) {
     return;
   hasSaid = true;
   // One write per line, so lines of several ranks do not mix.
-  std::cerr << "tbc: rank " + std::to_string(rank) + ": " + error.message + "\n" << std::flush;
+  std::cerr << "tbc: rank " + std::to_string(rank) + ": " + withCode(error).message + "\n"
+            << std::flush;
 }
 
 Error withCalls(Error error, const comm::FlightRecorder &recorder) {

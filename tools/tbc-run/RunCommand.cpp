@@ -2,6 +2,7 @@
 
 #include "tools/tbc-run/RunCommand.h"
 
+#include "runtime/abi/Problem.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/comm/Gloo.h"
 #include "runtime/comm/SharedStore.h"
@@ -53,9 +54,9 @@ std::string meshOf(const program::Program &program) {
 Status checkWorldSize(const program::Program &program, int64_t numRanks, const std::string &who) {
   if (program.mesh.numRanks() == numRanks)
     return Status::ok();
-  return Error{ErrorCode::Usage, "the program is for " + std::to_string(program.mesh.numRanks()) +
-                                     " ranks (" + meshOf(program) + "); " + who + " " +
-                                     std::to_string(numRanks)};
+  return problem(Problem::WrongRanks,
+                 "the program is for " + std::to_string(program.mesh.numRanks()) + " ranks (" +
+                     meshOf(program) + "); " + who + " " + std::to_string(numRanks));
 }
 
 Result<kernels::Arith> parseArith(const std::string &text) {
@@ -503,10 +504,10 @@ Result<int> runProgram(const RunOptions &given) {
   RunOptions options = given;
   // Checked before anything starts.
   if (Result<train::TrainOptions> train = trainOptions(options); !train)
-    return train.error();
+    return ofKind(Problem::BadRunFlag, train.error());
   Result<train::LoadedProgram> loaded = train::loadProgram(options.program);
   if (!loaded)
-    return loaded.error();
+    return ofKind(Problem::BadProgram, loaded.error());
   setTimeouts(*loaded, options);
   int64_t numRanks = loaded->program.mesh.numRanks();
   if (Status status = checkGpuOptions(*loaded, options); !status)

@@ -1,6 +1,7 @@
 //===- Shell.cpp - Common parts of the programs' main functions ---------------===//
 
 #include "tools/tbc-run/Shell.h"
+#include "runtime/abi/Problem.h"
 #include "tools/tbc-run/HelpFormat.h"
 
 #include <CLI/CLI.hpp>
@@ -22,6 +23,19 @@ std::string describe(const CLI::App &app, const CLI::ParseError &error) {
   return words.empty() ? error.what() : "unexpected argument " + words.front();
 }
 
+Error describedError(const CLI::App &app, const CLI::ParseError &error) {
+  Problem kind = Problem::BadFlagValue;
+  if (dynamic_cast<const CLI::ExtrasError *>(&error))
+    kind = Problem::UnknownWord;
+  else if (dynamic_cast<const CLI::RequiredError *>(&error) ||
+           dynamic_cast<const CLI::ArgumentMismatch *>(&error))
+    kind = Problem::MissingArgument;
+  else if (dynamic_cast<const CLI::ExcludesError *>(&error) ||
+           dynamic_cast<const CLI::RequiresError *>(&error))
+    kind = Problem::FlagsExclude;
+  return problem(kind, describe(app, error));
+}
+
 static int parseAndRun(CLI::App &app, int argc, char **argv, const Shell &shell) {
   formatHelp(app);
   try {
@@ -38,10 +52,10 @@ static int parseAndRun(CLI::App &app, int argc, char **argv, const Shell &shell)
   // Output that could not be written is an error.
   bool printed = std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout.flush();
   if (code && !printed)
-    code = Error{ErrorCode::Other, "cannot write to stdout"};
+    code = problem(Problem::CannotPrint, "cannot write to stdout");
   if (code)
     return *code;
-  std::cerr << app.get_name() << ": " << code.error().message << "\n";
+  std::cerr << app.get_name() << ": " << withCode(code.error()).message << "\n";
   return int(code.error().code);
 }
 
@@ -50,7 +64,7 @@ int runShell(CLI::App &app, int argc, char **argv, const Shell &shell) {
   try {
     return parseAndRun(app, argc, argv, shell);
   } catch (const std::exception &error) {
-    std::cerr << app.get_name() << ": " << error.what() << "\n";
+    std::cerr << app.get_name() << ": " << problem(Problem::Failed, error.what()).message << "\n";
     return int(ErrorCode::Other);
   }
 }

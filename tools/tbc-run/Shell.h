@@ -19,6 +19,9 @@ namespace tbc::cli {
 /// order and mixed with the values of flags.
 std::string describe(const CLI::App &app, const CLI::ParseError &error);
 
+/// The same as an error with its code.
+Error describedError(const CLI::App &app, const CLI::ParseError &error);
+
 struct Shell {
   /// Called after the command line was parsed.
   std::function<Result<int>()> action;

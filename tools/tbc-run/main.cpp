@@ -24,7 +24,8 @@ int main(int argc, char **argv) {
   cli::Shell shell;
   shell.action = [&] { return cli::runProgram(*options); };
   shell.explain = [&](const CLI::ParseError &error) {
-    std::cerr << "tbc-run: " << cli::describe(app, error) << "\ntbc-run: see 'tbc-run --help'\n";
+    std::cerr << "tbc-run: " << cli::describedError(app, error).message
+              << "\ntbc-run: see 'tbc-run --help'\n";
   };
   return cli::runShell(app, argc, argv, shell);
 }

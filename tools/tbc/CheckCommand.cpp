@@ -5,6 +5,7 @@
 #include "ir/FactorAnalysis.h"
 #include "ir/Tbc.h"
 #include "passes/raise/RaiseComposites.h"
+#include "runtime/abi/Problem.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/StepSettings.h"
 #include "tools/tbc/Command.h"
@@ -224,7 +225,7 @@ Result<CheckReport> checkModel(const driver::StepOptions &options) {
   auto context = driver::makeContext();
   Result<frontend::ImportedModel> model = frontend::importOnnx(*context, path, options.import);
   if (!model)
-    return model.error();
+    return driver::importError(model.error(), path);
   if (Status status = driver::checkNames(*model, options); !status)
     return status.error();
   auto function = *model->module->getOps<func::FuncOp>().begin();
@@ -239,7 +240,9 @@ Result<CheckReport> checkModel(const driver::StepOptions &options) {
 
   driver::DiagnosticCollector diagnostics(*context);
   if (failed(raiseWithWarnings(function, report)))
-    return diagnostics.error(ErrorCode::ModelRejected, path + ": composites could not be raised");
+    return ofKind(
+        Problem::CannotTrain,
+        diagnostics.error(ErrorCode::ModelRejected, path + ": composites could not be raised"));
   report.flopsPerSample = countFlops(function) / double(model->batch);
   countOps(function, report);
   FactorAnalysis analysis(function);

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -37,6 +38,15 @@ void addCompileCommand(CLI::App &app, const SetAction &setAction);
 void addProgramCommand(CLI::App &app, const SetAction &setAction);
 void addRunCommand(CLI::App &app, const SetAction &setAction);
 void addCheckpointCommand(CLI::App &app, const SetAction &setAction);
+void addCompletionCommand(CLI::App &app, const SetAction &setAction);
+void addHelpCommand(CLI::App &app, const SetAction &setAction);
+
+/// Returns the topics of `tbc help`, but for the commands.
+std::vector<std::string> helpTopics();
+
+/// Prints the words that may stand for the last of `words`, the words of a command line behind
+/// "tbc", one per line; ":files" if a file may stand there. Returns the exit code.
+int complete(const CLI::App &app, const std::vector<std::string> &words);
 
 /// Writes `text` to `path` through a temporary file beside it, so a partial file never exists; "-"
 /// is standard output. Errors: Other, naming the path and the system's reason.

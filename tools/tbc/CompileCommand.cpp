@@ -5,6 +5,7 @@
 #include "planner/report/Summary.h"
 #include "planner/support/Format.h"
 #include "runtime/abi/CompiledKernel.h"
+#include "runtime/abi/Problem.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/cuda/Epilogues.h"
 #include "runtime/verify/Verify.h"
@@ -56,20 +57,20 @@ static Result<Targets> targetsOf(const Options &options) {
   Targets targets;
   bool isCuda = options.target == "cuda";
   if (isCuda && (!options.cpu.empty() || options.noKernels || options.noCache))
-    return Error{ErrorCode::Usage, "--cpu, --no-kernels and --no-cache go with --target cpu"};
+    return problem(Problem::BadTarget, "--cpu, --no-kernels and --no-cache go with --target cpu");
   if (!isCuda && (!options.architectures.empty() || options.hostOps))
-    return Error{ErrorCode::Usage, "--arch and --host-ops go with --target cuda"};
+    return problem(Problem::BadTarget, "--arch and --host-ops go with --target cuda");
   if (isCuda) {
     auto found = cuda::parseCudaTarget(options.architectures.empty() ? cuda::defaultArchitectures
                                                                      : options.architectures);
     if (!found)
-      return found.error();
+      return ofKind(Problem::BadTarget, found.error());
     targets.cuda = *found;
     targets.cuda->allowsHostOps = options.hostOps;
   } else if (!options.noKernels) {
     auto found = cpu::findCpuTarget(options.cpu.empty() ? "native" : options.cpu);
     if (!found)
-      return found.error();
+      return ofKind(Problem::BadTarget, found.error());
     targets.cpu = *found;
   }
   return targets;
@@ -118,7 +119,7 @@ static Result<std::vector<std::string>> writeKernels(const driver::CompiledPlan 
     std::error_code error;
     std::filesystem::remove(path, error);
     if (error)
-      return Error{ErrorCode::Other, "cannot remove " + path + ": " + error.message()};
+      return problem(Problem::CannotWrite, "cannot remove " + path + ": " + error.message());
   }
   if (Status status = cuda::removeCudaKernels(folder); !status)
     return status.error();
@@ -184,13 +185,15 @@ static std::string onHost(const program::MemoryPlan &plan, const planner::StageM
 static Result<int> emitIr(const driver::LoadedPlan &loaded, const Options &options) {
   bool isAll = options.emitIrAfter == "all";
   if (isAll == options.output.empty())
-    return Error{ErrorCode::Usage, isAll ? "--emit-ir-after all writes a folder: name it with -o"
-                                         : "--emit-ir-after PASS prints to stdout and takes no -o"};
+    return problem(isAll ? Problem::MissingArgument : Problem::FlagsExclude,
+                   isAll ? "--emit-ir-after all writes a folder: name it with -o"
+                         : "--emit-ir-after PASS prints to stdout and takes no -o");
   std::error_code error;
   if (isAll)
     std::filesystem::create_directories(options.output, error);
   if (error)
-    return Error{ErrorCode::Other, "cannot create " + options.output + ": " + error.message()};
+    return problem(Problem::CannotWrite,
+                   "cannot create " + options.output + ": " + error.message());
   Status status = Status::ok();
   int number = 0;
   auto afterPass = [&](llvm::StringRef pass, mlir::ModuleOp module) {
@@ -212,7 +215,7 @@ static Result<int> emitIr(const driver::LoadedPlan &loaded, const Options &optio
     std::cout << "wrote " << path << "\n";
   };
   if (Status passes = driver::runPasses(*loaded.step, loaded.plan, afterPass); !passes)
-    return passes.error();
+    return ofKind(Problem::NotCompiled, ofKind(Problem::BadPlan, passes.error()));
   if (!status)
     return status.error();
   return 0;
@@ -220,7 +223,7 @@ static Result<int> emitIr(const driver::LoadedPlan &loaded, const Options &optio
 
 static Result<int> runCompile(const Options &options) {
   if (options.output.empty() && options.emitIrAfter.empty())
-    return Error{ErrorCode::Usage, "--output is required: the folder of the Program"};
+    return problem(Problem::MissingArgument, "--output is required: the folder of the Program");
   auto text = readFile(options.plan, ErrorCode::Usage);
   if (!text)
     return text.error();
@@ -240,29 +243,31 @@ static Result<int> runCompile(const Options &options) {
       driver::compilePlan(*loaded->step, loaded->plan, targets->cpu ? &*targets->cpu : nullptr,
                           targets->cuda ? &*targets->cuda : nullptr);
   if (!compiled)
-    return compiled.error();
+    return ofKind(Problem::NotCompiled,
+                  ofKind(Problem::BadPlan, ofKind(Problem::NotVerified, compiled.error())));
   std::error_code error;
   std::filesystem::create_directories(options.output, error);
   if (error)
-    return Error{ErrorCode::Other, "cannot create " + options.output + ": " + error.message()};
+    return problem(Problem::CannotWrite,
+                   "cannot create " + options.output + ": " + error.message());
   std::string path = (std::filesystem::path(options.output) / programFile).string();
   std::string programText = program::writeProgram(compiled->program);
   // The seal is written last: an incomplete folder has no seal and is not a valid Program.
   std::string sealPath = (std::filesystem::path(options.output) / program::sealFile).string();
   std::filesystem::remove(sealPath, error);
   if (error)
-    return Error{ErrorCode::Other, "cannot remove " + sealPath + ": " + error.message()};
+    return problem(Problem::CannotWrite, "cannot remove " + sealPath + ": " + error.message());
   std::optional<cpu::KernelCache> cache;
   if (!options.noCache)
     cache = cpu::KernelCache::ofUser();
   auto names =
       writeKernels(*compiled, *targets, programText, options.output, cache ? &*cache : nullptr);
   if (!names)
-    return names.error();
+    return ofKind(Problem::NotCompiled, names.error());
   auto manifest = driver::makeRunManifest(*loaded->step, loaded->plan, compiled->program,
                                           programText, options.output);
   if (!manifest)
-    return manifest.error();
+    return ofKind(Problem::CannotImport, manifest.error());
   manifest->target = targets->cuda ? train::Target::Cuda : train::Target::Cpu;
   if (Status status = writeFile(path, programText); !status)
     return status.error();
@@ -275,7 +280,7 @@ static Result<int> runCompile(const Options &options) {
   names->insert(names->begin(), {programFile, train::manifestFile, program::planFile});
   auto seal = driver::makeSeal(options.output, *names, *manifest, loaded->step->options.modelPath);
   if (!seal)
-    return seal.error();
+    return ofKind(Problem::CannotRead, seal.error());
   if (Status status = writeFile(sealPath, program::writeSeal(*seal)); !status)
     return status.error();
   auto counted = [](int64_t count, const std::string &what) {

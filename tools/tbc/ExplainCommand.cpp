@@ -8,6 +8,7 @@
 #include "planner/report/Summary.h"
 #include "planner/search/Search.h"
 #include "planner/view/TimelineText.h"
+#include "runtime/abi/Problem.h"
 #include "tools/driver/Context.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/Progress.h"
@@ -48,7 +49,7 @@ static Result<int> runDiff(const planner::Plan &plan, const Options &options) {
     return text.error();
   auto other = planner::readPlan(*text, options.other);
   if (!other)
-    return other.error();
+    return ofKind(Problem::BadPlan, other.error());
   planner::Report report = planner::explainDifferences(plan, *other);
   if (auto code = print(report, "differences", options.json); !code)
     return code;
@@ -97,15 +98,17 @@ static Result<int> runDetail(const std::string &text, const Options &options) {
     return runSensitivity(*loaded, progress, options);
   auto explained = planner::ExplainedPlan::make(loaded->step->step.graph, loaded->plan);
   if (!explained)
-    return explained.error();
+    return ofKind(Problem::BadPlan, explained.error());
   if (!options.tensor.empty()) {
     auto report = planner::explainTensor(*explained, options.tensor);
-    return report ? print(*report, "tensor", options.json) : report.error();
+    return report ? print(*report, "tensor", options.json)
+                  : ofKind(Problem::BadQuestion, report.error());
   }
   if (!options.why.empty()) {
     auto report = planner::explainWhy(*explained, options.why, progress.searching());
     progress.finish();
-    return report ? print(*report, "why", options.json) : report.error();
+    return report ? print(*report, "why", options.json)
+                  : ofKind(Problem::BadQuestion, report.error());
   }
   progress.finish();
   if (options.memory)
@@ -122,12 +125,14 @@ static Result<int> runDerive(const std::string &text, const Options &options) {
     return loaded.error();
   auto derived = planner::predict(loaded->step->step.graph, loaded->plan);
   if (!derived)
-    return Error{derived.error().code, options.plan + ": " + derived.error().message};
+    return ofKind(Problem::BadPlan,
+                  Error{derived.error().code, options.plan + ": " + derived.error().message});
   planner::Plan plan = std::move(loaded->plan);
   plan.prediction = std::move(*derived);
   auto layout = planner::layoutOf(loaded->step->step.graph, plan);
   if (!layout)
-    return Error{layout.error().code, options.plan + ": " + layout.error().message};
+    return ofKind(Problem::BadPlan,
+                  Error{layout.error().code, options.plan + ": " + layout.error().message});
   plan.layout = std::move(*layout);
   // The bound covers all plans of the job. An edited job may beat it, so the bound is dropped.
   if (plan.lowerBoundSeconds > plan.prediction.stepSeconds)
@@ -144,7 +149,7 @@ static Status checkAgainstModel(const std::string &text, const planner::Plan &pl
   std::error_code ignored;
   if (options.model.empty() && !std::filesystem::exists(model, ignored)) {
     if (std::string why = planner::whyLayoutIsStale(plan); !why.empty())
-      return Error{ErrorCode::Usage, options.plan + ": " + why};
+      return problem(Problem::StalePlan, options.plan + ": " + why);
     std::cerr << "tbc: " << model.string()
               << " is not there, so the plan's predictions were not derived again, only compared "
                  "with each other; name the model with --model\n";
@@ -184,19 +189,21 @@ static Result<int> runExplain(const Options &options) {
     return runDerive(*text, options);
   auto plan = planner::readPlan(*text, options.plan);
   if (!plan)
-    return plan.error();
+    return ofKind(Problem::BadPlan, plan.error());
   if (!options.other.empty())
     return runDiff(*plan, options);
   if (options.rank) {
     auto report = planner::explainRank(*plan, *options.rank);
-    return report ? print(*report, "rank", options.json)
-                  : Error{report.error().code, options.plan + ": " + report.error().message};
+    return report
+               ? print(*report, "rank", options.json)
+               : ofKind(Problem::BadQuestion,
+                        Error{report.error().code, options.plan + ": " + report.error().message});
   }
   if (options.timeline)
     return runTimeline(*plan, options);
   if (options.decisions) {
     if (std::string why = planner::whyLayoutIsStale(*plan); !why.empty())
-      return Error{ErrorCode::Usage, options.plan + ": " + why};
+      return problem(Problem::StalePlan, options.plan + ": " + why);
     return print(planner::explainDecisions(*plan), "decisions", options.json);
   }
   std::error_code ignored;

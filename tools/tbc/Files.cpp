@@ -1,5 +1,6 @@
 //===- Files.cpp - Read and write whole files ---------------------------------===//
 
+#include "runtime/abi/Problem.h"
 #include "tools/tbc/Command.h"
 
 #include <cerrno>
@@ -20,14 +21,15 @@ static std::string temporaryFor(const std::string &path) {
 Status writeFile(const std::string &path, const std::string &text) {
   if (path == "-") {
     std::cout << text << std::flush;
-    return std::cout ? Status::ok() : Status(Error{ErrorCode::Other, "cannot write to stdout"});
+    return std::cout ? Status::ok()
+                     : Status(problem(Problem::CannotPrint, "cannot write to stdout"));
   }
   std::string temporary = temporaryFor(path);
   auto fail = [&](const char *what) {
     int code = errno;
     std::remove(temporary.c_str());
-    return Error{ErrorCode::Other,
-                 std::string("cannot ") + what + " " + path + ": " + strerror(code)};
+    return problem(Problem::CannotWrite,
+                   std::string("cannot ") + what + " " + path + ": " + strerror(code));
   };
   FILE *file = std::fopen(temporary.c_str(), "wb");
   if (!file)
@@ -51,7 +53,7 @@ Status checkWritable(const std::string &path) {
   std::string temporary = temporaryFor(path);
   FILE *file = std::fopen(temporary.c_str(), "wb");
   if (!file)
-    return Error{ErrorCode::Other, "cannot create " + path + ": " + strerror(errno)};
+    return problem(Problem::CannotWrite, "cannot create " + path + ": " + strerror(errno));
   std::fclose(file);
   std::remove(temporary.c_str());
   return Status::ok();
@@ -63,7 +65,8 @@ Result<std::string> readFile(const std::string &path, ErrorCode code) {
   if (file)
     text << file.rdbuf();
   if (!file || file.bad())
-    return Error{code, "cannot read " + path + ": " + strerror(errno ? errno : EIO)};
+    return ofKind(Problem::CannotRead,
+                  Error{code, "cannot read " + path + ": " + strerror(errno ? errno : EIO)});
   return text.str();
 }
 

@@ -3,6 +3,7 @@
 #include "planner/devices/Cluster.h"
 #include "planner/plan/PlanFile.h"
 #include "runtime/abi/ClosestWord.h"
+#include "runtime/abi/Problem.h"
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"
 #include "tools/tbc/Command.h"
@@ -198,7 +199,8 @@ Json JobRunner::run(const std::string &text, int64_t number) {
   if (answer)
     result = *answer;
   else
-    result["error"] = {{"code", int(answer.error().code)}, {"message", answer.error().message}};
+    result["error"] = {{"code", int(answer.error().code)},
+                       {"message", withCode(answer.error()).message}};
   failed |= !answer;
   result["line"] = number;
   if (line.is_object() && line.contains("id"))

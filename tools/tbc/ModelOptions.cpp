@@ -3,6 +3,7 @@
 #include "tools/tbc/ModelOptions.h"
 
 #include "planner/plan/Plan.h"
+#include "runtime/abi/Problem.h"
 #include "tools/driver/StepSettings.h"
 #include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc-run/WordFlags.h"
@@ -93,7 +94,7 @@ static Result<std::pair<std::string, std::string>> split(const std::string &flag
                                                          const std::string &text) {
   size_t at = text.find('=');
   if (at == std::string::npos || at == 0 || at + 1 == text.size())
-    return Error{ErrorCode::Usage, flag + " wants NAME=VALUE, not '" + text + "'"};
+    return problem(Problem::BadFlagValue, flag + " wants NAME=VALUE, not '" + text + "'");
   return std::pair(text.substr(0, at), text.substr(at + 1));
 }
 
@@ -107,13 +108,13 @@ static Status setLossScale(const std::string &text, std::map<std::string, double
   }
   for (const driver::SettingInfo &info : driver::settingInfos())
     if (settings.count(info.name) && info.name.rfind("loss_scale", 0) == 0)
-      return Error{ErrorCode::Usage, info.flag + " is for --loss-scale dynamic"};
+      return problem(Problem::BadFlagValue, info.flag + " is for --loss-scale dynamic");
   double value = 0;
   auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   bool isNumber = code == std::errc() && end == text.data() + text.size() && value > 0;
   if (text != "none" && !isNumber)
-    return Error{ErrorCode::Usage,
-                 "--loss-scale wants dynamic, none or a positive number, not '" + text + "'"};
+    return problem(Problem::BadFlagValue,
+                   "--loss-scale wants dynamic, none or a positive number, not '" + text + "'");
   settings["loss_scale"] = value;
   if (isNumber)
     settings["loss_scale_interval"] = 0;
@@ -144,7 +145,8 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
     const std::string &digits = pair->second;
     auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     if (code != std::errc() || end != digits.data() + digits.size() || value < 1)
-      return Error{ErrorCode::Usage, "--dim " + text + ": the size must be a positive integer"};
+      return problem(Problem::BadFlagValue,
+                     "--dim " + text + ": the size must be a positive integer");
     step.import.dims[pair->first] = value;
   }
   for (const std::string &text : options.fixed) {
@@ -152,9 +154,10 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
     if (!pair)
       return pair.error();
     if (pair->second != "ones" && pair->second != "zeros" && pair->second != "input")
-      return Error{ErrorCode::Usage, "--fix " + text +
-                                         ": an input can be held at ones or zeros, or kept an "
-                                         "input (=input)"};
+      return problem(Problem::BadFlagValue,
+                     "--fix " + text +
+                         ": an input can be held at ones or zeros, or kept an "
+                         "input (=input)");
     step.import.fix[pair->first] = pair->second;
   }
   return step;

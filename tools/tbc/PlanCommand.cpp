@@ -4,6 +4,7 @@
 #include "planner/report/Summary.h"
 #include "planner/search/Search.h"
 #include "planner/support/Format.h"
+#include "runtime/abi/Problem.h"
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/EmitIr.h"
@@ -105,8 +106,8 @@ static Result<int> runPlan(const Options &options) {
   if (!options.jobs.empty())
     return runJobs(options.jobs);
   if (options.model.model.empty() || options.gpus == 0)
-    return Error{ErrorCode::Usage, std::string(options.gpus == 0 ? "--gpus" : "model") +
-                                       " is required; see 'tbc plan --help'"};
+    return problem(Problem::MissingArgument, std::string(options.gpus == 0 ? "--gpus" : "model") +
+                                                 " is required; see 'tbc plan --help'");
   if (Status status = checkWritable(options.output); !status)
     return status.error();
   auto pins = toPins(options);
@@ -117,7 +118,7 @@ static Result<int> runPlan(const Options &options) {
     return devices.error();
   auto cluster = planner::runBy(*devices, options.executor);
   if (!cluster)
-    return cluster.error();
+    return ofKind(Problem::BadCluster, cluster.error());
   auto stepOptions = toStepOptions(options.model);
   if (!stepOptions)
     return stepOptions.error();
@@ -146,7 +147,7 @@ static Result<int> runPlan(const Options &options) {
         findBatch(question, job, [&](const std::string &text) { progress->setPhase(text); });
     progress.reset();
     if (!batch)
-      return batch.error();
+      return ofKind(Problem::BadPins, ofKind(Problem::DoesNotFit, batch.error()));
     job.globalBatch = batch->samples;
     job.batchIsDefault = false;
     *pins = batch->pins;
@@ -160,7 +161,9 @@ static Result<int> runPlan(const Options &options) {
   if (answer && options.isVerbose)
     printCounts(answer->counts);
   if (!answer)
-    return withOtherPrecision(answer.error(), *stepOptions, job, *cluster, *pins);
+    return ofKind(Problem::BadPins,
+                  ofKind(Problem::DoesNotFit,
+                         withOtherPrecision(answer.error(), *stepOptions, job, *cluster, *pins)));
   if (!options.cluster)
     answer->plan.assumptions.insert(answer->plan.assumptions.begin(),
                                     "cluster " + cluster->name +
@@ -188,7 +191,7 @@ static Result<int> runPlan(const Options &options) {
   if (options.emit == "ir") {
     auto ir = driver::annotatedText(**step, answer->plan, !options.isFull && isLarge(**step));
     if (!ir)
-      return ir.error();
+      return ofKind(Problem::BadPlan, ir.error());
     std::cout << *ir;
   } else if (options.json)
     std::cout << text;

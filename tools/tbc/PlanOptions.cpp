@@ -3,6 +3,7 @@
 #include "tools/tbc/PlanOptions.h"
 
 #include "planner/pins/Conditions.h"
+#include "runtime/abi/Problem.h"
 #include "tools/driver/NameModel.h"
 #include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc-run/WordFlags.h"
@@ -123,17 +124,18 @@ Result<planner::Pins> toPins(const PlanOptions &options) {
   if (!options.mesh.empty()) {
     auto mesh = planner::parseMesh(options.mesh, options.gpus);
     if (!mesh)
-      return mesh.error();
+      return ofKind(Problem::BadMesh, mesh.error());
     pins.mesh = *mesh;
   }
   if (!options.memoryLimit.empty()) {
     auto bytes = planner::parseBytes(options.memoryLimit);
     if (!bytes)
-      return bytes.error();
+      return ofKind(Problem::BadSize, bytes.error());
     if (std::isdigit(static_cast<unsigned char>(options.memoryLimit.back())))
-      return Error{ErrorCode::Usage, "--memory-limit " + options.memoryLimit + ": of what? write " +
-                                         options.memoryLimit + "GiB, " + options.memoryLimit +
-                                         "MiB or " + options.memoryLimit + "B"};
+      return problem(Problem::BadSize, "--memory-limit " + options.memoryLimit +
+                                           ": of what? write " + options.memoryLimit + "GiB, " +
+                                           options.memoryLimit + "MiB or " + options.memoryLimit +
+                                           "B");
     pins.memoryLimitBytes = *bytes;
   }
   constexpr double percent = 0.01;
@@ -143,7 +145,7 @@ Result<planner::Pins> toPins(const PlanOptions &options) {
   for (bool isForbidden : {false, true})
     for (const std::string &text : isForbidden ? options.forbid : options.pin)
       if (Status status = planner::addPin(text, isForbidden, pins); !status)
-        return status.error();
+        return ofKind(Problem::BadPins, status.error());
   if (options.microBatch > 0)
     pins.microBatch = options.microBatch;
   if (options.zero >= 0)

@@ -1,6 +1,7 @@
 //===- main.cpp - The tbc program ----------------------------------------------===//
 
 #include "runtime/abi/ClosestWord.h"
+#include "runtime/abi/Problem.h"
 #include "tools/tbc-run/Shell.h"
 #include "tools/tbc/Command.h"
 
@@ -42,8 +43,8 @@ static void usageError(const CLI::App &app, const CLI::ParseError &error,
     current = sub;
   std::vector<std::string> words = knownWords(*current);
   bool unknownCommand = current == &app && !arguments.empty() && arguments[0][0] != '-';
-  std::string said =
-      unknownCommand ? "unknown subcommand " + arguments[0] : cli::describe(app, error);
+  Error said = unknownCommand ? problem(Problem::UnknownWord, "unknown subcommand " + arguments[0])
+                              : cli::describedError(app, error);
   for (const std::string &argument : arguments) {
     std::string word = argument.substr(0, argument.find('='));
     bool known = std::find(words.begin(), words.end(), word) != words.end();
@@ -52,12 +53,31 @@ static void usageError(const CLI::App &app, const CLI::ParseError &error,
       continue;
     std::string suggestion = closestWord(word, words);
     if (!suggestion.empty())
-      said = "unknown " + std::string(flag ? "flag " : "subcommand ") + word + "; did you mean " +
-             suggestion + "?";
+      said =
+          problem(Problem::UnknownWord, "unknown " + std::string(flag ? "flag " : "subcommand ") +
+                                            word + "; did you mean " + suggestion + "?");
   }
-  std::cerr << "tbc: " << said << "\n";
+  std::cerr << "tbc: " << said.message << "\n";
   std::cerr << "tbc: see '" << (current == &app ? "tbc" : "tbc " + current->get_name())
             << " --help'\n";
+}
+
+/// Groups the subcommands in `tbc --help`, and adds examples.
+static void groupCommands(CLI::App &app) {
+  const std::vector<std::pair<const char *, std::vector<const char *>>> groups = {
+      {"Look at a model", {"check", "new"}},
+      {"Plan", {"plan", "explain", "report", "timeline"}},
+      {"Run", {"verify", "compile", "program", "run", "checkpoint"}},
+      {"Machines", {"cluster", "calibrate", "doctor"}},
+      {"Help", {"help", "completion"}}};
+  for (const auto &[group, commands] : groups)
+    for (const char *command : commands)
+      app.get_subcommand(command)->group(group);
+  app.footer("Examples:\n"
+             "  $ tbc plan models/gpt2.onnx --gpus 16 -o plan.json\n"
+             "  $ tbc explain plan.json --why tp=8\n"
+             "  $ tbc report plan.json -o report.html\n\n"
+             "tbc help TOPIC has more; 'tbc help' lists the topics.");
 }
 
 int main(int argc, char **argv) {
@@ -83,6 +103,12 @@ int main(int argc, char **argv) {
   cli::addRunCommand(app, setAction);
   cli::addCheckpointCommand(app, setAction);
   cli::addDoctorCommand(app, setAction);
+  cli::addCompletionCommand(app, setAction);
+  cli::addHelpCommand(app, setAction);
+  groupCommands(app);
+  // Called by the scripts of `tbc completion`; its words are no flags of tbc.
+  if (argc > 1 && std::string(argv[1]) == "complete")
+    return cli::complete(app, std::vector<std::string>(argv + 2, argv + argc));
   cli::Shell shell;
   shell.action = [&] { return action(); };
   shell.explain = [&](const CLI::ParseError &error) {
