@@ -176,21 +176,39 @@ FailureOr<region::Kernel> classSums(MLIRContext &context, const OpCall &call, Fo
   return k.finish();
 }
 
-/// A thread does a logit.
+/// How many logits of a row a thread does, so that it finds the row and its label once for all.
+int64_t logitsPerThread(int64_t classes) {
+  for (int64_t each : {8, 4, 2})
+    if (classes % each == 0)
+      return each;
+  return 1;
+}
+
+/// A thread does logits of one row that are equally far apart, so neighbouring threads read and
+/// write neighbouring logits.
 FailureOr<region::Kernel> classSumsGrad(MLIRContext &context, const OpCall &call, Form form) {
-  int64_t size = call.operands[0].shape.back();
-  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
-  Value row = k.divide(k.thread, size), j = k.remainder(k.thread, size);
+  int64_t size = call.operands[0].shape.back(), each = logitsPerThread(size), step = size / each;
+  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape) / each, form);
+  Value row = k.divide(k.thread, step), first = k.remainder(k.thread, step);
+  Value begin = k.e.mul(row, k.integer(size));
   Vocabulary vocabulary{k, 3, size};
-  Value number = vocabulary.numberAt(j), label = k.load(2, row);
-  Value isIgnored = k.equal(label, k.integer(call.attrs.getInt("ignore_index")));
-  Value isLabel = k.both(k.equal(number, label), k.negate(isIgnored));
+  Value label = k.load(2, row), m = k.load(1, row), scale = k.load(5, row),
+        onLabel = k.load(6, row);
+  Value isCounted = k.negate(k.equal(label, k.integer(call.attrs.getInt("ignore_index"))));
   double onAll = call.attrs.getDouble("class_weight");
-  Value weight =
-      k.e.select(isLabel, k.number(onAll + call.attrs.getDouble("label_weight")), k.number(onAll));
-  Value e = k.e.exp(k.e.sub(k.load(0, k.thread), k.load(1, row)));
-  Value dx = k.e.add(k.e.mul(k.load(5, row), e), k.e.mul(k.load(6, row), weight));
-  k.store(0, k.thread, k.e.select(vocabulary.isNumber(number), dx, k.number(0)));
+  Value ofLabel = k.number(onAll + call.attrs.getDouble("label_weight")), ofAll = k.number(onAll);
+  SmallVector<Value> places, gradients;
+  for (int64_t part = 0; part < each; ++part) {
+    Value j = k.e.add(first, k.integer(part * step));
+    Value place = k.e.add(begin, j), number = vocabulary.numberAt(j);
+    Value weight = k.e.select(k.both(k.equal(number, label), isCounted), ofLabel, ofAll);
+    Value e = k.e.exp(k.e.sub(k.load(0, place), m));
+    Value dx = k.e.add(k.e.mul(scale, e), k.e.mul(onLabel, weight));
+    places.push_back(place);
+    gradients.push_back(k.e.select(vocabulary.isNumber(number), dx, k.number(0)));
+  }
+  for (auto [place, gradient] : llvm::zip_equal(places, gradients))
+    k.store(0, place, gradient);
   return k.finish();
 }
 

@@ -103,7 +103,7 @@ TEST(Cluster, BetterPartsHaveNoWorseNumber) {
       EXPECT_GE(b.memoryBytesPerSecond * b.kernel(key).memoryFraction,
                 a.memoryBytesPerSecond * kernel.memoryFraction)
           << better << " " << kernelWord(key);
-      for (reshard::DType dtype : {reshard::DType::BF16, reshard::DType::F32})
+      for (DType dtype : {DType::BF16, DType::F32})
         EXPECT_GE(b.peakFlops(kernelClass, dtype) * b.kernel(key).flopsFraction,
                   a.peakFlops(kernelClass, dtype) * kernel.flopsFraction)
             << better << " " << kernelWord(key);
