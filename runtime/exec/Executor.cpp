@@ -335,6 +335,10 @@ Status Executor::runForward(comm::Communicator &communicator, const StepInputs &
   std::vector<bool> slice = lossSlice(*program, stageIndex);
   if (Status status = beginStep(inputs); !status)
     return status;
+  // The update reads gradients beside the loss, and no backward block writes them.
+  for (int i = 0; i < int(stageCode->slots.size()); ++i)
+    if (stageCode->slots[i].role == Role::Gradient)
+      contents->setZero(i);
   std::map<int64_t, size_t> numLeft; // remaining forward blocks per micro-batch
   for (int64_t m = 0; m < program->microBatches; ++m)
     numLeft[m] = stageCode->chunks.size();

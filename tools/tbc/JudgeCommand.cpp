@@ -90,7 +90,10 @@ static void printPlan(const char *label, const planner::Plan &plan) {
 }
 
 static void printJson(const Judgement &judgement) {
-  json result = {{"kind", judgement.setup.kind}, {"legal", judgement.setup.problems.empty()}};
+  json result = {{"format", "tbc-judge"},
+                 {"version", 1},
+                 {"kind", judgement.setup.kind},
+                 {"legal", judgement.setup.problems.empty()}};
   result["problems"] = json::array();
   for (const judge::Problem &problem : judgement.setup.problems)
     result["problems"].push_back({{"name", problem.name}, {"text", problem.text}});

@@ -115,10 +115,10 @@ static Result<int> runPlan(const Options &options) {
     return pins.error();
   auto devices = planner::loadCluster(options.cluster.value_or(planner::defaultClusterName));
   if (!devices)
-    return devices.error();
+    return ofKind(Problem::BadCluster, devices.error());
   auto cluster = planner::runBy(*devices, options.executor);
   if (!cluster)
-    return ofKind(Problem::BadCluster, cluster.error());
+    return cluster.error();
   auto stepOptions = toStepOptions(options.model);
   if (!stepOptions)
     return stepOptions.error();
