@@ -208,9 +208,9 @@ static Result<int> runExplain(const Options &options) {
   }
   std::error_code ignored;
   if (options.sensitivity && !std::filesystem::exists(modelOf(*plan, options), ignored))
-    return Error{ErrorCode::Usage, "--sensitivity plans again, which needs the model: " +
-                                       modelOf(*plan, options).string() +
-                                       " is not there; name the model with --model"};
+    return problem(Problem::BadQuestion, "--sensitivity plans again, which needs the model: " +
+                                             modelOf(*plan, options).string() +
+                                             " is not there; name the model with --model");
   if (options.sensitivity || options.memory || options.comms || options.layers ||
       !options.tensor.empty() || !options.why.empty())
     return runDetail(*text, options);
