@@ -17,7 +17,7 @@ namespace tbc {
 /// A kind of problem: the exit code of the process times 100, and a number. It is printed behind
 /// the message, as in "[TBC0206]"; `tbc help TBC0206` prints its page. A number keeps its meaning.
 enum class Problem : int {
-#define TBC_PROBLEM(number, name, title, meaning, example, remedy) name = number,
+#define TBC_PROBLEM(number, name, title, meaning, example, remedy) name = (number),
 #include "runtime/abi/Problems.def"
 #undef TBC_PROBLEM
 };
