@@ -83,11 +83,10 @@ public:
   ///   protocol LL). Within a node, and for all_reduces, the steps are the levels of trees, twice
   ///   for all_reduce (Sanders, Speck, Traeff, "Two-tree algorithms", Parallel Computing 35
   ///   (2009)). An all_gather or reduce_scatter between nodes passes n - m devices and m - 1 nodes.
-  /// - Large messages (NCCL's protocol Simple) have rings of n - 1 steps, twice for all_reduce,
-  /// each
-  ///   of `ringStepSeconds` of the slowest link. Within a node an all_reduce may be one reduction
-  ///   in the switch. Between nodes it may go along trees of depth d = log2(m), 2 d - 1 times
-  ///   through the cards of a node.
+  /// - Large messages (NCCL's protocol Simple) have rings of n - 1 steps, twice for all_reduce. A
+  ///   step takes `ringStepSeconds` of the slowest link. Within a node an all_reduce may be one
+  ///   reduction in the switch. Between nodes it may go along trees of depth d = log2(m), 2 d - 1
+  ///   times through the cards of a node.
   ///
   /// Every algorithm is affine in the bytes, so the seconds are concave: joined messages never take
   /// longer than separate ones.

@@ -4,9 +4,8 @@
 #include "ir/Interpreter.h"
 #include "ir/Movement.h"
 #include "passes/layout/FoldReshapes.h"
-#include "tests/passes/StepFixture.h"
+#include "tests/passes/FoldFixture.h"
 
-#include "llvm/Support/MemoryBuffer.h"
 #include "gtest/gtest.h"
 
 #include <random>
@@ -16,57 +15,9 @@ using namespace mlir;
 namespace tbc {
 namespace {
 
-using kernels::Arith;
-using kernels::Tensor;
-
-int64_t numReshapes(func::FuncOp function) {
-  return llvm::range_size(function.getOps<ReshapeOp>());
-}
-
-std::vector<Tensor> randomInputs(func::FuncOp function, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<Tensor> inputs;
-  for (Type type : function.getArgumentTypes()) {
-    auto shape = cast<RankedTensorType>(type).getShape();
-    kernels::TensorType kernelType{kernels::DType::F32, {shape.begin(), shape.end()}};
-    std::vector<double> values(size_t(kernels::numElements(kernelType.shape)));
-    for (double &value : values)
-      value = double(random() % 64) / 16 - 2;
-    inputs.push_back(Tensor::fromDoubles(kernelType, Arith::Residue61, values));
-  }
-  return inputs;
-}
-
-/// Folds, and expects bitwise the same results in residues. Returns how many reshapes are gone.
-int64_t foldAndCompare(func::FuncOp function) {
-  std::vector<Tensor> inputs = randomInputs(function, 7);
-  auto before = evaluateFunction(function, inputs, Arith::Residue61);
-  int64_t count = numReshapes(function);
-  foldReshapes(function);
-  EXPECT_TRUE(succeeded(verify(function)));
-  auto after = evaluateFunction(function, inputs, Arith::Residue61);
-  if (failed(before) || failed(after) || before->size() != after->size()) {
-    ADD_FAILURE() << "no results";
-    return 0;
-  }
-  for (auto [old, now] : llvm::zip_equal(*before, *after))
-    EXPECT_TRUE(bitwiseEqual(old, now));
-  return count - numReshapes(function);
-}
-
 TEST(FoldReshapes, ExamplesMeanTheSameAfterwards) {
-  auto text = llvm::MemoryBuffer::getFile(TBC_SOURCE_DIR "/tests/passes/fold_reshapes.mlir");
-  ASSERT_TRUE(bool(text));
-  int64_t folded = 0;
-  for (llvm::StringRef part : llvm::split((*text)->getBuffer(), "// -----")) {
-    ParsedModule module(part.str());
-    ASSERT_TRUE(module) << module.messages;
-    for (auto function : module->getOps<func::FuncOp>()) {
-      SCOPED_TRACE(function.getName().str());
-      folded += foldAndCompare(function);
-    }
-  }
-  EXPECT_EQ(folded, 2 - 1 + 2); // heads has one more: it merges in two places
+  EXPECT_EQ(foldExamples<ReshapeOp>("fold_reshapes.mlir", foldReshapes),
+            2 - 1 + 2); // heads has one more: it merges in two places
 }
 
 /// Writes functions over x[2, 3, 4], whose first dims are merged at random for each op.
@@ -171,7 +122,7 @@ TEST(FoldReshapes, RandomChainsMeanTheSameAfterwards) {
     SCOPED_TRACE(text);
     ParsedModule module(text);
     ASSERT_TRUE(module) << module.messages;
-    folded += foldAndCompare(module.function("model"));
+    folded += foldAndCompare<ReshapeOp>(module.function("model"), foldReshapes);
   }
   EXPECT_GT(folded, 100);
 }

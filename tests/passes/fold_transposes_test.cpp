@@ -4,9 +4,8 @@
 #include "ir/Interpreter.h"
 #include "ir/Movement.h"
 #include "passes/layout/FoldTransposes.h"
-#include "tests/passes/StepFixture.h"
+#include "tests/passes/FoldFixture.h"
 
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 #include "gtest/gtest.h"
 
@@ -26,50 +25,8 @@ int64_t numTransposes(func::FuncOp function) {
   return llvm::range_size(function.getOps<TransposeOp>());
 }
 
-std::vector<Tensor> randomInputs(func::FuncOp function, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<Tensor> inputs;
-  for (Type type : function.getArgumentTypes()) {
-    auto shape = cast<RankedTensorType>(type).getShape();
-    kernels::TensorType kernelType{kernels::DType::F32, {shape.begin(), shape.end()}};
-    std::vector<double> values(size_t(kernels::numElements(kernelType.shape)));
-    for (double &value : values)
-      value = double(random() % 64) / 16 - 2;
-    inputs.push_back(Tensor::fromDoubles(kernelType, Arith::Residue61, values));
-  }
-  return inputs;
-}
-
-/// Folds, and expects bitwise the same results in residues. Returns how many transposes are gone.
-int64_t foldAndCompare(func::FuncOp function) {
-  std::vector<Tensor> inputs = randomInputs(function, 7);
-  auto before = evaluateFunction(function, inputs, Arith::Residue61);
-  int64_t count = numTransposes(function);
-  foldTransposes(function);
-  EXPECT_TRUE(succeeded(verify(function)));
-  auto after = evaluateFunction(function, inputs, Arith::Residue61);
-  if (failed(before) || failed(after) || before->size() != after->size()) {
-    ADD_FAILURE() << "no results";
-    return 0;
-  }
-  for (auto [old, now] : llvm::zip_equal(*before, *after))
-    EXPECT_TRUE(bitwiseEqual(old, now));
-  return count - numTransposes(function);
-}
-
 TEST(FoldTransposes, ExamplesMeanTheSameAfterwards) {
-  auto text = llvm::MemoryBuffer::getFile(TBC_SOURCE_DIR "/tests/passes/fold_transposes.mlir");
-  ASSERT_TRUE(bool(text));
-  int64_t folded = 0;
-  for (llvm::StringRef part : llvm::split((*text)->getBuffer(), "// -----")) {
-    ParsedModule module(part.str());
-    ASSERT_TRUE(module) << module.messages;
-    for (auto function : module->getOps<func::FuncOp>()) {
-      SCOPED_TRACE(function.getName().str());
-      folded += foldAndCompare(function);
-    }
-  }
-  EXPECT_EQ(folded, 7);
+  EXPECT_EQ(foldExamples<TransposeOp>("fold_transposes.mlir", foldTransposes), 7);
 }
 
 std::string listOf(llvm::ArrayRef<int64_t> numbers) {
@@ -105,7 +62,8 @@ TEST(FoldTransposes, RandomEinsumsMeanTheSameAfterwards) {
   for (int round = 0; round < 200; ++round) {
     std::vector<int64_t> lhs, rhs, out;
     int64_t next = 0;
-    for (auto role : {std::vector{&lhs, &rhs, &out}, {&lhs, &rhs}, {&lhs, &out}, {&rhs, &out}})
+    for (const auto &role :
+         {std::vector{&lhs, &rhs, &out}, {&lhs, &rhs}, {&lhs, &out}, {&rhs, &out}})
       for (unsigned n = random() % 3; n > 0; --n, ++next)
         for (auto *labels : role)
           labels->push_back(next);
@@ -139,7 +97,7 @@ TEST(FoldTransposes, RandomEinsumsMeanTheSameAfterwards) {
     ParsedModule module(text);
     ASSERT_TRUE(module) << module.messages << text;
     SCOPED_TRACE(text);
-    folded += foldAndCompare(module.function("model"));
+    folded += foldAndCompare<TransposeOp>(module.function("model"), foldTransposes);
   }
   EXPECT_GT(folded, 100);
 }

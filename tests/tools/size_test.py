@@ -191,8 +191,8 @@ class SizeTest(unittest.TestCase):
     def test_malformed_prices_are_named(self):
         for text, message in (
             ("currency = 1\n", "currency must be a string"), ('currency = "USD"\n', "[price.CLUSTER]"),
-            (PRICES.replace("2.5", "-1"), "price.h100-sxm.per_device_hour must be a positive number"),
-            (PRICES.replace("2.5", '"2.5"'), "price.h100-sxm.per_device_hour must be a positive number"),
+            (PRICES.replace("2.5", "-1"), "price.h100-sxm.per_device_hour must be positive"),
+            (PRICES.replace("2.5", '"2.5"'), "price.h100-sxm.per_device_hour must be a number"),
             (PRICES.replace("date", "dates"), "did you mean price.h100-sxm.date"),
             (PRICES + "[price.x]\n", "price.x.per_device_hour is missing"), ("[price", "bad.toml:1"),
             ('currency = "USD"\nprice = 1\n', "[price.CLUSTER]"), ('currency = "USD"\n[price]\nl4 = 1\n', "price.l4 must be a table"),

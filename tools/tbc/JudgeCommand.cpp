@@ -57,7 +57,7 @@ static Result<judge::Setup> readSetup(const Options &options) {
     text = std::move(*content);
     source = options.configuration;
   } else if (text.find_first_of(" =") == std::string::npos) {
-    return Error{ErrorCode::Usage, text + " is no file and no command line"};
+    return Error{ErrorCode::Usage, "\"" + text + "\" is no file and no command line"};
   }
   for (const judge::Kind &kind : judge::kinds())
     if (options.from == kind.word)
