@@ -102,6 +102,13 @@ region::Kernel joinLaunches(MutableArrayRef<region::Kernel> launches, int64_t wo
     whole.then.push_back({launch.extent, launch.threads});
     function.setName(region::symbolOfLaunch(region::kKernelName.str(), whole.then.size()));
     whole.module->push_back(function);
+    for (auto global : llvm::make_early_inc_range(launch.module->getOps<LLVM::GlobalOp>())) {
+      global->remove();
+      if (whole.module->lookupSymbol(global.getSymName()))
+        global->destroy();
+      else
+        whole.module->getBody()->push_front(global);
+    }
   }
   return whole;
 }

@@ -7,6 +7,7 @@
 
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -71,7 +72,8 @@ struct Lowering {
     return {ErrorCode::Other, "a kernel for GPUs could not be compiled: " + what + diagnostics};
   }
 
-  /// Joins the functions of all texts, in order, in one module.
+  /// Joins the functions of all texts, in order, in one module. Shared memory of one name is one
+  /// variable.
   Result<OwningOpRef<ModuleOp>> join(const std::vector<std::string> &texts) {
     OwningOpRef<ModuleOp> all = ModuleOp::create(UnknownLoc::get(&context));
     for (const std::string &text : texts) {
@@ -82,6 +84,11 @@ struct Lowering {
         function->remove();
         all->push_back(function);
       }
+      for (auto global : llvm::make_early_inc_range(one->getOps<LLVM::GlobalOp>()))
+        if (!all->lookupSymbol(global.getSymName())) {
+          global->remove();
+          all->getBody()->push_front(global);
+        }
     }
     return all;
   }

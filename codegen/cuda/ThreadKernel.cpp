@@ -6,6 +6,8 @@
 #include "codegen/region/MemoryAccess.h"
 #include "ir/ElementTypes.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
@@ -131,6 +133,13 @@ SmallVector<Value> ThreadKernel::loadResultsTogether(int result, Value offset,
   return loadTogether(call.results[size_t(result)].dtype, call.resultBuffers[size_t(result)],
                       offset, count);
 }
+Value ThreadKernel::address(bool isResult, int index, Value offset) const {
+  DType dtype = (isResult ? call.results : call.operands)[size_t(index)].dtype;
+  int buffer = (isResult ? call.resultBuffers : call.operandBuffers)[size_t(index)];
+  return e.make<LLVM::GEPOp>(LLVM::LLVMPointerType::get(e.builder.getContext()),
+                             typeOf(*e.builder.getContext(), dtype), buffers[size_t(buffer)],
+                             ArrayRef<LLVM::GEPArg>{offset}, true);
+}
 void ThreadKernel::store(int result, Value offset, Value value) const {
   if (call.resultBuffers[size_t(result)] < 0)
     return;
@@ -188,6 +197,11 @@ SmallVector<Value> ThreadKernel::choose(Value condition, llvm::function_ref<Valu
   };
   auto chosen = b.create<scf::IfOp>(loc, condition, branch(yes), branch(no));
   return SmallVector<Value>(chosen.getResults());
+}
+
+void ThreadKernel::barrier() const {
+  assert(form == Form::Device);
+  e.builder.create<NVVM::Barrier0Op>(loc);
 }
 
 OpCall withWorkspace(OpCall call, ArrayRef<DType> types) {

@@ -60,6 +60,9 @@ public:
   /// two, and the address is a multiple of it.
   llvm::SmallVector<Value> loadTogether(int operand, Value offset, int64_t count) const;
   llvm::SmallVector<Value> loadResultsTogether(int result, Value offset, int64_t count) const;
+  /// Returns the address of element `offset` of an operand or result, for accesses without a change
+  /// of type.
+  Value address(bool isResult, int index, Value offset) const;
   void store(int result, Value offset, Value value) const;
   /// Stores these elements from `offset` on in one instruction. Their total bytes are a power of
   /// two, and the address is a multiple of it.
@@ -80,6 +83,9 @@ public:
   Value equal(Value a, Value b) const;
   Value both(Value a, Value b) const;
   Value negate(Value condition) const;
+
+  /// All threads of a block wait for each other here. A kernel of the host form has no blocks.
+  void barrier() const;
 
   /// Lanes per warp; the kernel's threads come in whole warps.
   int lanes() const { return form == Form::Device ? warpThreads : 1; }

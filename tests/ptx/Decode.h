@@ -131,6 +131,7 @@ const DecodeTable &conversionInstructions();
 const DecodeTable &accessInstructions();
 const DecodeTable &atomicInstructions();
 const DecodeTable &warpInstructions();
+const DecodeTable &matrixInstructions();
 
 /// Finds the reconvergence point of each branch: its immediate post-dominator.
 void findReconvergence(std::vector<Instruction> &code);

@@ -457,7 +457,8 @@ void Parser::statement(Frame &frame) {
   static const std::vector<const DecodeTable *> tables = {
       &integerInstructions(), &bitInstructions(),    &floatInstructions(),
       &compareInstructions(), &moveInstructions(),   &conversionInstructions(),
-      &accessInstructions(),  &atomicInstructions(), &warpInstructions()};
+      &accessInstructions(),  &atomicInstructions(), &warpInstructions(),
+      &matrixInstructions()};
   Decoder decoder(frame, words, operands, line);
   for (const DecodeTable *table : tables)
     if (auto found = table->find(decoder.opcode); found != table->end()) {

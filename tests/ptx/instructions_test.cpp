@@ -309,6 +309,83 @@ TEST(PtxInstructions, SharedMemoryAndBarriers) {
     EXPECT_EQ(found[thread], 95 - thread + 10);
 }
 
+/// Multiplies A [16, 16] by B [16, 8] of small integers, stored by rows or transposed, and adds
+/// 100. Lane l copies 16 bytes of A, and the first 16 lanes 16 bytes of B.
+List<float> multiplyMatrices(bool isTransposed) {
+  std::string trans = isTransposed ? ".trans" : "";
+  // Lanes 8 m to 8 m + 7 have the rows of matrix m. Of a transposed A matrices 1 and 2 change
+  // place, for its second one lies beside the first in memory.
+  std::string rowOfA = isTransposed ? "and.b32 %r5, %r0, 7;\nshr.u32 %r6, %r0, 4;\n"
+                                      "mad.lo.u32 %r5, %r6, 8, %r5;\nshr.u32 %r6, %r0, 3;\n"
+                                      "and.b32 %r6, %r6, 1;"
+                                    : "and.b32 %r5, %r0, 15;\nshr.u32 %r6, %r0, 4;";
+  std::string body = R"(
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %x0, [p0];
+    mad.wide.u32 %x1, %r0, 16, %x0;
+    ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%x1];
+    mov.u32 %r10, tileA;
+    mad.lo.u32 %r11, %r0, 16, %r10;
+    st.shared.v4.u32 [%r11], {%r1, %r2, %r3, %r4};
+    setp.lt.u32 %p0, %r0, 16;
+    ld.param.u64 %x0, [p1];
+    mad.wide.u32 %x1, %r0, 16, %x0;
+    @%p0 ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%x1];
+    mov.u32 %r12, tileB;
+    mad.lo.u32 %r11, %r0, 16, %r12;
+    @%p0 st.shared.v4.u32 [%r11], {%r1, %r2, %r3, %r4};
+    bar.sync 0;
+    )" + rowOfA + R"(
+    mad.lo.u32 %r5, %r5, 32, %r10;
+    mad.lo.u32 %r5, %r6, 16, %r5;
+    ldmatrix.sync.aligned.m8n8.x4)" +
+                     trans + R"(.shared.b16 {%r20, %r21, %r22, %r23}, [%r5];
+    )" +
+                     (isTransposed ? "and.b32 %r7, %r0, 15;\nmad.lo.u32 %r7, %r7, 16, %r12;"
+                                   : "and.b32 %r7, %r0, 7;\nmad.lo.u32 %r7, %r7, 32, %r12;\n"
+                                     "shr.u32 %r8, %r0, 3;\nand.b32 %r8, %r8, 1;\n"
+                                     "mad.lo.u32 %r7, %r8, 16, %r7;") +
+                     R"(
+    ldmatrix.sync.aligned.m8n8.x2)" +
+                     trans + R"(.shared.b16 {%r24, %r25}, [%r7];
+    mov.f32 %f0, 0f42c80000;
+    mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+      {%f1, %f2, %f3, %f4}, {%r20, %r21, %r22, %r23}, {%r24, %r25}, {%f0, %f0, %f0, %f0};
+    ld.param.u64 %x2, [p2];
+    shr.u32 %r30, %r0, 2;
+    and.b32 %r31, %r0, 3;
+    mad.wide.u32 %x3, %r30, 32, %x2;
+    mad.wide.u32 %x3, %r31, 8, %x3;
+    st.global.v2.f32 [%x3], {%f1, %f2};
+    st.global.v2.f32 [%x3+256], {%f3, %f4};)";
+  auto bf16 = [](double value) { return uint16_t(encode(value, brainFormat, Rounding::Nearest)); };
+  List<uint16_t> a(256), b(128);
+  for (int row = 0; row < 16; ++row)
+    for (int k = 0; k < 16; ++k)
+      a[size_t(isTransposed ? k * 16 + row : row * 16 + k)] = bf16(row - 3 * k % 7);
+  for (int k = 0; k < 16; ++k)
+    for (int column = 0; column < 8; ++column)
+      b[size_t(isTransposed ? k * 8 + column : column * 16 + k)] = bf16(k * column % 11 - 4);
+  Gpu gpu(body, 3, ".shared .align 16 .b8 tileA[512];\n.shared .align 16 .b8 tileB[256];\n");
+  uint64_t atA = gpu.upload(a), atB = gpu.upload(b), out = gpu.buffer(512);
+  gpu.run({atA, atB, out});
+  return gpu.download<float>(out, 128);
+}
+
+TEST(PtxInstructions, MatricesOfAWarp) {
+  for (bool isTransposed : {false, true}) {
+    List<float> found = multiplyMatrices(isTransposed);
+    for (int row = 0; row < 16; ++row)
+      for (int column = 0; column < 8; ++column) {
+        int sum = 100;
+        for (int k = 0; k < 16; ++k)
+          sum += (row - 3 * k % 7) * (k * column % 11 - 4);
+        EXPECT_EQ(found[size_t(row * 8 + column)], float(sum))
+            << row << " " << column << " " << isTransposed;
+      }
+  }
+}
+
 TEST(PtxInstructions, DynamicSharedLocalAndConstantMemory) {
   std::string body = R"(
     .local .align 8 .b8 depot[16];

@@ -15,6 +15,20 @@ namespace tbc {
 using kernels::Arith;
 using kernels::Tensor;
 
+/// Keeps `top` weights of each token. Token t goes to the experts from t * t on, so some experts
+/// get more tokens than others and the last of many gets none.
+static Tensor routed(const Tensor &weights, int64_t top, Arith arith) {
+  std::vector<double> values = weights.toDoubles();
+  int64_t experts = weights.shape()[1];
+  for (int64_t t = 0; t < weights.shape()[0]; ++t)
+    for (int64_t e = 0; e < experts; ++e) {
+      int64_t distance = (e - t * t % experts + experts) % experts;
+      if (distance >= top || (experts > top + 1 && e == experts - 1))
+        values[size_t(t * experts + e)] = 0;
+    }
+  return Tensor::fromDoubles(weights.type(), arith, values);
+}
+
 OpKernelCase::OpKernelCase(const OpCase &opCase)
     : opCase(opCase), module(std::make_unique<ParsedModule>(opCase.module())) {
   if (!*module)
@@ -52,9 +66,16 @@ std::optional<region::KernelSource> OpKernelCase::source(cuda::Form form, int nu
   return region::KernelSource{symbol, text};
 }
 
+std::vector<Tensor> OpKernelCase::operands(Arith arith) {
+  std::vector<Tensor> made = operandsFor(opCase, *module, arith);
+  for (auto [op, weights] : {std::pair("routed_experts", 1), std::pair("routed_experts_grad", 2)})
+    if (opCase.mnemonic == op)
+      made[size_t(weights)] = routed(made[size_t(weights)], call.attrs.getInt("top"), arith);
+  return made;
+}
+
 std::vector<Tensor> OpKernelCase::evaluate(Arith arith) {
-  auto results =
-      evaluateFunction(module->function("f"), operandsFor(opCase, *module, arith), arith);
+  auto results = evaluateFunction(module->function("f"), operands(arith), arith);
   if (failed(results)) {
     ADD_FAILURE() << module->messages;
     return {};
@@ -83,7 +104,7 @@ static ErrorBound boundOf(const std::vector<Tensor> &operands, const std::vector
 void check(OpKernelCase &one, const RunFn &runKernel, bool inPieces) {
   SCOPED_TRACE(testing::PrintToString(one.opCase));
   std::vector<Tensor> exact = one.evaluate(Arith::F64), reference = one.evaluate(Arith::Native);
-  std::vector<Tensor> operands = operandsFor(one.opCase, *one.module, Arith::Native);
+  std::vector<Tensor> operands = one.operands(Arith::Native);
   KernelRun run;
   run.extent = one.kernel.extent;
   std::vector<Tensor> whole = runKernel(run, operands, one.call.results);
@@ -232,8 +253,46 @@ static std::vector<OpCase> rowSumCases() {
   return cases;
 }
 
+/// Experts in each type of kernels: sizes that fill no tile, no access of 16 bytes, several tiles
+/// per expert, several tiles of columns and of the depth, and experts without tokens.
+static std::vector<OpCase> expertCases() {
+  struct Sizes {
+    int64_t t, h, e, f, o, top;
+    const char *activation;
+    bool isGated;
+  };
+  std::vector<OpCase> cases;
+  for (const Sizes &n :
+       {Sizes{70, 40, 5, 24, 48, 2, "silu", true}, Sizes{33, 17, 6, 33, 19, 3, "gelu", true},
+        Sizes{290, 24, 2, 72, 136, 1, "relu", false},
+        Sizes{9, 136, 3, 136, 72, 2, "gelu_tanh", true},
+        Sizes{300, 12, 2, 10, 6, 2, "silu", false}})
+    for (std::string type : {"f32", "bf16", "f16"}) {
+      if (type == "f16" ? n.e != 5 : type == "f32" && n.e == 2) // each takes seconds to compile
+        continue;
+      auto tensor = [&](std::initializer_list<int64_t> shape) {
+        std::string text;
+        for (int64_t size : shape)
+          text += std::to_string(size) + "x";
+        return text + type;
+      };
+      std::string attributes = "activation = \"" + std::string(n.activation) +
+                               "\", gated = " + (n.isGated ? "true" : "false") +
+                               ", top = " + std::to_string(n.top) + " : i64";
+      std::string y = tensor({n.t, n.o});
+      std::string layer = tensor({n.t, n.h}) + ", " + tensor({n.t, n.e}) + ", " +
+                          tensor({n.e, (n.isGated ? 2 : 1) * n.f, n.h}) + ", " +
+                          tensor({n.e, n.o, n.f});
+      cases.push_back({"routed_experts", layer, y, attributes});
+      cases.push_back({"routed_experts_grad", y + ", " + layer, layer, attributes});
+    }
+  return cases;
+}
+
 std::vector<OpCase> opKernelCases() {
-  std::vector<OpCase> cases = allCases(), more = moreCases(), sums = rowSumCases();
+  std::vector<OpCase> cases = allCases(), more = moreCases(), sums = rowSumCases(),
+                      experts = expertCases();
+  cases.insert(cases.end(), experts.begin(), experts.end());
   cases.insert(cases.end(), sums.begin(), sums.end());
   cases.insert(cases.end(), more.begin(), more.end());
   return cases;

@@ -17,6 +17,9 @@ struct OpKernelCase {
   std::vector<kernels::Tensor> evaluate(kernels::Arith arith);
 
   OpCase opCase;
+  /// Returns the operands; a router's weights have at most `top` values other than 0 per token.
+  std::vector<kernels::Tensor> operands(kernels::Arith arith);
+
   std::unique_ptr<ParsedModule> module;
   cuda::OpCall call;
   region::Kernel kernel; // after `source`
