@@ -2,6 +2,7 @@
 
 #include "ir/Experts.h"
 #include "ir/Activation.h"
+#include "ir/ExpertWorkspace.h"
 #include "ir/Formula.h"
 #include "ir/Movement.h"
 
@@ -194,8 +195,27 @@ FactorRule RoutedExpertsGradOp::getFactorRule() {
 
 void RoutedExpertsOp::resizeLoops(ArrayRef<int64_t>) {}
 void RoutedExpertsGradOp::resizeLoops(ArrayRef<int64_t>) {}
-KernelClass RoutedExpertsOp::getKernelClass() { return KernelClass::Matmul; }
-KernelClass RoutedExpertsGradOp::getKernelClass() { return KernelClass::Matmul; }
+KernelClass RoutedExpertsOp::getKernelClass() { return KernelClass::GroupedMatmul; }
+KernelClass RoutedExpertsGradOp::getKernelClass() { return KernelClass::GroupedMatmul; }
+
+/// `first`: the index of the operand x.
+static WorkspaceFn workspaceOf(size_t first, bool gated, int64_t top, Type element) {
+  ExpertSizes sizes;
+  sizes.parts = gated ? 2 : 1, sizes.top = top;
+  sizes.elementBytes = element.getIntOrFloatBitWidth() / 8;
+  return [sizes, first](const std::vector<std::vector<int64_t>> &shapes) {
+    ExpertSizes n = sizes;
+    const std::vector<int64_t> &x = shapes[first], &out = shapes[first + 3];
+    n.t = x[0], n.h = x[1], n.e = out[0], n.o = out[1], n.f = out[2];
+    return ExpertWorkspace(n, /*isGradient=*/first == 1).bytes;
+  };
+}
+WorkspaceFn expertWorkspace(RoutedExpertsOp op) {
+  return workspaceOf(0, op.getGated(), op.getTop(), op.getInput().getType().getElementType());
+}
+WorkspaceFn expertWorkspace(RoutedExpertsGradOp op) {
+  return workspaceOf(1, op.getGated(), op.getTop(), op.getInput().getType().getElementType());
+}
 
 /// Returns 2 FLOPs for each multiply-add of `in` matmuls with the first layer and `out` with the
 /// second.

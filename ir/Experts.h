@@ -5,6 +5,14 @@
 
 #include "ir/Tbc.h"
 
+namespace tbc {
+class RoutedExpertsOp;
+class RoutedExpertsGradOp;
+/// Returns the memory of a layer of experts on GPUs (ir/ExpertWorkspace.h).
+WorkspaceFn expertWorkspace(RoutedExpertsOp op);
+WorkspaceFn expertWorkspace(RoutedExpertsGradOp op);
+} // namespace tbc
+
 #define GET_OP_CLASSES
 #include "ir/Experts.h.inc"
 

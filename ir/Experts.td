@@ -29,6 +29,7 @@ def Tbc_RoutedExpertsOp
       Tbc_FloatTensor:$out, StrAttr:$activation, BoolAttr:$gated, I64Attr:$top);
   let results = (outs Tbc_FloatTensor:$result);
   let resizesFixedLoops = "true"; // h is equal to no other size
+  let workspace = "::tbc::expertWorkspace(*this)";
 }
 
 def Tbc_RoutedExpertsGradOp
@@ -52,6 +53,7 @@ def Tbc_RoutedExpertsGradOp
   let results = (outs Tbc_FloatTensor:$input_cotangent, Tbc_FloatTensor:$weights_cotangent,
       Tbc_FloatTensor:$in_cotangent, Tbc_FloatTensor:$out_cotangent);
   let resizesFixedLoops = "true";
+  let workspace = "::tbc::expertWorkspace(*this)";
 }
 
 // Experts with a capacity. The tokens of a group g come in order t. Each expert e has c slots per

@@ -13,6 +13,7 @@
 namespace tbc {
 
 using reshard::KernelClass;
+using reshard::WorkspaceFn;
 using reshard::LoopKind;
 
 /// An op's loops and how they run through its operands and results, as in an einsum. A dim is an

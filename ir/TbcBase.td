@@ -57,6 +57,8 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
   string resizesFixedLoops = "false";
   /// A C++ expression: whether it is a nest of loops that may be a part of a larger one.
   string loopNest = "false";
+  /// A C++ expression: the memory of its kernel on GPUs, a WorkspaceFn.
+  string workspace = "nullptr";
   /// Definitions shared by all ops of a family.
   code familyDefinition = "";
   let extraClassDefinition =
@@ -66,7 +68,8 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
       "}\n"
       "bool $cppClass::isLoopNest() {\n"
       "  return ::tbc::hasKernelTypes(*this) && (" # loopNest # ");\n"
-      "}\n" # familyDefinition;
+      "}\n"
+      "::tbc::WorkspaceFn $cppClass::getWorkspace() { return " # workspace # "; }\n" # familyDefinition;
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 

@@ -51,6 +51,10 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
       are not `Parallel` in the factor rule. codegen/region compiles these ops; a test compares.
       Example: add, broadcast, layer_norm; not slice, einsum.
     }], "bool", "isLoopNest", (ins)>,
+    InterfaceMethod<[{
+      Returns the bytes that its kernel keeps between launches on GPUs, as a function of the operands' local
+      shapes (planner/reshard/KernelClass.h); unset if there are none, or few.
+    }], "::tbc::WorkspaceFn", "getWorkspace", (ins)>,
   ];
 }
 

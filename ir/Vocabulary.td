@@ -26,6 +26,7 @@ def Tbc_EmbeddingOp : Tbc_Op<"embedding", [InferTypeOpAdaptor,
   let results = (outs Tbc_FloatTensor:$result);
   let extraClassDefinition =
       "bool $cppClass::isAdditive() { return false; }\n"
+      "::tbc::WorkspaceFn $cppClass::getWorkspace() { return nullptr; }\n"
       "bool $cppClass::isLoopNest() { return false; }"; // isResizable is in Vocabulary.cpp
 }
 
@@ -43,6 +44,7 @@ def Tbc_EmbeddingGradOp : Tbc_Op<"embedding_grad"> {
   let results = (outs Tbc_FloatTensor:$result);
   let extraClassDefinition =
       "bool $cppClass::isAdditive() { return false; }\n"
+      "::tbc::WorkspaceFn $cppClass::getWorkspace() { return nullptr; }\n"
       "bool $cppClass::isLoopNest() { return false; }"; // isResizable is in Vocabulary.cpp
   let hasVerifier = 1;                                  /* embedding_grad_c1 */
 }

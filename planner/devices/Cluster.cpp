@@ -43,6 +43,8 @@ bool parseKernelKey(const std::string &word, KernelKey &key) {
 }
 
 const KernelEfficiency &Cluster::kernel(KernelKey key) const {
+  if (key == KernelClass::GroupedMatmul && !executor.isOwn())
+    key = KernelClass::Matmul;
   auto found = kernels.find(key);
   while (found == kernels.end() && key) {
     key = broaderClass(*key);
@@ -102,7 +104,8 @@ bool haveSameDevices(const Cluster &a, const Cluster &b) {
          a.overlapSlowdown == b.overlapSlowdown && a.executor == b.executor &&
          a.timeUncertainty == b.timeUncertainty &&
          a.contextUncertaintyBytes == b.contextUncertaintyBytes &&
-         a.allocatorUncertainty == b.allocatorUncertainty && a.contextBytes == b.contextBytes &&
+         a.allocatorUncertainty == b.allocatorUncertainty &&
+         a.hasKernelWorkspace == b.hasKernelWorkspace && a.contextBytes == b.contextBytes &&
          a.allocatorFraction == b.allocatorFraction && a.reservedFraction == b.reservedFraction &&
          a.betweenGroups == b.betweenGroups && a.groups == b.groups;
 }
@@ -312,6 +315,8 @@ static Cluster readAll(TomlReader &reader, const toml::table &root) {
   cluster.allocatorFraction =
       reader.number(memory, "memory", "allocator_fraction", Range::Fraction);
   cluster.reservedFraction = reader.number(memory, "memory", "reserved_fraction", Range::Fraction);
+  if (memory.contains("kernel_workspace"))
+    cluster.hasKernelWorkspace = reader.flag(memory, "memory", "kernel_workspace");
   reader.closeTable(memory, "memory");
   reader.closeTable(root, "");
   return cluster;

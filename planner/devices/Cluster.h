@@ -130,6 +130,9 @@ struct Cluster {
   int64_t contextBytes = 0;     // taken by driver, libraries and communicators
   double allocatorFraction = 0; // of program-owned bytes lost to fragmentation
   double reservedFraction = 0;  // of the device's memory, left unplanned
+  /// Whether kernels of several launches keep values in memory of their own between these, as on
+  /// GPUs (GraphOp::workspace).
+  bool hasKernelWorkspace = true;
 
   /// The program that runs on these devices. Cluster files do not name it; runBy() does.
   Executor executor;
@@ -151,7 +154,8 @@ struct Cluster {
   std::string groupsText() const;
 
   /// Returns the table of a class, else of its broader class, else of nullopt. Example: without a
-  /// table for causal_attention, the table for attention.
+  /// table for causal_attention, the table for attention. The rates of grouped matmuls are those of
+  /// tbc's kernels; other executors have the rates of matmuls.
   const KernelEfficiency &kernel(KernelKey key) const;
   /// Returns the peak FLOP/s of a kernel class for operands of `dtype`, which must have a rate.
   double peakFlops(KernelClass kernelClass, DType dtype) const;

@@ -13,13 +13,14 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
+static const char *const workspaceLine = "kernel workspace";
 static const char *const contextLine = "device context";
 static const char *const marginLine = "allocator margin";
 
 int64_t programBytes(const StageMemory &memory) {
   int64_t total = 0;
   for (const MemoryLine &line : memory.lines)
-    if (line.name != contextLine && line.name != marginLine)
+    if (line.name != workspaceLine && line.name != contextLine && line.name != marginLine)
       total += line.bytes;
   return total;
 }
@@ -266,10 +267,40 @@ double executorStateBytes(const Graph &graph, const Assignment &assignment,
          (executor.parameterBytes + (isShared ? executor.dataParallelBytes : 0)) * elements;
 }
 
+/// Returns the shapes of an op's operands on one rank.
+std::vector<std::vector<int64_t>> localShapes(const Graph &graph, int op,
+                                              const OpStrategy &strategy) {
+  const GraphOp &graphOp = graph.ops[size_t(op)];
+  std::vector<std::vector<int64_t>> shapes;
+  for (int value : graphOp.operands)
+    shapes.push_back(graph.values[size_t(value)].layout.shape());
+  for (const auto &[loop, axes] : strategy.loopAxes)
+    for (const TensorDim &place : graphOp.loops[size_t(loop)].operandDims) {
+      int64_t &size = shapes[size_t(place.tensor)][size_t(place.dim)];
+      int64_t parts = groupSize(axes);
+      size = (size + parts - 1) / parts;
+    }
+  return shapes;
+}
+
+/// Returns the bytes of the largest workspace of a stage's kernels.
+double workspaceBytes(const Graph &graph, const Assignment &assignment, const Cluster &cluster,
+                      const std::vector<int> &chunks) {
+  int64_t most = 0;
+  if (!cluster.hasKernelWorkspace || !cluster.executor.isOwn())
+    return 0;
+  for (size_t op = 0; op < graph.ops.size(); ++op)
+    if (graph.ops[op].workspace &&
+        std::find(chunks.begin(), chunks.end(), graph.ops[op].chunk) != chunks.end())
+      most = std::max(
+          most, graph.ops[op].workspace(localShapes(graph, int(op), assignment.strategies[op])));
+  return double(most);
+}
+
 /// The lines of one stage.
 StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const KeptBytes &kept,
                     const KeptBytes &keptOnHost, const KindBytes &peak, double update,
-                    double executorStates) {
+                    double executorStates, double workspace) {
   StageMemory memory;
   double owned = 0;
   auto add = [&](const char *name, double bytes) {
@@ -292,6 +323,8 @@ StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const Kept
     add("executor states", executorStates);
     add("executor residuals", (cluster.executor.residualFactor - 1) * kept.residuals);
   }
+  if (workspace > 0)
+    memory.lines.push_back({workspaceLine, int64_t(workspace)});
   memory.lines.push_back({contextLine, cluster.contextBytes});
   memory.lines.push_back({marginLine, int64_t(std::ceil(cluster.allocatorFraction * owned))});
   for (auto [name, bytes] : {std::pair("master weights", fixed.hostMaster),
@@ -324,7 +357,8 @@ std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assig
     stages.push_back(linesOf(
         devices.of(stage), fixed[stage], kept,
         keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]), peak, updateBytes,
-        executorStateBytes(graph, assignment, derivation, devices, stage, fixed[stage])));
+        executorStateBytes(graph, assignment, derivation, devices, stage, fixed[stage]),
+        workspaceBytes(graph, assignment, devices.of(stage), chunks)));
   }
   return stages;
 }

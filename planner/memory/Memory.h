@@ -45,6 +45,8 @@ std::vector<StaticBytes> staticBytes(const reshard::Graph &graph,
 ///   flight.
 /// - Transients, gathered parameters and collective buffers are taken at the peak instruction.
 ///   Holes between them count as transients.
+/// - The kernel workspace is that of the largest kernel of the stage (GraphOp::workspace), if the
+///   cluster's kernels have one.
 /// - An update reuses the memory of micro-batch data; its excess over that counts as well.
 std::vector<StageMemory> stageMemory(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
@@ -61,7 +63,8 @@ std::pair<int64_t, int64_t> memoryInterval(const StageMemory &memory, const Clus
 /// GiB and a margin of 3 % +- 2 % become 1.6 GiB and 5 %, both exact.
 Cluster atUpperEnd(const Cluster &cluster);
 
-/// Returns the program's bytes on the device: all lines except device context and allocator margin.
+/// Returns the program's bytes on the device: all lines except kernel workspace, device context and
+/// allocator margin.
 int64_t programBytes(const StageMemory &memory);
 
 } // namespace tbc::planner

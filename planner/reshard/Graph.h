@@ -93,6 +93,7 @@ struct GraphOp {
   KernelClass kernelClass = KernelClass::Elementwise;
   /// Whether it is a nest of loops that may be a part of a larger one (CostOpInterface).
   bool isLoopNest = false;
+  WorkspaceFn workspace = nullptr;
 };
 
 /// One trained parameter: its input value and its gradient value.

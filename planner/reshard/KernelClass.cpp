@@ -26,6 +26,8 @@ static std::optional<Row> findRow(KernelClass kernelClass) {
   switch (kernelClass) {
   case KernelClass::Matmul:
     return matrixRow("matmul");
+  case KernelClass::GroupedMatmul:
+    return matrixRow("grouped_matmul", KernelClass::Matmul);
   case KernelClass::Conv:
     return matrixRow("conv");
   case KernelClass::Attention:

@@ -8,16 +8,20 @@
 #ifndef TBC_PLANNER_RESHARD_KERNELCLASS_H
 #define TBC_PLANNER_RESHARD_KERNELCLASS_H
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 namespace tbc::reshard {
 
+/// GroupedMatmul: matmuls of groups whose sizes are data, such as routed experts.
 /// CausalAttention: queries read only the keys before them, so a kernel may skip about half of the
 /// work. None: views and generators, without a kernel.
 enum class KernelClass {
   Matmul,
+  GroupedMatmul,
   Conv,
   Attention,
   CausalAttention,
@@ -26,6 +30,10 @@ enum class KernelClass {
   Gather,
   None
 };
+
+/// The bytes that the kernel of an op keeps between its launches on a GPU, from the local shapes of
+/// its operands. Unset: none, or little enough for the cluster's context_bytes.
+using WorkspaceFn = std::function<int64_t(const std::vector<std::vector<int64_t>> &)>;
 
 const std::vector<KernelClass> &kernelClasses();
 /// Returns the word of cluster files. Example: "causal_attention".

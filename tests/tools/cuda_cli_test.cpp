@@ -4,6 +4,7 @@
 #include "tests/support/Shell.h"
 #include "tools/tbc-run/GpuChoice.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -61,6 +62,34 @@ TEST_F(CudaCli, CompilesImagesForEveryArchitecture) {
   EXPECT_FALSE(isThere("program/kernels.cuda.json"));
   EXPECT_TRUE(isThere("program/kernels.so"));
   EXPECT_THAT(readAll(folder + "/program/run.json"), Not(HasSubstr("target")));
+}
+
+/// Returns the numbers behind `key` in a text of JSON.
+std::vector<int64_t> numbersOf(const std::string &text, const std::string &key) {
+  std::vector<int64_t> numbers;
+  for (size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1))
+    numbers.push_back(std::stoll(text.substr(at + key.size())));
+  return numbers;
+}
+
+TEST_F(CudaCli, TheWorkspaceOfExpertsIsPredicted) {
+  std::string model = std::string(TBC_SOURCE_DIR) + "/models/moe-8l.onnx";
+  for (const char *flags : {"--gpus 1 --batch 8", "--gpus 2 --batch 8 --mesh ep=2",
+                            "--gpus 4 --batch 8 --mesh ep=2,tp=2 --precision f32"}) {
+    Outcome plan = tbc("plan " + model + " " + flags + " -o plan.json");
+    ASSERT_EQ(plan.code, 0) << plan.err;
+    Outcome made = tbc("compile plan.json -o program --target cuda --arch sm_90");
+    ASSERT_EQ(made.code, 0) << made.err;
+    std::vector<int64_t> emitted =
+        numbersOf(readAll(folder + "/program/kernels.cuda.json"), "\"workspace_bytes\": ");
+    ASSERT_FALSE(emitted.empty());
+    std::string text = readAll(folder + "/plan.json");
+    size_t line = text.find("kernel workspace");
+    ASSERT_NE(line, std::string::npos) << flags;
+    EXPECT_EQ(numbersOf(text.substr(line, 200), "bytes\": ").at(0),
+              *std::max_element(emitted.begin(), emitted.end()))
+        << flags;
+  }
 }
 
 TEST_F(CudaCli, WhatHasNoKernelIsRefusedOrSaid) {

@@ -81,12 +81,17 @@ public:
 private:
   double rateOf(const program::Stage &stage, const Instruction &instruction, const OpCost &cost,
                 By by) const {
-    if (isCuda && by == By::Kernel)
-      return machine.cluster.vectorFlopsPerSecond;
     DType dtype = DType::F32;
     if (!instruction.operands.empty())
       dtype = stage.values[size_t(instruction.operands.front())].dtype;
-    return machine.cluster.peakFlops(cost.kernelClass, dtype);
+    double peak = machine.cluster.peakFlops(cost.kernelClass, dtype);
+    if (!isCuda || by != By::Kernel)
+      return peak;
+    if (cost.kernelClass != reshard::KernelClass::GroupedMatmul || byteWidth(dtype) != 2)
+      return machine.cluster.vectorFlopsPerSecond;
+    constexpr int hopper = 90;
+    constexpr double shareOfMma = 0.629;
+    return machine.processor && machine.processor->capability >= hopper ? shareOfMma * peak : peak;
   }
 
   void time(Estimate &found, double arithmetic) const {

@@ -3,6 +3,7 @@
 #include "codegen/cuda/ops/RoutedExperts.h"
 
 #include "codegen/cuda/ops/GroupedMatmul.h"
+#include "ir/ExpertWorkspace.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -15,10 +16,6 @@ namespace {
 
 using kernels::DType;
 using Values = SmallVector<Value>;
-
-/// Tokens that a thread lists for one expert.
-constexpr int64_t tokensOfPiece = 64;
-constexpr int64_t alignment = 256;
 
 /// Formulas as of runtime/kernels/Activation.h.
 class Activation {
@@ -74,61 +71,31 @@ private:
 //===----------------------------------------------------------------------===//
 
 /// The sizes of a layer of experts, and its operands from index `first` on.
-struct Layer {
+struct Layer : ExpertSizes {
   Layer(const OpCall &call, int first)
       : x(first), weights(first + 1), in(first + 2), out(first + 3),
-        activation(call.attrs.getString("activation")), top(call.attrs.getInt("top")),
-        parts(call.attrs.getBool("gated") ? 2 : 1), t(call.operands[size_t(x)].shape[0]),
-        h(call.operands[size_t(x)].shape[1]), e(call.operands[size_t(out)].shape[0]),
-        o(call.operands[size_t(out)].shape[1]), f(call.operands[size_t(out)].shape[2]),
-        dtype(call.operands[size_t(x)].dtype) {
-    top = std::min(top, e);
+        activation(call.attrs.getString("activation")), dtype(call.operands[size_t(x)].dtype) {
+    const kernels::Shape &tokens = call.operands[size_t(x)].shape;
+    const kernels::Shape &second = call.operands[size_t(out)].shape;
+    t = tokens[0], h = tokens[1], e = second[0], o = second[1], f = second[2];
+    parts = call.attrs.getBool("gated") ? 2 : 1;
+    top = std::min(call.attrs.getInt("top"), e);
+    elementBytes = kernels::byteWidth(dtype);
   }
-
-  /// Tiles of rows: those of the tokens, and at most 127 empty rows per expert.
-  int64_t tiles() const { return std::max<int64_t>((t * top + e * (tileRows - 1)) / tileRows, 1); }
-  int64_t rows() const { return tiles() * tileRows; }
-  int64_t pieces() const { return ceilDiv(t, tokensOfPiece); }
   static int64_t ceilDiv(int64_t a, int64_t b) {
     return int64_t(llvm::divideCeil(uint64_t(a), uint64_t(b)));
   }
 
   int x, weights, in, out; // operand indices
   std::string activation;
-  int64_t top, parts;
-  int64_t t, h, e, o, f;
   DType dtype;
 };
+static_assert(ExpertSizes::tileRows == cuda::tileRows);
 
 /// An array in the workspace, from element `begin` of a result of `withWorkspace` on.
 struct Array {
   int result = 0;
   int64_t begin = 0;
-};
-
-/// The workspace of a call: lists of i32, then rows of the op's type, then sums of f32.
-class Workspace {
-public:
-  Workspace(const OpCall &call, DType dtype)
-      : staged(withWorkspace(call, {DType::I32, dtype, DType::F32})),
-        first(int(call.results.size())), dtype(dtype) {}
-
-  Array list(int64_t elements) { return take(first, elements, DType::I32); }
-  Array values(int64_t elements) { return take(first + 1, elements, dtype); }
-  Array sums(int64_t elements) { return take(first + 2, elements, DType::F32); }
-
-  const OpCall staged;
-  int64_t bytes = 0;
-
-private:
-  Array take(int result, int64_t elements, DType type) {
-    int64_t width = kernels::byteWidth(type);
-    Array made{result, bytes / width};
-    bytes = int64_t(llvm::alignTo(uint64_t(bytes + elements * width), uint64_t(alignment)));
-    return made;
-  }
-  int first;
-  DType dtype;
 };
 
 Value load(const ThreadKernel &k, const Array &array, Value index) {
@@ -156,19 +123,22 @@ void storeSome(const ThreadKernel &k, int result, Value index, ArrayRef<Value> v
 
 class ExpertsEmitter {
 public:
-  ExpertsEmitter(MLIRContext &context, const OpCall &call, int firstOperand, Form form)
-      : context(context), form(form), n(call, firstOperand), memory(call, n.dtype) {
-    counts = memory.list(n.pieces() * n.e);
-    totals = memory.list(n.e);
-    starts = memory.list(n.e + 1);
-    experts = memory.list(n.tiles());
-    tokens = memory.list(n.rows());
-    rows = memory.list(n.t * (n.top + 1));
+  ExpertsEmitter(MLIRContext &context, const OpCall &call, bool isGradient, Form form)
+      : context(context), form(form), n(call, isGradient ? 1 : 0),
+        memory(n, isGradient, form == Form::Device ? 0 : n.f),
+        staged(withWorkspace(call, {DType::I32, n.dtype, DType::F32})) {
+    int lists = int(call.results.size()), values = lists + 1, sums = lists + 2;
+    auto array = [&](int result, int64_t offset) {
+      return Array{result, offset / kernels::byteWidth(staged.results[size_t(result)].dtype)};
+    };
+    counts = array(lists, memory.counts), totals = array(lists, memory.totals);
+    starts = array(lists, memory.starts), experts = array(lists, memory.experts);
+    tokens = array(lists, memory.tokens), rows = array(lists, memory.rows);
+    hidden = array(values, memory.hidden), first = array(values, memory.first);
+    made = array(sums, memory.made), terms = array(sums, memory.terms);
   }
 
   FailureOr<region::Kernel> forward() {
-    hidden = memory.values(n.rows() * n.f);
-    made = memory.sums(n.rows() * n.o);
     emitLists(/*cleared=*/-1);
     emitHidden();
     emitSecondLayer();
@@ -177,13 +147,8 @@ public:
   }
 
   /// Operand 0 is dy; results are dx, dw, d in, d out.
-  FailureOr<region::Kernel> backward(const OpCall &call) {
-    auto isUsed = [&](size_t result) { return call.resultBuffers[result] >= 0; };
-    numRanges = form == Form::Device ? sumsOfTile * Layer::ceilDiv(n.f, tileColumns) : n.f;
-    first = memory.values(n.rows() * n.parts * n.f);
-    hidden = memory.values(n.rows() * n.f);
-    made = memory.sums(n.rows() * n.h);
-    terms = memory.sums(n.rows() * numRanges);
+  FailureOr<region::Kernel> backward() {
+    auto isUsed = [&](size_t result) { return staged.resultBuffers[result] >= 0; };
     emitLists(/*cleared=*/isUsed(1) ? 1 : -1);
     emitFirstLayer();
     emitHiddenGradient();
@@ -212,7 +177,7 @@ private:
       return failure();
     return joinLaunches(launches, memory.bytes);
   }
-  ThreadKernel open(int64_t threads) const { return {context, memory.staged, threads, form}; }
+  ThreadKernel open(int64_t threads) const { return {context, staged, threads, form}; }
 
   //===--------------------------------------------------------------------===//
   // Lists of tokens
@@ -246,9 +211,9 @@ private:
   };
   Piece pieceOf(const ThreadKernel &k) const {
     Values at = k.split(k.thread, {n.pieces(), n.e});
-    Value begin = k.e.mul(at[0], k.integer(tokensOfPiece));
+    Value begin = k.e.mul(at[0], k.integer(ExpertSizes::tokensOfPiece));
     return {at[0], at[1], begin,
-            least(k, k.e.add(begin, k.integer(tokensOfPiece)), k.integer(n.t))};
+            least(k, k.e.add(begin, k.integer(ExpertSizes::tokensOfPiece)), k.integer(n.t))};
   }
   Value countPlace(const ThreadKernel &k, Value piece, Value expert) const {
     return k.e.add(k.e.mul(piece, k.integer(n.e)), expert);
@@ -415,7 +380,7 @@ private:
     return n.tiles() * Layer::ceilDiv(columns, tileColumns / parts);
   }
   void addMatmul(int64_t blocks, llvm::function_ref<TileMatmul(const ThreadKernel &, Value)> tile) {
-    add(emitGroupedMatmul(context, memory.staged, form, n.dtype, blocks, tile));
+    add(emitGroupedMatmul(context, staged, form, n.dtype, blocks, tile));
   }
   Value placeOf(const ThreadKernel &k, Value row, int64_t width, Value column) const {
     return k.e.add(k.e.mul(row, k.integer(width)), column);
@@ -504,7 +469,7 @@ private:
       int64_t rangesOfTile = form == Form::Device ? sumsOfTile : tileColumns;
       Value firstRange = k.e.mul(k.divide(tile.column, tileColumns), k.integer(rangesOfTile));
       tile.storeSum = [this, &k, firstRange](Value row, Value range, Value sum) {
-        store(k, terms, placeOf(k, row, numRanges, k.e.add(firstRange, range)), sum);
+        store(k, terms, placeOf(k, row, memory.ranges, k.e.add(firstRange, range)), sum);
       };
       return tile;
     });
@@ -638,9 +603,9 @@ private:
     Value isRow = k.e.less(row, k.integer(n.rows()));
     Value from = k.e.select(isRow, row, k.integer(0));
     Value sum = k.loop(
-        lane, k.e.select(isRow, k.integer(numRanges), k.integer(0)), {k.number(0)},
+        lane, k.e.select(isRow, k.integer(memory.ranges), k.integer(0)), {k.number(0)},
         [&](Value range, ArrayRef<Value> before) {
-          return Values{k.e.add(before[0], load(k, terms, placeOf(k, from, numRanges, range)))};
+          return Values{k.e.add(before[0], load(k, terms, placeOf(k, from, memory.ranges, range)))};
         },
         k.lanes())[0];
     sum = k.overWarp(sum, /*isSum=*/true);
@@ -654,13 +619,13 @@ private:
   MLIRContext &context;
   Form form;
   const Layer n;
-  Workspace memory;
+  const ExpertWorkspace memory;
+  const OpCall staged;   // with three views of the workspace as further results
   Array counts, totals;  // [piece, e], [e]: tokens of an expert
   Array starts, experts; // [e + 1]: first rows; [tile]
   Array tokens, rows;    // [row]: its token, or t; [t, top + 1]: rows of a token
   Array first, hidden;   // [row, parts f]: gate and up or their gradients; [row, f]
   Array made, terms;     // [row, o or h] and [row, range], in f32
-  int64_t numRanges = 0;
   SmallVector<region::Kernel> launches;
   bool isGood = true;
 };
@@ -677,14 +642,14 @@ bool isInRange(const OpCall &call, int first) {
 FailureOr<region::Kernel> emitRoutedExperts(MLIRContext &context, const OpCall &call, Form form) {
   if (!isInRange(call, 0))
     return failure();
-  return ExpertsEmitter(context, call, 0, form).forward();
+  return ExpertsEmitter(context, call, /*isGradient=*/false, form).forward();
 }
 
 FailureOr<region::Kernel> emitRoutedExpertsGrad(MLIRContext &context, const OpCall &call,
                                                 Form form) {
   if (!isInRange(call, 1))
     return failure();
-  return ExpertsEmitter(context, call, 1, form).backward(call);
+  return ExpertsEmitter(context, call, /*isGradient=*/true, form).backward();
 }
 
 } // namespace tbc::cuda

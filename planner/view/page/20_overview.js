@@ -4,7 +4,8 @@
 const LINE_HUES = {
   "parameters": "blue", "master weights": "indigo", "gradients": "green", "optimizer state": "yellow",
   "model state": "olive", "inputs": "cyan", "saved residuals": "red", "transients": "purple",
-  "gathered parameters": "teal", "collective buffers": "sand", "device context": "grey", "allocator margin": "pale",
+  "gathered parameters": "teal", "collective buffers": "sand", "kernel workspace": "brown",
+  "device context": "grey", "allocator margin": "pale",
 };
 const lineHue = (name) => LINE_HUES[name] || "grey";
 const LINE_MEANING = {
@@ -13,6 +14,7 @@ const LINE_MEANING = {
   "model state": "running statistics", "inputs": "tokens or samples in flight",
   "saved residuals": "activations kept for backward", "transients": "values within one block",
   "gathered parameters": "parameters gathered from their shards", "collective buffers": "operands of collectives",
+  "kernel workspace": "values between the launches of a kernel",
   "device context": "driver, libraries, communicators", "allocator margin": "loss of the allocator",
 };
 const VERDICTS = { "fits": ["Fits", ""], "tight": ["Tight", "tight"], "does not fit": ["Does not fit", "bad"] };
