@@ -3,6 +3,7 @@
 #include "ir/PlannedStep.h"
 
 #include "planner/reshard/Rebatch.h"
+#include "runtime/mesh/AxisIndex.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -51,7 +52,7 @@ FailureOr<reshard::Mesh> readMesh(ModuleOp module) {
 
 static LogicalResult readStages(ModuleOp module, PlannedStep &result) {
   reshard::Assignment &assignment = result.assignment;
-  assignment.pipelineAxis = assignment.mesh.axisIndex("pp");
+  assignment.pipelineAxis = axisIndex(assignment.mesh, tbc::mesh::Axis::Pipeline);
   if (assignment.pipelineAxis >= 0)
     assignment.numStages = int(assignment.mesh.axes[assignment.pipelineAxis].size);
   FailureOr<DenseI64ArrayAttr> stages = find<DenseI64ArrayAttr>(module, kChunkStageAttr);
@@ -141,7 +142,8 @@ FailureOr<PlannedStep> readPlannedStep(ModuleOp module) {
       failed(readStages(module, result)))
     return failure();
   result.graph = batch > 0 ? reshard::withBatch(result.step.graph, batch) : result.step.graph;
-  if (int axis = result.assignment.mesh.axisIndex("cp"); axis >= 0 && module->hasAttr(kZigzagAttr))
+  if (int axis = axisIndex(result.assignment.mesh, tbc::mesh::Axis::Context);
+      axis >= 0 && module->hasAttr(kZigzagAttr))
     result.zigzag = result.assignment.mesh.axes[axis].size;
   if (failed(readOps(result)) || failed(readParameters(result)))
     return failure();

@@ -7,6 +7,7 @@
 #include "planner/layout/Causes.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/predict/Evaluate.h"
+#include "planner/reshard/Count.h"
 #include "planner/reshard/Overlap.h"
 
 #include <algorithm>
@@ -58,7 +59,7 @@ Report explainCommunication(const ExplainedPlan &explained) {
                                                        explained.derivation, explained.overlap)) {
     CollectiveCount line;
     line.kind = one.collective.kind;
-    line.axes = one.collective.axes.empty() ? "pp" : toString(assignment.mesh, one.collective.axes);
+    line.axes = axesText(assignment.mesh, one.collective);
     line.stage = one.stage;
     line.bytes = one.collective.bytes;
     const double count = double(one.count);

@@ -11,6 +11,7 @@
 #include "planner/plan/PlanDevices.h"
 #include "planner/plan/PlanNames.h"
 #include "planner/predict/Evaluate.h"
+#include "planner/reshard/Count.h"
 #include "planner/search/Explore.h"
 #include "runtime/abi/ClosestWord.h"
 
@@ -232,7 +233,7 @@ private:
       for (const Collective &step : reshard.steps) {
         CollectiveCount line;
         line.kind = step.kind;
-        line.axes = step.axes.empty() ? "pp" : toString(mesh, step.axes);
+        line.axes = axesText(mesh, step);
         line.stage = reshard.stage;
         line.bytes = step.bytes;
         double count = reshard.perStep ? 1 : double(assignment.microBatches);

@@ -115,7 +115,7 @@ AxisNames axesOf(const Mesh &mesh, const Collective &collective) {
   AxisNames names;
   for (const AxisRef &axis : collective.axes)
     names.push_back(toString(mesh, {axis}));
-  return names.empty() ? AxisNames{"pp"} : names;
+  return names.empty() ? AxisNames{mesh::row(Axis::Pipeline).name} : names;
 }
 
 } // namespace tbc::planner

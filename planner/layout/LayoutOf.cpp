@@ -152,7 +152,7 @@ LayoutParameters LayoutMaker::parameterAt(size_t index) const {
     const TensorLayout &gradient = graph.values[parameter.gradient].layout;
     group.gradient = placementOf(mesh, gradient, derivation.gradient[index]);
     if (derivation.parameterStages[index].size() > 1)
-      group.gradient.partial.insert(group.gradient.partial.begin(), "pp");
+      group.gradient.partial.insert(group.gradient.partial.begin(), mesh::row(Axis::Pipeline).name);
     group.state = placementOf(mesh, value.layout, derivation.state[index]);
     group.lifetime = lifetimeOf(index);
   }

@@ -1,6 +1,7 @@
 //===- RankSlices.cpp - The elements of a tensor on one rank ---------------===//
 
 #include "planner/layout/RankSlices.h"
+#include "planner/plan/MeshShape.h"
 
 #include <algorithm>
 #include <charconv>
@@ -149,7 +150,7 @@ std::vector<int64_t> groupOf(const std::vector<std::string> &axes, const std::ve
     std::vector<int64_t> next;
     for (int64_t member : group)
       for (int64_t i = 0; i < part.size; ++i)
-        if (name != "pp" || stages.empty() ||
+        if (mesh::parseAxis(name) != Axis::Pipeline || stages.empty() ||
             std::find(stages.begin(), stages.end(), int(i)) != stages.end())
           next.push_back(member + (i - part.coordinate) * part.stride);
     group = std::move(next);

@@ -261,8 +261,10 @@ double executorStateBytes(const Graph &graph, const Assignment &assignment,
     elements += double(localBytes(layout, derivation.home[size_t(graph.parameters[p].value)])) /
                 double(layout.elementBytes);
   }
-  for (const auto &axis : assignment.mesh.axes)
-    isShared |= (axis.name == "dp" || axis.name == "fsdp" || axis.name == "cp") && axis.size > 1;
+  for (Divides divides : {Divides::Samples, Divides::Sequence})
+    for (const std::string &name : mesh::axisNames(divides))
+      for (const MeshAxis &axis : assignment.mesh.axes)
+        isShared |= axis.name == name && axis.size > 1;
   return std::max(0.0, executor.gradientBytes * elements - fixed.gradients) +
          (executor.parameterBytes + (isShared ? executor.dataParallelBytes : 0)) * elements;
 }

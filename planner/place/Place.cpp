@@ -25,8 +25,9 @@ public:
   Placer(const Graph &graph, int64_t axisSize, const Job &job, const Cluster &cluster,
          double updatesPerMicroBatch, bool mustSplit, const PinnedOps &pinned = {})
       : pinned(pinned), graph(graph), job(job), cluster(cluster),
-        updatesPerMicroBatch(updatesPerMicroBatch), mustSplit(mustSplit), mesh{{{"tp", axisSize}}},
-        prices(mesh, cluster), nodeOf(graph.ops.size(), -1), gradientOf(graph.values.size(), -1),
+        updatesPerMicroBatch(updatesPerMicroBatch), mustSplit(mustSplit),
+        mesh{{{mesh::row(Axis::Tensor).name, axisSize}}}, prices(mesh, cluster),
+        nodeOf(graph.ops.size(), -1), gradientOf(graph.values.size(), -1),
         scratch(graph.ops.size()) {
     for (const GraphParameter &parameter : graph.parameters)
       gradientOf[parameter.value] = parameter.gradient;

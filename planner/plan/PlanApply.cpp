@@ -9,6 +9,7 @@
 #include "planner/reshard/SequenceOrder.h"
 #include "planner/reshard/SplitBackward.h"
 #include "runtime/abi/ClosestWord.h"
+#include "runtime/mesh/AxisIndex.h"
 #include "runtime/schedule/Schedule.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ public:
   Applier(const Graph &graph, const Plan &plan) : plan(plan) {
     step.graph = withBatch(graph, plan.microBatch * plan.mesh.dataRanks());
     step.assignment.mesh = plan.mesh.mesh();
-    step.assignment.pipelineAxis = step.assignment.mesh.axisIndex("pp");
+    step.assignment.pipelineAxis = axisIndex(step.assignment.mesh, Axis::Pipeline);
     step.assignment.numStages = int(plan.mesh.pp);
     step.assignment.chunkStage = plan.chunkStage;
     step.assignment.microBatches = plan.accumulation;
@@ -131,7 +132,8 @@ private:
   std::vector<AxisRef> axesOf(const std::string &key, const std::vector<std::string> &names) {
     std::vector<AxisRef> axes;
     for (const std::string &name : names) {
-      if (name == "pp" || !MeshShape().find(name))
+      if (const std::optional<Axis> known = mesh::parseAxis(name);
+          !known || *known == Axis::Pipeline)
         fail(key, "\"" + name + "\" is not an axis that tensors may lie on (any but pp)");
       int axis = step.assignment.mesh.axisIndex(name);
       if (axis >= 0) // an axis of size 1 is not in the mesh

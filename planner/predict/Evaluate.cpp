@@ -190,9 +190,9 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
     const double time = networks.sendSeconds(from, to, bytes);
     (isForward ? seconds.sendForward : seconds.sendBackward)[transfer.fromChunk] += time;
     if (work)
-      (*work)[size_t(transfer.fromChunk)].add(isForward ? &StageSeconds::sendForward
-                                                        : &StageSeconds::sendBackward,
-                                              name(CollectiveKind::Send), "pp", bytes, time);
+      (*work)[size_t(transfer.fromChunk)].add(
+          isForward ? &StageSeconds::sendForward : &StageSeconds::sendBackward,
+          name(CollectiveKind::Send), mesh::row(Axis::Pipeline).name, bytes, time);
   }
   return seconds;
 }

@@ -7,6 +7,7 @@
 #include "planner/plan/PlanDevices.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/report/BlockNames.h"
+#include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
 #include <set>
@@ -18,7 +19,8 @@ namespace tbc::planner {
 /// Describes the tp splits of one repeat: the number of ops split by a loop in the result (column),
 /// by a summed loop (row), and by experts.
 static std::string splitText(const PlannedStep &step, const Block &block) {
-  int axis = step.assignment.mesh.axisIndex("tp"), experts = step.assignment.mesh.axisIndex("ep");
+  int axis = axisIndex(step.assignment.mesh, Axis::Tensor),
+      experts = axisIndex(step.assignment.mesh, Axis::Expert);
   int column = 0, row = 0, byExperts = 0;
   for (int op = block.first; op < block.first + block.length; ++op) {
     bool summed = false, split = false;

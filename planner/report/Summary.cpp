@@ -7,6 +7,7 @@
 #include "planner/plan/Describe.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/support/Format.h"
+#include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
 #include <map>
@@ -120,9 +121,10 @@ private:
     Mesh axes = plan.mesh.mesh();
     unlikeDevices();
     const StageDevices devices = stageDevices(plan);
-    StageNetworks networks(devices, axes, axes.axisIndex("pp"));
+    StageNetworks networks(devices, axes, axisIndex(axes, Axis::Pipeline));
     for (size_t axis = 0; axis < axes.axes.size(); ++axis) {
-      GroupShape group = worstGroup(devices, networks, axes, axes.axisIndex("pp"), int(axis));
+      GroupShape group =
+          worstGroup(devices, networks, axes, axisIndex(axes, Axis::Pipeline), int(axis));
       std::string where = group.nodes == 1
                               ? "inside a node"
                               : format("across %lld nodes, %lld of a group on each",

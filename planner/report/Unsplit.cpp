@@ -2,6 +2,7 @@
 
 #include "planner/report/Unsplit.h"
 #include "planner/graph/Recompute.h"
+#include "runtime/mesh/AxisIndex.h"
 
 #include <cstdio>
 #include <map>
@@ -23,7 +24,7 @@ static std::string undivided(const Graph &graph, const GraphOp &op, int64_t n) {
 
 std::vector<std::string> unsplitWork(const PlannedStep &step) {
   const Mesh &mesh = step.assignment.mesh;
-  int axis = mesh.axisIndex("tp");
+  int axis = axisIndex(mesh, Axis::Tensor);
   if (axis < 0)
     return {};
   struct Unsplit {

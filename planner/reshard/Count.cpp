@@ -1,10 +1,17 @@
 //===- Count.cpp - The list of collectives of one step ---------------------===//
 
+#include "planner/reshard/Count.h"
 #include "planner/reshard/Overlap.h"
+#include "runtime/mesh/Axes.h"
 
 #include <tuple>
 
 namespace tbc::reshard {
+
+std::string axesText(const Mesh &mesh, const Collective &collective) {
+  return collective.axes.empty() ? mesh::row(mesh::Axis::Pipeline).name
+                                 : toString(mesh, collective.axes);
+}
 
 static auto keyOf(const CollectiveCount &c) {
   return std::tie(c.stage, c.kind, c.axes, c.bytes, c.count);
@@ -27,7 +34,7 @@ std::vector<CollectiveCount> countCollectives(const Graph &graph, const Assignme
   auto add = [&](const Collective &step, int stage, int64_t times) {
     CollectiveCount line;
     line.kind = step.kind;
-    line.axes = step.axes.empty() ? "pp" : toString(assignment.mesh, step.axes);
+    line.axes = axesText(assignment.mesh, step);
     line.stage = stage;
     line.bytes = step.bytes;
     counts[line] += times;

@@ -4,6 +4,7 @@
 #include "planner/bound/HeterogeneousBound.h"
 #include "planner/graph/Stages.h"
 #include "planner/place/Place.h"
+#include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
 #include <cmath>
@@ -156,7 +157,7 @@ double BoundTables::computeExpertSeconds(int64_t ep, int64_t microBatch) const {
   assignment.mesh = split.mesh();
   assignment.strategies = *strategies;
   ParameterPlan plan;
-  plan.reduceAxes.push_back(wholeAxis(assignment.mesh, assignment.mesh.axisIndex("ep")));
+  plan.reduceAxes.push_back(wholeAxis(assignment.mesh, axisIndex(assignment.mesh, Axis::Expert)));
   assignment.parameterPlans.assign(batched.parameters.size(), plan);
   const NetworkCost network(problem.cluster, assignment.mesh, assignment.pipelineAxis);
   double seconds = 0;

@@ -166,14 +166,14 @@ std::vector<Candidate> CandidateSpace::withContext(const Candidate &candidate) {
   if (candidate.mesh.cp > 1 || candidate.microBatch > 1 || space.meshIsPinned() ||
       problem.graph.sequenceFactor < 0)
     return result;
-  for (const char *axis : {"dp", "fsdp", "tp", "pp"})
+  for (Axis axis : {Axis::Data, Axis::ShardedData, Axis::Tensor, Axis::Pipeline})
     for (int64_t cp : {2, 4, 8, 16}) {
       Candidate next = candidate;
-      int64_t *size = next.mesh.find(axis);
+      int64_t &size = next.mesh.of(axis);
       // A pipeline of one stage would have another schedule.
-      if (*size % cp != 0 || (size == &next.mesh.pp && *size == cp))
+      if (size % cp != 0 || (axis == Axis::Pipeline && size == cp))
         continue;
-      *size /= cp;
+      size /= cp;
       next.mesh.cp = cp;
       next.accumulation = next.batch / next.mesh.dataRanks();
       std::vector<int64_t> microBatches = space.microBatches(next.mesh, next.batch);

@@ -7,7 +7,8 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 bool isZeroAxis(const Candidate &candidate, const std::string &name) {
-  return candidate.zero.zero > 0 && (name != "dp" || candidate.mesh.fsdp == 1);
+  return candidate.zero.zero > 0 &&
+         (mesh::parseAxis(name) != Axis::Data || candidate.mesh.fsdp == 1);
 }
 
 DataMode dataMode(const CostTables &costs, const Candidate &candidate, const NetworkCost &network) {
@@ -22,7 +23,8 @@ DataMode dataMode(const CostTables &costs, const Candidate &candidate, const Net
   for (bool isSplitOverExperts : {false, true}) {
     std::vector<AxisRef> zero, others;
     for (const std::string &name : tokenAxisNames())
-      if (int axis = mesh.axisIndex(name); axis >= 0 && !(isSplitOverExperts && name == "ep"))
+      if (int axis = mesh.axisIndex(name);
+          axis >= 0 && !(isSplitOverExperts && mesh::parseAxis(name) == Axis::Expert))
         (isZeroAxis(candidate, name) ? zero : others).push_back(wholeAxis(mesh, axis));
     mode.groups[isSplitOverExperts] = {network.groupShape(zero), network.groupShape(others)};
   }

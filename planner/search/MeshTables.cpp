@@ -1,6 +1,7 @@
 //===- MeshTables.cpp - Devices and networks shared by candidates ---------===//
 
 #include "planner/search/MeshTables.h"
+#include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
 
@@ -13,7 +14,8 @@ const MeshStages &MeshTables::stagesFor(const MeshShape &mesh) const {
     Mesh axes = mesh.mesh();
     auto known = std::make_unique<MeshStages>(MeshStages{
         *StageDevices::make(problem.cluster, mesh.pp, mesh.numRanks() / mesh.pp), nullptr});
-    known->networks = std::make_unique<StageNetworks>(known->devices, axes, axes.axisIndex("pp"));
+    known->networks =
+        std::make_unique<StageNetworks>(known->devices, axes, axisIndex(axes, Axis::Pipeline));
     return known;
   });
 }
@@ -27,7 +29,7 @@ const NetworkCost &MeshTables::networkFor(const MeshShape &mesh) const {
     return stagesFor(mesh).networks->of(0);
   return *networks.get(mesh.sizes(), [&] {
     Mesh axes = mesh.mesh();
-    return std::make_unique<NetworkCost>(problem.cluster, axes, axes.axisIndex("pp"));
+    return std::make_unique<NetworkCost>(problem.cluster, axes, axisIndex(axes, Axis::Pipeline));
   });
 }
 

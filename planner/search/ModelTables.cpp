@@ -5,6 +5,7 @@
 #include "planner/graph/Recompute.h"
 #include "planner/graph/RecomputeBlocks.h"
 #include "planner/reshard/Rebatch.h"
+#include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
 #include <map>
@@ -88,12 +89,14 @@ ModelTables::Strategies ModelTables::computeStrategies(const ModelSplit &split,
   for (OpStrategy &strategy : known.ofOps) // tp may not be the only axis
     for (auto &[loop, axes] : strategy.loopAxes)
       for (AxisRef &axis : axes)
-        axis.axis = mesh.axisIndex("tp");
+        axis.axis = axisIndex(mesh, Axis::Tensor);
   if (split.ep > 1)
-    known.ofOps = withExperts(batched, known.ofOps, {wholeAxis(mesh, mesh.axisIndex("ep"))});
+    known.ofOps =
+        withExperts(batched, known.ofOps, {wholeAxis(mesh, axisIndex(mesh, Axis::Expert))});
   std::string why;
   if (split.cp > 1)
-    why = addContext(batched, known.ofOps, {wholeAxis(mesh, mesh.axisIndex("cp"))}, split.form);
+    why = addContext(batched, known.ofOps, {wholeAxis(mesh, axisIndex(mesh, Axis::Context))},
+                     split.form);
   if (!why.empty()) {
     known.whyNot = std::string("--context ") + name(split.form) + ": " + why;
     known.ofOps.clear();
@@ -120,7 +123,7 @@ bool ModelTables::mayPlace(const Candidate &candidate) const {
     return false;
   const ModelSplit split = splitOf(candidate);
   const std::vector<OpStrategy> *ofOps = strategiesFor(split, candidate.microBatch);
-  int tensorAxis = split.mesh().axisIndex("tp");
+  int tensorAxis = axisIndex(split.mesh(), Axis::Tensor);
   return ofOps && problem.pinned.areMetBy(problem.graph, *ofOps, tensorAxis);
 }
 

@@ -7,6 +7,7 @@
 #include "planner/reshard/Rebatch.h"
 #include "planner/search/OffloadBlocks.h"
 #include "planner/search/PartialRecompute.h"
+#include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
 #include <map>
@@ -39,7 +40,7 @@ Plan planOf(const CostTables &costs, const Candidate &candidate) {
   const Graph &batched = costs.models.graphFor(candidate.microBatch * split.ep);
   const std::vector<OpStrategy> &strategies =
       *costs.models.strategiesFor(split, candidate.microBatch);
-  const int tensorAxis = split.mesh().axisIndex("tp");
+  const int tensorAxis = axisIndex(split.mesh(), Axis::Tensor);
   const Graph whole = withBatch(graph, candidate.microBatch * candidate.mesh.dataRanks());
   const AxisRef data{0, 1, candidate.mesh.dp * candidate.mesh.fsdp}, experts{1, 1, split.ep};
   // Ops of equal structure and axes have equal placements.
@@ -60,7 +61,7 @@ Plan planOf(const CostTables &costs, const Candidate &candidate) {
     std::map<int, std::vector<std::string>> loopAxes;
     for (const auto &[loop, axes] : strategies[op].loopAxes)
       if (tensorAxis >= 0 && overlap(axes, {tensorAxis, 1, split.tp}))
-        loopAxes[loop] = {"tp"};
+        loopAxes[loop] = {mesh::row(Axis::Tensor).name};
     if (loopAxes.empty())
       continue;
     // The batch stays split over data ranks, and experts over ep; tp comes after them on the same
@@ -69,9 +70,9 @@ Plan planOf(const CostTables &costs, const Candidate &candidate) {
       std::vector<std::string> names;
       for (const AxisRef &axis : axes)
         if (axis == experts)
-          names.push_back("ep");
+          names.push_back(mesh::row(Axis::Expert).name);
         else
-          names = {"dp", "fsdp"};
+          names = mesh::axisNames(Divides::Samples);
       loopAxes[loop].insert(loopAxes[loop].begin(), names.begin(), names.end());
     }
     size_t index;

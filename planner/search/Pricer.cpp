@@ -6,6 +6,7 @@
 #include "planner/search/OffloadBlocks.h"
 #include "planner/search/PartialRecompute.h"
 #include "planner/search/StageBytes.h"
+#include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
 
@@ -93,16 +94,31 @@ void Pricer::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mo
   }
 }
 
+/// Whether the ranks along `axis` have parts of the loss.
+static bool hasPartOfLoss(Axis axis, const Profile &profile) {
+  switch (mesh::row(axis).divides) {
+  case Divides::Layers:
+    return false;
+  case Divides::Samples:
+  case Divides::Experts:
+  case Divides::Sequence:
+    return true;
+  case Divides::Tensors:
+    return profile.lossIsSplit;
+  }
+  __builtin_unreachable();
+}
+
 /// Returns the seconds to sum the scalar loss over the ranks with parts of it, or the step's
 /// scalars over all ranks.
 double Pricer::lossSeconds(const Candidate &candidate, const Profile &profile) const {
   Mesh mesh = candidate.mesh.mesh();
   bool isTotal = profile.stepTotalBytes > 0;
   std::vector<AxisRef> axes;
-  for (const std::string &name : axisNames()) {
-    bool isPart = name == "tp" ? profile.lossIsSplit : name != "pp";
-    if (mesh.axisIndex(name) >= 0 && (isTotal || isPart))
-      axes.push_back(wholeAxis(mesh, mesh.axisIndex(name)));
+  for (Axis axis : mesh::allAxes()) {
+    const int index = axisIndex(mesh, axis);
+    if (index >= 0 && (isTotal || hasPartOfLoss(axis, profile)))
+      axes.push_back(wholeAxis(mesh, index));
   }
   return costs.meshes.stagesFor(candidate.mesh)
       .networks->seconds(CollectiveKind::AllReduce, axes,

@@ -5,6 +5,7 @@
 #include "planner/graph/Stages.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/reshard/SplitBackward.h"
+#include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
 
@@ -94,8 +95,9 @@ public:
     assignment.mesh = mesh;
     for (int source : profiled.sourceOf)
       assignment.strategies.push_back(strategies[source]);
-    ParameterPlan plan; // gradients are later summed over ep and cp together with the data ranks
-    for (const char *name : {"ep", "cp"})
+    // The mesh has no dp and fsdp. Gradients are later summed over these too.
+    ParameterPlan plan;
+    for (const std::string &name : tokenAxisNames())
       if (int axis = mesh.axisIndex(name); axis >= 0)
         plan.reduceAxes.push_back(wholeAxis(mesh, axis));
     assignment.parameterPlans.assign(graph.parameters.size(), plan);
@@ -237,7 +239,7 @@ private:
   }
 
   bool isSplitOverExperts(size_t parameter) const {
-    int axis = assignment.mesh.axisIndex("ep");
+    int axis = axisIndex(assignment.mesh, Axis::Expert);
     return axis >= 0 &&
            overlap(usedAxes(derivation.stored[parameter]), wholeAxis(assignment.mesh, axis));
   }

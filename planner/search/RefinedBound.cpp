@@ -22,16 +22,15 @@ static std::vector<Candidate> contextVariants(const SearchProblem &problem,
   if (!mayBeContext(problem, candidate))
     return variants;
   bool hadNone = candidate.mesh.tokenRanks() == 1;
-  for (const char *axis : {"tp", "dp", "fsdp"}) {
-    bool isTensor = std::string(axis) == "tp";
-    if (!isTensor && problem.space.tensorAxisIsOpen())
+  for (Axis axis : {Axis::Tensor, Axis::Data, Axis::ShardedData}) {
+    if (axis != Axis::Tensor && problem.space.tensorAxisIsOpen())
       continue;
     Candidate next = candidate;
-    for (int64_t cp : divisorsOf(*next.mesh.find(axis))) {
+    for (int64_t cp : divisorsOf(next.mesh.of(axis))) {
       if (cp == 1)
         continue;
       next = candidate;
-      *next.mesh.find(axis) /= cp;
+      next.mesh.of(axis) /= cp;
       next.mesh.cp = cp;
       next.accumulation = next.batch / (next.mesh.dataRanks() * next.microBatch);
       if (!hadNone) {

@@ -4,6 +4,7 @@
 #include "planner/cost/StageNetworks.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/view/Facts.h"
+#include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
 #include <map>
@@ -38,7 +39,7 @@ static GroupShape shapeOf(const Plan &plan, const StageDevices &devices,
   bool overStages = false;
   for (const std::string &axis : axes) {
     references.push_back(wholeAxis(mesh, mesh.axisIndex(axis)));
-    overStages |= axis == "pp";
+    overStages |= mesh::parseAxis(axis) == Axis::Pipeline;
   }
   if (!devices.isUniform() && overStages) {
     std::vector<int> stages;
@@ -68,7 +69,7 @@ static std::vector<std::string> splitNames(const std::string &axes) {
 /// Returns a row for every axis of `mesh`, and for every joint group of a collective.
 static std::vector<LinkView> linksOf(const Plan &plan, const Mesh &mesh) {
   const StageDevices devices = stageDevices(plan);
-  const StageNetworks networks(devices, mesh, mesh.axisIndex("pp"));
+  const StageNetworks networks(devices, mesh, axisIndex(mesh, Axis::Pipeline));
   std::map<std::string, std::map<int, LinkView>> byStage;
   for (const CollectiveLine &line : plan.prediction.collectives) {
     LinkView &sum = byStage[line.count.axes][line.count.stage];

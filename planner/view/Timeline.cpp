@@ -158,7 +158,7 @@ public:
     slice.beginNs = beginNs, slice.endNs = endNs;
     slice.name = name, slice.category = "send";
     slice.microBatch = ofMicroBatch, slice.chunk = fromChunk;
-    slice.part = planner::name(part), slice.axes = "pp";
+    slice.part = planner::name(part), slice.axes = mesh::row(Axis::Pipeline).name;
     for (const WorkSum &work : of.of(part))
       slice.count += work.count, slice.bytes += work.bytes;
     stage.slices.push_back(std::move(slice));
@@ -362,7 +362,7 @@ Result<StepTimeline> timelineOf(const Plan &plan) {
   const Links links(plan);
   StepTimeline timeline;
   timeline.stepNs = nanoseconds(trace.seconds);
-  timeline.sendsCrossNodes = links.crossNodes("pp");
+  timeline.sendsCrossNodes = links.crossNodes(mesh::row(Axis::Pipeline).name);
   const int numStages = schedule.pipeline.numStages;
   timeline.stages.resize(size_t(numStages));
   std::vector<StageWriter> writers;

@@ -62,14 +62,14 @@ LAYERS = {
         "planner/cost planner/devices planner/graph planner/predict planner/reshard planner/support"
     ),
     "planner/report": _layer(
-        "planner/cost planner/devices planner/graph planner/plan planner/predict planner/support", "nlohmann"
+        "planner/cost planner/devices planner/graph planner/plan planner/predict planner/support runtime/mesh", "nlohmann"
     ),
     "planner/layout": _layer(
         "planner/cost planner/devices planner/graph planner/plan planner/report planner/reshard"
     ),
     "planner/search": _layer(
         "planner/bound planner/cost planner/devices planner/graph planner/layout planner/memory planner/pins planner/place "
-        "planner/plan planner/predict planner/report planner/reshard planner/support runtime/schedule"
+        "planner/plan planner/predict planner/report planner/reshard planner/support runtime/mesh runtime/schedule"
     ),
     "planner/explain": _layer(
         "planner/cost planner/devices planner/layout planner/memory planner/pins planner/plan planner/predict "
@@ -77,13 +77,13 @@ LAYERS = {
     ),
     "planner/view": _layer(
         "planner/cost planner/devices planner/memory planner/plan planner/predict planner/report planner/reshard "
-        "planner/support runtime/schedule", "nlohmann"
+        "planner/support runtime/mesh runtime/schedule", "nlohmann"
     ),
     "planner/size": _layer(
         "planner/devices planner/pins planner/plan planner/reshard planner/search planner/support", "nlohmann toml++"
     ),
     # The compiler.
-    "ir": _layer("planner/reshard runtime/dtype runtime/kernels", llvm=True),
+    "ir": _layer("planner/reshard runtime/dtype runtime/kernels runtime/mesh", llvm=True),
     "frontend/onnx": _layer("ir runtime/abi runtime/data runtime/kernels", "google onnx", llvm=True),
     "passes": _layer("ir planner/reshard runtime/schedule", llvm=True),
     "codegen": _layer("ir runtime/abi runtime/memory runtime/schedule", llvm=True),

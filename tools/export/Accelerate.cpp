@@ -27,10 +27,7 @@ static void checkPlan(const PlanFacts &facts, Limits &limits) {
     limits.refuse(format("%zu parameters are sharded unlike the others, such as %s",
                          facts.otherZero.size(), facts.otherZero.front().c_str()),
                   "plan with --zero");
-  bool shardsOverDp = false;
-  for (const std::string &axis : plan.parameterDefault.zeroAxes)
-    shardsOverDp |= axis == "dp";
-  if (shardsOverDp && mesh.dp > 1)
+  if (facts.shardsOver(planner::Axis::Data) && mesh.dp > 1)
     limits.refuse("parameters that are sharded over dp", "plan with fsdp instead of dp");
   if (facts.zero == ZeroForm::Replicated && mesh.fsdp > 1)
     limits.refuse("replicated parameters over fsdp", "plan with dp instead of fsdp");

@@ -53,10 +53,7 @@ static void checkMesh(const PlanFacts &facts, Limits &limits) {
         format("cp=%lld; sequence parallelism is Python code there (Ulysses)", (long long)mesh.cp),
         "plan with cp=1");
   if (mesh.dp > 1 && facts.zero != ZeroForm::Replicated) {
-    bool shardsOverDp = false;
-    for (const std::string &axis : facts.plan->parameterDefault.zeroAxes)
-      shardsOverDp |= axis == "dp";
-    if (!shardsOverDp)
+    if (!facts.shardsOver(planner::Axis::Data))
       limits.refuse("states sharded over fsdp and copied over dp (hybrid sharding); DeepSpeed "
                     "shards over all data ranks",
                     "plan with fsdp alone, or with --zero over dp alone");

@@ -239,7 +239,8 @@ Result<Exported> writeJax(const PlanFacts &facts) {
   std::string axes, data;
   for (const planner::LayoutAxis &axis : plan.layout.axes) {
     axes += (axes.empty() ? "" : ", ") + pythonText(axis.axis) + ": " + std::to_string(axis.size);
-    if (axis.axis == "dp" || axis.axis == "fsdp" || axis.axis == "ep")
+    if (const std::vector<std::string> &names = planner::dataAxisNames();
+        std::count(names.begin(), names.end(), axis.axis) > 0)
       data += pythonText(axis.axis) + ", ";
   }
   text += (axes.empty() ? "\"dp\": 1" : axes) + "}\n";

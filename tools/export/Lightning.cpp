@@ -14,10 +14,12 @@ using planner::format;
 
 static void checkMesh(const PlanFacts &facts, Limits &limits) {
   const planner::MeshShape &mesh = facts.mesh();
-  for (auto [axis, size] : {std::pair("pp", mesh.pp), {"ep", mesh.ep}, {"cp", mesh.cp}})
-    if (size > 1)
-      limits.refuse(format("%s=%lld", axis, (long long)size),
-                    "plan with " + std::string(axis) + "=1, or export --to torchtitan");
+  for (planner::Axis axis :
+       {planner::Axis::Pipeline, planner::Axis::Expert, planner::Axis::Context})
+    if (mesh.of(axis) > 1)
+      limits.refuse(format("%s=%lld", mesh::row(axis).name, (long long)mesh.of(axis)),
+                    "plan with " + std::string(mesh::row(axis).name) +
+                        "=1, or export --to torchtitan");
   if (mesh.tp > 1)
     limits.refuse(format("tp=%lld; ModelParallelStrategy makes a mesh, and the module has the "
                          "placements",

@@ -45,7 +45,8 @@ static void checkMatrices(const PlanFacts &facts, Limits &limits) {
         rows += split == MatrixSplit::Row;
         if (split == MatrixSplit::Whole)
           whole.push_back(name);
-      } else if (!(group.used.dims[0].axes == planner::AxisNames{"tp"})) {
+      } else if (!(group.used.dims[0].axes ==
+                   planner::AxisNames{mesh::row(planner::Axis::Tensor).name})) {
         tables.push_back(name);
       }
     }
@@ -105,11 +106,8 @@ static void writeSharding(const PlanFacts &facts, Limits &limits, Flags &flags) 
     limits.refuse(format("%zu parameters are sharded unlike the others, such as %s",
                          facts.otherZero.size(), facts.otherZero.front().c_str()),
                   "plan with --zero");
-  bool isHybrid = facts.zero != ZeroForm::Replicated &&
-                  std::find(facts.plan->parameterDefault.zeroAxes.begin(),
-                            facts.plan->parameterDefault.zeroAxes.end(),
-                            "dp") == facts.plan->parameterDefault.zeroAxes.end() &&
-                  mesh.dp > 1;
+  bool isHybrid =
+      facts.zero != ZeroForm::Replicated && !facts.shardsOver(planner::Axis::Data) && mesh.dp > 1;
   if (facts.zero == ZeroForm::Zero2 || facts.zero == ZeroForm::ShardGradOp ||
       facts.zero == ZeroForm::Zero3)
     limits.refuse(std::string(name(facts.zero)) +

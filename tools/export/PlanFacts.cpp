@@ -107,6 +107,10 @@ static bool isSplitOver(const DimSplit &dim, const std::string &axis) {
   return false;
 }
 
+bool PlanFacts::shardsOver(planner::Axis axis) const {
+  return names(plan->parameterDefault.zeroAxes, mesh::row(axis).name);
+}
+
 bool isSplitOver(const TensorPlacement &placement, const std::string &axis) {
   return std::any_of(placement.dims.begin(), placement.dims.end(),
                      [&](const DimSplit &dim) { return isSplitOver(dim, axis); });
@@ -114,7 +118,7 @@ bool isSplitOver(const TensorPlacement &placement, const std::string &axis) {
 
 MatrixSplit splitOverTensorAxis(const LayoutParameters &parameter) {
   for (size_t dim = 0; dim < parameter.used.dims.size(); ++dim) {
-    if (!isSplitOver(parameter.used.dims[dim], "tp"))
+    if (!isSplitOver(parameter.used.dims[dim], mesh::row(planner::Axis::Tensor).name))
       continue;
     bool isSummed = std::find(parameter.summed.begin(), parameter.summed.end(), int64_t(dim)) !=
                     parameter.summed.end();
@@ -124,14 +128,15 @@ MatrixSplit splitOverTensorAxis(const LayoutParameters &parameter) {
 }
 
 static ResidualForm residualOf(const Plan &plan) {
+  const std::string tp = mesh::row(planner::Axis::Tensor).name;
   std::set<ResidualForm> found;
   for (const planner::LayoutBoundary &boundary : plan.layout.boundaries)
     for (const planner::LayoutTensor &tensor : boundary.outputs) {
       if (tensor.placement.dims.size() < 2)
         continue;
-      if (!isSplitOver(tensor.placement, "tp") && !names(tensor.placement.partial, "tp"))
+      if (!isSplitOver(tensor.placement, tp) && !names(tensor.placement.partial, tp))
         found.insert(ResidualForm::Whole);
-      else if (tensor.placement.dims.size() == 3 && names(tensor.placement.dims[1].axes, "tp"))
+      else if (tensor.placement.dims.size() == 3 && names(tensor.placement.dims[1].axes, tp))
         found.insert(ResidualForm::Sequence);
       else
         found.insert(ResidualForm::Other);

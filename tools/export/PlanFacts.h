@@ -77,6 +77,8 @@ struct PlanFacts {
   std::vector<int64_t> recomputedBlocks() const;
   /// Returns a setting of the job, or `otherwise`.
   double setting(const std::string &key, double otherwise) const;
+  /// Whether parameters are sharded over `axis` by default.
+  bool shardsOver(planner::Axis axis) const;
   bool hasSetting(const std::string &key) const { return plan->job.settings.count(key) > 0; }
   /// Returns the devices that run on each node, and the nodes.
   int64_t perNode() const;

@@ -80,18 +80,12 @@ static void checkSharding(const PlanFacts &facts, Limits &limits) {
                   "plan with --strategy fsdp, shard-grad-op or ddp");
   if (facts.zero == ZeroForm::Replicated && mesh.fsdp * mesh.ep > 1)
     limits.refuse("replicated parameters over fsdp", "plan with dp instead of fsdp");
-  bool shardsOverDp = false;
-  for (const std::string &axis : facts.plan->parameterDefault.zeroAxes)
-    shardsOverDp |= axis == "dp";
-  if (shardsOverDp && mesh.dp > 1)
+  if (facts.shardsOver(planner::Axis::Data) && mesh.dp > 1)
     limits.refuse("parameters that are sharded over dp", "plan with fsdp instead of dp");
   if (mesh.dp > 1 && mesh.fsdp * mesh.cp == 1 && (mesh.tp > 1 || mesh.pp > 1))
     limits.warn("ReplicaPrecision", "torchtitan replicates parameters beside tp or pp as FSDP over "
                                     "one rank");
-  bool shardsOverCp = false;
-  for (const std::string &axis : facts.plan->parameterDefault.zeroAxes)
-    shardsOverCp |= axis == "cp";
-  if (mesh.cp > 1 && !shardsOverCp)
+  if (mesh.cp > 1 && !facts.shardsOver(planner::Axis::Context))
     limits.warn("ContextSharding", "torchtitan shards parameters over cp too, the plan has copies");
   if (facts.residual == ResidualForm::Other)
     limits.refuse("activations between blocks that are split over tp by width",

@@ -208,12 +208,8 @@ planner::Pins pinsOf(const Setup &setup) {
   // ep takes its ranks from the data ranks.
   if (setup.ep > 1)
     (fsdp % setup.ep == 0 ? fsdp : dp) /= setup.ep;
-  for (auto [axis, size] : {std::pair("pp", setup.pp),
-                            {"dp", dp},
-                            {"fsdp", fsdp},
-                            {"ep", setup.ep},
-                            {"cp", setup.cp},
-                            {"tp", setup.tp}})
+  const planner::MeshShape shape{setup.pp, dp, fsdp, setup.ep, setup.cp, setup.tp};
+  for (auto [axis, size] : shape.axes())
     if (size > 1)
       pins.mesh.push_back({axis, size});
   if (pins.mesh.empty())

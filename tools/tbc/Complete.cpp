@@ -77,8 +77,8 @@ static Words meshAxes(const std::string &word) {
   size_t comma = word.rfind(',');
   const std::string before = comma == std::string::npos ? "" : word.substr(0, comma + 1);
   Words words;
-  for (const char *axis : {"pp", "dp", "fsdp", "ep", "cp", "tp"})
-    if (("," + before).find("," + std::string(axis) + "=") == std::string::npos)
+  for (const std::string &axis : mesh::axisNames())
+    if (("," + before).find("," + axis + "=") == std::string::npos)
       words.push_back(before + axis + "=");
   return words;
 }

@@ -22,10 +22,11 @@ public:
       : question(question), job(job), pins(question.pins), unit(std::max<int64_t>(1, job.gpus)) {
     if (!pins.mesh.empty())
       unit = 1;
-    for (const auto &[axis, size] : pins.mesh) {
-      if (axis != "tp" && axis != "cp")
+    for (const auto &[name, size] : pins.mesh) {
+      const std::optional<mesh::Axis> axis = mesh::parseAxis(name);
+      if (axis != mesh::Axis::Tensor && axis != mesh::Axis::Context)
         unit *= size;
-      if (axis == "pp")
+      if (axis == mesh::Axis::Pipeline)
         accumulation = size;
     }
     pins.conditions.push_back({"accumulation", std::to_string(accumulation), false,

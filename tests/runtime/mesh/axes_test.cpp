@@ -1,4 +1,4 @@
-#include "runtime/mesh/Axes.h"
+#include "runtime/mesh/AxisIndex.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,4 +28,11 @@ TEST(Axes, SomeNeedEqualBits) {
     if (row(axis).needsEqualBits)
       names.push_back(row(axis).name);
   EXPECT_THAT(names, ElementsAre("cp", "tp"));
+}
+
+TEST(Axes, AreFoundInAMesh) {
+  const Mesh mesh{{{"pp", 2}, {"tp", 4}}};
+  EXPECT_EQ(axisIndex(mesh, Axis::Pipeline), 0);
+  EXPECT_EQ(axisIndex(mesh, Axis::Tensor), 1);
+  EXPECT_EQ(axisIndex(mesh, Axis::Data), -1);
 }
