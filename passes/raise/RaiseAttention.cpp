@@ -12,13 +12,13 @@
 #include "passes/raise/Patterns.h"
 
 #include "passes/raise/Dims.h"
-#include "passes/raise/MaskTerms.h"
+#include "passes/raise/MaskedRows.h"
 #include "passes/raise/Match.h"
+#include "passes/raise/ScoreTerms.h"
 
 #include "ir/Attention.h"
 #include "ir/Contraction.h"
 #include "ir/Elementwise.h"
-#include "ir/HidingNumber.h"
 #include "ir/Movement.h"
 #include "ir/Normalization.h"
 #include "ir/Random.h"
@@ -35,8 +35,6 @@ namespace {
 
 bool contains(ArrayRef<unsigned> list, unsigned atom) { return llvm::is_contained(list, atom); }
 
-bool isFloatCast(Operation *op) { return isa<CastOp>(op) && cast<CastOp>(op).isAdditive(); }
-
 /// Returns x if `select` is a guard against NaN, select(isnan(x), 0, x), else null.
 Value guardedAgainstNan(SelectOp select) {
   Value pred = select.getPred(), kept = select.getOnFalse(), replacement = select.getOnTrue();
@@ -46,25 +44,6 @@ Value guardedAgainstNan(SelectOp select) {
   }
   auto isNan = definedBy<IsNanOp>(pred);
   return isNan && isNan.getInput() == kept && splatNumber(replacement) == 0.0 ? kept : Value();
-}
-
-/// Returns true if only ops of scores stand between `value` and a matmul.
-bool leadsToProduct(Value value, int depth = 0) {
-  Operation *op = value.getDefiningOp();
-  if (!op || depth > 16)
-    return false;
-  if (isa<EinsumOp>(op))
-    return true;
-  if (isa<AddOp>(op))
-    return leadsToProduct(op->getOperand(0), depth + 1) ||
-           leadsToProduct(op->getOperand(1), depth + 1);
-  if (isa<MulOp, DivOp>(op))
-    return leadsToProduct(op->getOperand(splatNumber(op->getOperand(0)) ? 1 : 0), depth + 1);
-  if (auto select = dyn_cast<SelectOp>(op))
-    return leadsToProduct(select.getOnTrue(), depth + 1) ||
-           leadsToProduct(select.getOnFalse(), depth + 1);
-  return isa<TanhOp, CastOp, TransposeOp, ReshapeOp>(op) &&
-         leadsToProduct(op->getOperand(0), depth + 1);
 }
 
 /// Returns true if `value` is computed from a matmul of its shape by a few elementwise ops.
@@ -86,12 +65,6 @@ bool readsProduct(Value value, int depth = 0) {
            readsProduct(operand, depth + 1);
   });
 }
-
-/// A number times a tensor that is added to scores.
-struct Bias {
-  View view;
-  double factor = 1;
-};
 
 /// The pieces of one attention.
 class Attention {
@@ -121,21 +94,14 @@ private:
 
   bool matchWeights(View weights);
   bool matchScores(View scores);
-  bool stepThroughScores(View &scores);
-  bool addStep(MaskStep step);
-  bool addTerm(View term);
-  void separateMasks(View term, std::vector<MaskStep> &found, SmallVectorImpl<View> &rests);
   bool takeSink(View &scores, unsigned dim);
   bool readBiases();
   Value buildTerm(PatternRewriter &rewriter, View view, ArrayRef<DimList> groups);
   SmallVector<Value> buildBiases(PatternRewriter &rewriter, std::string &letters);
-  void stepThroughFactors(View &view);
   bool assignRoles();
   void separateGroups();
   bool readMasks();
   bool chooseHiddenRows(ArrayRef<MaskTerms> steps);
-  bool areAllInWindow(ArrayRef<MaskTerms> steps, ArrayRef<unsigned> active, bool areEqual);
-  bool areOneConditionEach(ArrayRef<MaskTerms> steps);
   bool readKeptWeights();
   SmallVector<Value> buildMasks(PatternRewriter &rewriter);
   int64_t sizeOf(ArrayRef<unsigned> atoms) const {
@@ -150,15 +116,9 @@ private:
   View query, key, value, probabilities;
   DimList keyAtomsBefore, keys;
   SmallVector<DimList> resultDims;
-  double scale = 1;
-  /// In order from the softmax upwards: the first one was applied last.
-  std::vector<MaskStep> masks;
+  ScoreTerms terms{table, reason};
   /// The weights that are not replaced by 0 after the softmax.
   std::vector<Truth> keptWeights;
-  /// The tensors that are added to scores and are no masks.
-  SmallVector<Bias> biases;
-  /// The bound of the scores before biases and masks; 0: none.
-  double softCap = 0;
   /// The column of scores without values; null: none. The atoms of its dim if it is sliced off.
   View sink;
   std::optional<DimList> slicedDim;
@@ -263,148 +223,11 @@ bool Attention::takeSink(View &scores, unsigned dim) {
   return true;
 }
 
-/// Returns true for the number of hidden scores in a mask that replaces scores.
-bool isHidden(Value value) {
-  auto number = splatNumber(value);
-  return number && hidesScores(*number);
-}
-
-/// Adds a mask. Its number is multiplied by the factors found so far.
-bool Attention::addStep(MaskStep step) {
-  if (softCap != 0)
-    reason = "its scores are capped after they are masked";
-  step.number *= scale;
-  if (!hidesScores(step.number))
-    reason = "its masks add a number too small to hide keys: hiding takes -9984 or less";
-  masks.push_back(step);
-  return reason.empty();
-}
-
-/// Separates masks from the other summands of `term`.
-void Attention::separateMasks(View term, std::vector<MaskStep> &found,
-                              SmallVectorImpl<View> &rests) {
-  if (auto steps = masksOfBias(table, term)) {
-    found.insert(found.end(), steps->begin(), steps->end());
-    return;
-  }
-  while (stepThroughView(table, term))
-    ;
-  if (auto add = definedBy<AddOp>(term.value)) {
-    separateMasks({add.getLhs(), term.dims}, found, rests);
-    separateMasks({add.getRhs(), term.dims}, found, rests);
-    return;
-  }
-  rests.push_back(term);
-}
-
-/// Adds a summand of the scores: masks, and biases. A sum without masks stays one bias.
-bool Attention::addTerm(View term) {
-  std::vector<MaskStep> found;
-  SmallVector<View> rests;
-  separateMasks(term, found, rests);
-  if (found.empty()) {
-    while (stepThroughView(table, term))
-      ;
-    rests = {term};
-  }
-  if (softCap != 0)
-    reason = "its scores are capped after something is added to them";
-  for (const View &rest : rests)
-    biases.push_back({rest, scale});
-  return reason.empty() && llvm::all_of(found, [&](const MaskStep &step) { return addStep(step); });
-}
-
-/// Walks one step up through scores: a factor, a mask, a cast or a view. Returns false for any
-/// other op.
-bool Attention::stepThroughScores(View &scores) {
-  Operation *op = scores.value.getDefiningOp();
-  if (!op)
-    return false;
-  if (isFloatCast(op)) {
-    scores.value = op->getOperand(0);
-    return true;
-  }
-  if (isa<MulOp, DivOp>(op)) {
-    Value lhs = op->getOperand(0), rhs = op->getOperand(1);
-    if (isa<MulOp>(op) && splatNumber(lhs))
-      std::swap(lhs, rhs);
-    auto number = splatNumber(rhs);
-    if (!number)
-      return false;
-    scale *= isa<MulOp>(op) ? *number : 1 / *number;
-    scores.value = lhs;
-    return true;
-  }
-  if (auto add = dyn_cast<AddOp>(op)) {
-    for (auto [rest, bias] :
-         {std::pair(add.getLhs(), add.getRhs()), std::pair(add.getRhs(), add.getLhs())})
-      if (auto steps = masksOfBias(table, {bias, scores.dims})) {
-        scores.value = rest;
-        return llvm::all_of(*steps, [&](const MaskStep &step) { return addStep(step); });
-      }
-    for (auto [rest, bias] :
-         {std::pair(add.getLhs(), add.getRhs()), std::pair(add.getRhs(), add.getLhs())})
-      if (leadsToProduct(rest)) {
-        View term{bias, scores.dims};
-        scores.value = rest;
-        return addTerm(term);
-      }
-    return false;
-  }
-  if (auto tanh = dyn_cast<TanhOp>(op)) {
-    if (softCap != 0 || scale <= 0)
-      reason = "its scores are capped twice, or by a negative number";
-    softCap = scale;
-    scores.value = tanh.getInput();
-    return reason.empty();
-  }
-  // A lower bound on masked scores: all hidden scores become equal.
-  if (auto maximum = dyn_cast<MaximumOp>(op)) {
-    bool isLeft = isHidden(maximum.getLhs());
-    if (!isLeft && !isHidden(maximum.getRhs()))
-      return false;
-    scores.value = isLeft ? maximum.getRhs() : maximum.getLhs();
-    return addStep({{}, *splatNumber(maximum->getOperand(isLeft ? 0 : 1)), true});
-  }
-  if (auto select = dyn_cast<SelectOp>(op)) {
-    bool hidesFalse = isHidden(select.getOnFalse());
-    if (!hidesFalse && !isHidden(select.getOnTrue()))
-      return false;
-    Value number = hidesFalse ? select.getOnFalse() : select.getOnTrue();
-    scores.value = hidesFalse ? select.getOnTrue() : select.getOnFalse();
-    return addStep(
-        {truthOf({select.getPred(), scores.dims}, !hidesFalse), *splatNumber(number), true});
-  }
-  return isa<TransposeOp, ReshapeOp>(op) && stepThroughView(table, scores);
-}
-
-/// Up from queries or keys through views and factors.
-void Attention::stepThroughFactors(View &view) {
-  while (true) {
-    if (stepThroughView(table, view))
-      continue;
-    Operation *op = view.value.getDefiningOp();
-    if (!isa_and_nonnull<MulOp, DivOp>(op))
-      return;
-    Value lhs = op->getOperand(0), rhs = op->getOperand(1);
-    if (isa<MulOp>(op) && splatNumber(lhs))
-      std::swap(lhs, rhs);
-    auto number = splatNumber(rhs);
-    if (!number)
-      return;
-    scale *= isa<MulOp>(op) ? *number : 1 / *number;
-    view.value = lhs;
-  }
-}
-
 /// Walks up from the scores, as the softmax reads them, to queries and keys.
 bool Attention::matchScores(View scores) {
-  scale = 1;
-  softCap = 0;
-  masks.clear();
-  biases.clear();
+  terms.clear();
   while (!definedBy<EinsumOp>(scores.value))
-    if (!stepThroughScores(scores)) {
+    if (!terms.stepUp(scores)) {
       // Both matmuls were found, with something unknown between them: report it.
       if (reason.empty() && readsProduct(scores.value))
         reason = ("'" + scores.value.getDefiningOp()->getName().getStringRef() +
@@ -424,8 +247,8 @@ bool Attention::matchScores(View scores) {
   DimList before = key.atoms(table);
   llvm::append_range(before, value.atoms(table));
   keyAtomsBefore = before;
-  stepThroughFactors(query);
-  stepThroughFactors(key);
+  terms.stepThroughFactors(query);
+  terms.stepThroughFactors(key);
   while (stepThroughView(table, value))
     ;
   keyAtomsBefore = table.expand(before);
@@ -481,7 +304,7 @@ bool Attention::assignRoles() {
 /// Separates heads from queries. Both occur beside the same keys, but only queries are in masks.
 void Attention::separateGroups() {
   std::vector<const Truth *> stack;
-  for (const MaskStep &step : masks)
+  for (const MaskStep &step : terms.masks)
     stack.push_back(&step.kept);
   while (!stack.empty()) {
     const Truth &truth = *stack.back();
@@ -513,7 +336,7 @@ bool Attention::readMasks() {
   separateGroups();
   MaskRoles roles{samples, queries, keys};
   SmallVector<MaskTerms> steps;
-  for (const MaskStep &step : masks) {
+  for (const MaskStep &step : terms.masks) {
     steps.emplace_back();
     if (!addTerms(table, roles, step.kept, steps.back(), reason) ||
         !addTerms(table, roles, step.kept, mask, reason))
@@ -538,9 +361,6 @@ bool Attention::readMasks() {
   return true;
 }
 
-/// Returns true if a score plus `number` is `number`, after rounding in its type.
-bool isAbsorbing(double number, Type element) { return number < (element.isF16() ? -6e4 : -1e30); }
-
 /// Chooses `hiddenRows`, the treatment of fully masked rows, from the masks.
 bool Attention::chooseHiddenRows(ArrayRef<MaskTerms> steps) {
   // Beside the score of a sink, weights of hidden keys are 0.
@@ -550,84 +370,16 @@ bool Attention::chooseHiddenRows(ArrayRef<MaskTerms> steps) {
     return readKeptWeights();
   if (!mask.haveData())
     return true;
-  // The masks that hide any key, the last applied one first.
-  SmallVector<unsigned> active;
-  bool areAllInfinite = true, areAllAbsorbing = true, isBounded = false;
-  Type element = tensorType(probabilities.value).getElementType();
-  for (auto [i, step] : llvm::enumerate(masks)) {
-    bool isBound = step.kept.kind == Truth::Kind::Always;
-    if (!isBound && !steps[i].haveData() && steps[i].positions.isEmpty())
-      continue;
-    // A bound makes all hidden scores equal, so the masks inside it do not matter.
-    if (!isBounded)
-      active.push_back(i);
-    isBounded |= isBound;
-    areAllInfinite &= std::isinf(step.number);
-    areAllAbsorbing &= isAbsorbing(step.number, element) && !std::isinf(step.number) &&
-                       isClose(step.number, masks[active.front()].number);
-  }
-  auto replaces = [&](unsigned i) { return masks[i].replacesScores; };
-  auto outer = ArrayRef(active).drop_back();
-  if (isBounded && !areAllAbsorbing) {
-    reason = "its masks are bounded by another number than they add";
-    return false;
-  }
-  if (areAllInfinite) {
-    // NaN, unless it is replaced.
-    hiddenRows = "zero";
-  } else if (active.size() == 1 && !std::isinf(masks[active[0]].number)) {
-    hiddenRows = areAllAbsorbing || replaces(active[0]) ? "mean" : "scores";
-  } else if (areAllAbsorbing && llvm::all_of(outer, replaces)) {
-    hiddenRows = "mean";
-  } else if (areAllAbsorbing && llvm::none_of(outer, replaces) && areOneConditionEach(steps)) {
-    hiddenRows = "nearest";
-  } else if (areAllInWindow(steps, active, areAllAbsorbing && llvm::none_of(outer, replaces))) {
-    hiddenRows = "window";
-  } else {
-    reason = "its masks weigh keys in a way of their own where they hide all of them";
-    return false;
-  }
-  return true;
-}
-
-/// Returns true if in fully masked rows the keys outside the window are hidden more than all
-/// others: by -inf, or once more by the one step that also hides by data. `areEqual`: every step
-/// adds the same number.
-bool Attention::areAllInWindow(ArrayRef<MaskTerms> steps, ArrayRef<unsigned> active,
-                               bool areEqual) {
-  if (!mask.orders.empty())
-    return false;
-  unsigned withData = 0;
-  bool arePositionsInfinite = true, hidesPositionsWithData = false;
-  Type element = tensorType(probabilities.value).getElementType();
-  for (unsigned i : active) {
-    bool isInfinite = std::isinf(masks[i].number);
-    if (!steps[i].haveData()) {
-      arePositionsInfinite &= isInfinite;
-      continue;
-    }
-    if (++withData > 1 || isInfinite || !isAbsorbing(masks[i].number, element))
-      return false;
-    auto own = windowOf(steps[i].positions, sizeOf(queries), sizeOf(keys));
-    hidesPositionsWithData = own && own->left == window.left && own->right == window.right;
-  }
-  return arePositionsInfinite || (areEqual && hidesPositionsWithData);
-}
-
-/// Whether the window, the key mask and the segments come from one step each.
-bool Attention::areOneConditionEach(ArrayRef<MaskTerms> steps) {
-  unsigned windows = 0, keyMasks = 0, segments = 0;
-  for (const MaskTerms &step : steps) {
-    bool hasWindow = !step.positions.isEmpty() || !step.orders.empty();
-    bool hasKeys = !step.keys.empty();
-    bool hasSegments = !step.segments.empty() || !step.queries.empty();
-    if (hasWindow + hasKeys + hasSegments > 1)
-      return false;
-    windows += hasWindow;
-    keyMasks += hasKeys;
-    segments += hasSegments;
-  }
-  return windows <= 1 && keyMasks <= 1 && segments <= 1;
+  const MaskedRows rows{terms.masks,
+                        steps,
+                        mask,
+                        window,
+                        sizeOf(queries),
+                        sizeOf(keys),
+                        tensorType(probabilities.value).getElementType()};
+  std::optional<StringRef> found = rows.hiddenRows(reason);
+  hiddenRows = found.value_or(hiddenRows);
+  return found.has_value();
 }
 
 /// Reads weights that become 0 after the softmax. Weights of hidden scores do not change, except in
@@ -657,7 +409,7 @@ bool Attention::readBiases() {
   auto isWithin = [&](const View &view, const DimList &list) {
     return llvm::all_of(view.atoms(table), [&](unsigned atom) { return contains(list, atom); });
   };
-  for (const Bias &bias : biases)
+  for (const Bias &bias : terms.biases)
     if (!isWithin(bias.view, all) || bias.view.atoms(table).empty())
       reason = "what is added to its scores has other dims than they have";
   if (sink.value) {
@@ -693,7 +445,7 @@ SmallVector<Value> Attention::buildBiases(PatternRewriter &rewriter, std::string
   SmallVector<Value> operands;
   DimList heads = keyHeads;
   llvm::append_range(heads, groups);
-  for (const Bias &bias : biases) {
+  for (const Bias &bias : terms.biases) {
     DimList present = bias.view.atoms(table);
     SmallVector<DimList> own;
     letters += letters.empty() ? "" : ",";
@@ -757,7 +509,7 @@ Value Attention::build(PatternRewriter &rewriter) {
   Value q = regroup(rewriter, loc, table, query, {samples, heads, queries, width});
   Value k = regroup(rewriter, loc, table, key, {samples, keyHeads, keys, width});
   Value v = regroup(rewriter, loc, table, value, {samples, keyHeads, keys, valueWidth});
-  double number = cleanScale(scale, tensorType(q).getDimSize(3));
+  double number = cleanScale(terms.scale, tensorType(q).getDimSize(3));
   bool hasKeyMask = !mask.keys.empty();
   bool hasSegments = !mask.segments.empty() || !mask.queries.empty();
   bool isCausal = window.right == 0;
@@ -767,7 +519,7 @@ Value Attention::build(PatternRewriter &rewriter) {
   auto attention = rewriter.create<AttentionOp>(
       loc, q, k, v, operands, APFloat(number), isCausal, window.left, isCausal ? -1 : window.right,
       hasKeyMask, hasSegments, !mask.orders.empty(), false, hiddenRows, APFloat(dropout), false, 0,
-      0, APFloat(softCap), letters, bool(sink.value));
+      0, APFloat(terms.softCap), letters, bool(sink.value));
   takeIdentity(attention, product);
   View result{attention.getResult(), {samples, heads, queries, valueWidth}};
   return regroup(rewriter, loc, table, result, resultDims);

@@ -1,0 +1,176 @@
+//===- ScoreTerms.cpp - Terms between a matmul and its softmax -------------===//
+
+#include "passes/raise/ScoreTerms.h"
+
+#include "passes/raise/Match.h"
+
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
+#include "ir/HidingNumber.h"
+#include "ir/Movement.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace tbc::raise {
+
+bool isFloatCast(Operation *op) { return isa<CastOp>(op) && cast<CastOp>(op).isAdditive(); }
+
+/// Returns true if only ops of scores stand between `value` and a matmul.
+static bool leadsToProduct(Value value, int depth = 0) {
+  Operation *op = value.getDefiningOp();
+  if (!op || depth > 16)
+    return false;
+  if (isa<EinsumOp>(op))
+    return true;
+  if (isa<AddOp>(op))
+    return leadsToProduct(op->getOperand(0), depth + 1) ||
+           leadsToProduct(op->getOperand(1), depth + 1);
+  if (isa<MulOp, DivOp>(op))
+    return leadsToProduct(op->getOperand(splatNumber(op->getOperand(0)) ? 1 : 0), depth + 1);
+  if (auto select = dyn_cast<SelectOp>(op))
+    return leadsToProduct(select.getOnTrue(), depth + 1) ||
+           leadsToProduct(select.getOnFalse(), depth + 1);
+  return isa<TanhOp, CastOp, TransposeOp, ReshapeOp>(op) &&
+         leadsToProduct(op->getOperand(0), depth + 1);
+}
+
+/// Returns true for the number of hidden scores in a mask that replaces scores.
+static bool isHidden(Value value) {
+  auto number = splatNumber(value);
+  return number && hidesScores(*number);
+}
+
+/// Adds a mask. Its number is multiplied by the factors found so far.
+bool ScoreTerms::addStep(MaskStep step) {
+  if (softCap != 0)
+    reason = "its scores are capped after they are masked";
+  step.number *= scale;
+  if (!hidesScores(step.number))
+    reason = "its masks add a number too small to hide keys: hiding takes -9984 or less";
+  masks.push_back(step);
+  return reason.empty();
+}
+
+/// Separates masks from the other summands of `term`.
+void ScoreTerms::separateMasks(View term, std::vector<MaskStep> &found,
+                               SmallVectorImpl<View> &rests) {
+  if (auto steps = masksOfBias(table, term)) {
+    found.insert(found.end(), steps->begin(), steps->end());
+    return;
+  }
+  while (stepThroughView(table, term))
+    ;
+  if (auto add = definedBy<AddOp>(term.value)) {
+    separateMasks({add.getLhs(), term.dims}, found, rests);
+    separateMasks({add.getRhs(), term.dims}, found, rests);
+    return;
+  }
+  rests.push_back(term);
+}
+
+/// Adds a summand of the scores: masks, and biases. A sum without masks stays one bias.
+bool ScoreTerms::addTerm(View term) {
+  std::vector<MaskStep> found;
+  SmallVector<View> rests;
+  separateMasks(term, found, rests);
+  if (found.empty()) {
+    while (stepThroughView(table, term))
+      ;
+    rests = {term};
+  }
+  if (softCap != 0)
+    reason = "its scores are capped after something is added to them";
+  for (const View &rest : rests)
+    biases.push_back({rest, scale});
+  return reason.empty() && llvm::all_of(found, [&](const MaskStep &step) { return addStep(step); });
+}
+
+bool ScoreTerms::stepUp(View &scores) {
+  Operation *op = scores.value.getDefiningOp();
+  if (!op)
+    return false;
+  if (isFloatCast(op)) {
+    scores.value = op->getOperand(0);
+    return true;
+  }
+  if (isa<MulOp, DivOp>(op)) {
+    Value lhs = op->getOperand(0), rhs = op->getOperand(1);
+    if (isa<MulOp>(op) && splatNumber(lhs))
+      std::swap(lhs, rhs);
+    auto number = splatNumber(rhs);
+    if (!number)
+      return false;
+    scale *= isa<MulOp>(op) ? *number : 1 / *number;
+    scores.value = lhs;
+    return true;
+  }
+  if (auto add = dyn_cast<AddOp>(op)) {
+    for (auto [rest, bias] :
+         {std::pair(add.getLhs(), add.getRhs()), std::pair(add.getRhs(), add.getLhs())})
+      if (auto steps = masksOfBias(table, {bias, scores.dims})) {
+        scores.value = rest;
+        return llvm::all_of(*steps, [&](const MaskStep &step) { return addStep(step); });
+      }
+    for (auto [rest, bias] :
+         {std::pair(add.getLhs(), add.getRhs()), std::pair(add.getRhs(), add.getLhs())})
+      if (leadsToProduct(rest)) {
+        View term{bias, scores.dims};
+        scores.value = rest;
+        return addTerm(term);
+      }
+    return false;
+  }
+  if (auto tanh = dyn_cast<TanhOp>(op)) {
+    if (softCap != 0 || scale <= 0)
+      reason = "its scores are capped twice, or by a negative number";
+    softCap = scale;
+    scores.value = tanh.getInput();
+    return reason.empty();
+  }
+  // A lower bound on masked scores: all hidden scores become equal.
+  if (auto maximum = dyn_cast<MaximumOp>(op)) {
+    bool isLeft = isHidden(maximum.getLhs());
+    if (!isLeft && !isHidden(maximum.getRhs()))
+      return false;
+    scores.value = isLeft ? maximum.getRhs() : maximum.getLhs();
+    return addStep({{}, *splatNumber(maximum->getOperand(isLeft ? 0 : 1)), true});
+  }
+  if (auto select = dyn_cast<SelectOp>(op)) {
+    bool hidesFalse = isHidden(select.getOnFalse());
+    if (!hidesFalse && !isHidden(select.getOnTrue()))
+      return false;
+    Value number = hidesFalse ? select.getOnFalse() : select.getOnTrue();
+    scores.value = hidesFalse ? select.getOnTrue() : select.getOnFalse();
+    return addStep(
+        {truthOf({select.getPred(), scores.dims}, !hidesFalse), *splatNumber(number), true});
+  }
+  return isa<TransposeOp, ReshapeOp>(op) && stepThroughView(table, scores);
+}
+
+void ScoreTerms::stepThroughFactors(View &view) {
+  while (true) {
+    if (stepThroughView(table, view))
+      continue;
+    Operation *op = view.value.getDefiningOp();
+    if (!isa_and_nonnull<MulOp, DivOp>(op))
+      return;
+    Value lhs = op->getOperand(0), rhs = op->getOperand(1);
+    if (isa<MulOp>(op) && splatNumber(lhs))
+      std::swap(lhs, rhs);
+    auto number = splatNumber(rhs);
+    if (!number)
+      return;
+    scale *= isa<MulOp>(op) ? *number : 1 / *number;
+    view.value = lhs;
+  }
+}
+
+void ScoreTerms::clear() {
+  scale = 1;
+  softCap = 0;
+  masks.clear();
+  biases.clear();
+}
+
+} // namespace tbc::raise

@@ -1,0 +1,53 @@
+//===- ScoreTerms.h - Terms between a matmul and its softmax ---------------===//
+
+#ifndef TBC_PASSES_RAISE_SCORETERMS_H
+#define TBC_PASSES_RAISE_SCORETERMS_H
+
+#include "passes/raise/MaskTerms.h"
+
+namespace tbc::raise {
+
+/// Whether `op` casts between floats.
+bool isFloatCast(mlir::Operation *op);
+
+/// A number times a tensor that is added to scores.
+struct Bias {
+  View view;
+  double factor = 1;
+};
+
+/// The terms of an attention's scores: a factor, masks, biases and a soft cap. It walks from the
+/// softmax up to the matmul of queries and keys. Example: softmax(q k' / 8 + bias) has the scale
+/// 1/8 and one bias.
+class ScoreTerms {
+public:
+  /// `reason` is set where an attention cannot be raised.
+  ScoreTerms(DimTable &table, std::string &reason) : table(table), reason(reason) {}
+
+  /// Walks one step up through scores: a factor, a mask, a cast or a view. Returns false for any
+  /// other op.
+  bool stepUp(View &scores);
+  /// Walks up from queries or keys through views and factors.
+  void stepThroughFactors(View &view);
+  void clear();
+
+  double scale = 1;
+  /// In order from the softmax upwards: the first one was applied last.
+  std::vector<MaskStep> masks;
+  /// The tensors that are added to scores and are no masks.
+  llvm::SmallVector<Bias> biases;
+  /// The bound of the scores before biases and masks; 0: none.
+  double softCap = 0;
+
+private:
+  bool addStep(MaskStep step);
+  bool addTerm(View term);
+  void separateMasks(View term, std::vector<MaskStep> &found, llvm::SmallVectorImpl<View> &rests);
+
+  DimTable &table;
+  std::string &reason;
+};
+
+} // namespace tbc::raise
+
+#endif // TBC_PASSES_RAISE_SCORETERMS_H
