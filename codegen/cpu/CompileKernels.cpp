@@ -4,6 +4,7 @@
 
 #include "codegen/cpu/LowerKernel.h"
 #include "runtime/abi/CompiledKernel.h"
+#include "runtime/abi/TemporaryFolder.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -18,23 +19,6 @@ namespace tbc::cpu {
 
 using namespace region;
 namespace {
-
-/// A temporary folder, removed at the end of its scope.
-class TemporaryFolder {
-public:
-  TemporaryFolder() { error = llvm::sys::fs::createUniqueDirectory("tbc-kernels", folder); }
-  ~TemporaryFolder() {
-    if (!error)
-      llvm::sys::fs::remove_directories(folder);
-  }
-  TemporaryFolder(const TemporaryFolder &) = delete;
-
-  std::error_code error;
-  std::string file(const std::string &name) const { return (folder + "/" + name).str(); }
-
-private:
-  llvm::SmallString<128> folder;
-};
 
 Status writeBytes(const std::string &path, const std::string &bytes) {
   std::error_code error;
@@ -102,19 +86,19 @@ Status link(const std::vector<std::string> &objects, const std::string &path) {
     return Error{ErrorCode::Other,
                  "compiled kernels are linked by ld.lld, which is not in PATH; install lld-19, or "
                  "compile with --no-kernels"};
-  TemporaryFolder folder;
-  if (folder.error)
-    return Error{ErrorCode::Other, "cannot make a temporary folder: " + folder.error.message()};
+  Result<TemporaryFolder> folder = TemporaryFolder::make("tbc-kernels");
+  if (!folder)
+    return folder.error();
   std::string output = path + ".new";
   std::vector<std::string> arguments = {
       linker, "-shared",     "-O1", "--gc-sections", "--build-id=none", "--hash-style=gnu",
       "-z",   "noexecstack", "-o",  output};
   for (size_t i = 0; i < objects.size(); ++i) {
-    arguments.push_back(folder.file(std::to_string(i) + ".o"));
+    arguments.push_back(folder->file(std::to_string(i) + ".o"));
     if (Status status = writeBytes(arguments.back(), objects[i]); !status)
       return status;
   }
-  std::string log = folder.file("log"), message;
+  std::string log = folder->file("log"), message;
   std::vector<llvm::StringRef> views(arguments.begin(), arguments.end());
   int code = llvm::sys::ExecuteAndWait(
       linker, views, std::nullopt, {llvm::StringRef(), llvm::StringRef(log), llvm::StringRef(log)},

@@ -3,6 +3,7 @@
 #include "codegen/cpu/EmitKernel.h"
 
 #include "codegen/region/KernelOp.h"
+#include "codegen/region/LoopIndices.h"
 #include "codegen/region/MemoryAccess.h"
 #include "codegen/region/ops/Elements.h"
 
@@ -256,14 +257,8 @@ private:
     emitRow(loop.getInductionVar());
   }
 
-  /// Splits the linear `index` into the indices of `loops`; the last loop is the fastest.
   void splitIndex(ArrayRef<int> loops, Value index) {
-    for (int i = int(loops.size()) - 1; i >= 0; --i) {
-      Value size = integer(domain.sizes[loops[i]]);
-      indices[loops[i]] = i == 0 ? index : e.make<arith::RemUIOp>(index, size);
-      if (i > 0)
-        index = e.make<arith::DivUIOp>(index, size);
-    }
+    region::splitIndex(e, domain, loops, index, indices);
   }
 
   void emitRow(Value iteration) {

@@ -5,6 +5,7 @@
 #include "planner/plan/PlanFile.h"
 #include "planner/report/Summary.h"
 #include "planner/support/Format.h"
+#include "runtime/abi/TemporaryFolder.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/FindBatch.h"
 
@@ -25,33 +26,6 @@ namespace tbc::cli {
 
 namespace fs = std::filesystem;
 using planner::formatBytes;
-
-namespace {
-
-/// A temporary folder, removed at the end of its scope.
-class TemporaryFolder {
-public:
-  static Result<TemporaryFolder> make() {
-    std::string pattern = (fs::temp_directory_path() / "tbc-trial-XXXXXX").string();
-    if (!mkdtemp(pattern.data()))
-      return Error{ErrorCode::Other, "cannot make a folder for a trial like " + pattern};
-    return TemporaryFolder(pattern);
-  }
-  TemporaryFolder(TemporaryFolder &&other) noexcept : path(std::move(other.path)) {
-    other.path.clear();
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path.empty())
-      fs::remove_all(path, ignored);
-  }
-  fs::path path;
-
-private:
-  explicit TemporaryFolder(const std::string &path) : path(path) {}
-};
-
-} // namespace
 
 /// Returns the value, in bytes, of a line "NAME: NUMBER kB" of the file; 0 if it is missing.
 static int64_t kibibytesIn(const std::string &file, const std::string &name) {
@@ -172,11 +146,11 @@ Result<TrialOutcome> tryPlan(const planner::Plan &plan, const std::string &model
                      formatBytes(available) +
                      " left. Plan for this machine (--cluster cpu-local, or a file of tbc "
                      "calibrate), or set --memory-limit"};
-  auto folder = TemporaryFolder::make();
+  auto folder = TemporaryFolder::make("tbc-trial");
   if (!folder)
     return folder.error();
-  std::string planFile = folder->path / "plan.json", program = folder->path / "program",
-              output = folder->path / "output";
+  std::string planFile = folder->file("plan.json"), program = folder->file("program"),
+              output = folder->file("output");
   if (Status status = writeFile(planFile, planner::writePlan(plan)); !status)
     return status.error();
   std::error_code ignored;
