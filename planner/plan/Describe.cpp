@@ -1,6 +1,7 @@
 //===- Describe.cpp - Decisions of a plan in words ------------------------===//
 
 #include "planner/plan/Describe.h"
+#include "planner/plan/ScheduleText.h"
 
 #include <utility>
 
@@ -16,40 +17,38 @@ std::string zeroName(int zero, bool keepGathered) {
 
 std::string betweenOpsName(const MeshShape &mesh) {
   std::string names;
-  for (auto [name, size] : {std::pair("tp", mesh.tp), {"cp", mesh.cp}, {"ep", mesh.ep}})
-    if (size > 1)
-      names += (names.empty() ? "" : " and ") + std::string(name);
+  for (Axis axis : {Axis::Tensor, Axis::Context, Axis::Expert})
+    if (mesh.of(axis) > 1)
+      names += (names.empty() ? "" : " and ") + std::string(mesh::row(axis).name);
   return names.empty() ? "communication between ops" : names + " communication";
 }
 
-std::string describe(const Plan &plan) {
-  std::string text = toString(plan.mesh);
-  if (plan.mesh.cp > 1)
-    text += std::string(", ") + name(plan.context) + (plan.zigzag ? " zigzag" : "");
-  if (plan.mesh.tokenRanks() > 1)
-    text += ", " + zeroName(plan.parameterDefault.zero, plan.parameterDefault.keepGathered);
-  text += ", micro-batch " + std::to_string(plan.microBatch) + " x " +
-          std::to_string(plan.accumulation);
-  if (plan.mesh.pp > 1)
-    text += ", " + scheduleText(plan);
-  text += ", recompute " + toString(plan.recompute);
-  if (!plan.offload.isNone())
-    text += ", offload " + offloadText(plan.offload);
+/// Describes the decisions of a plan or an alternative; `data` and `zigzag` have other names there.
+template <typename Decided>
+static std::string describeDecisions(const Decided &decided, const ParameterDecision &data,
+                                     bool zigzag) {
+  const MeshShape &mesh = decided.mesh;
+  std::string text = toString(mesh);
+  if (mesh.cp > 1)
+    text += std::string(", ") + name(decided.context) + (zigzag ? " zigzag" : "");
+  if (mesh.tokenRanks() > 1)
+    text += ", " + zeroName(data.zero, data.keepGathered);
+  text += ", micro-batch " + std::to_string(decided.microBatch) + " x " +
+          std::to_string(decided.accumulation);
+  if (mesh.pp > 1)
+    text += ", " + withChunks(scheduleWord(decided.schedule), decided.chunkStage, mesh.pp);
+  text += ", recompute " + toString(decided.recompute);
+  if (!decided.offload.isNone())
+    text += ", offload " + offloadText(decided.offload);
   return text;
 }
 
+std::string describe(const Plan &plan) {
+  return describeDecisions(plan, plan.parameterDefault, plan.zigzag);
+}
+
 std::string describe(const Alternative &other) {
-  Plan plan; // with the fields that describe() reads
-  plan.mesh = other.mesh;
-  plan.parameterDefault = other.data;
-  plan.context = other.context;
-  plan.microBatch = other.microBatch;
-  plan.accumulation = other.accumulation;
-  plan.schedule = other.schedule;
-  plan.chunkStage = other.chunkStage;
-  plan.recompute = other.recompute;
-  plan.offload = other.offload;
-  return describe(plan);
+  return describeDecisions(other, other.data, /*zigzag=*/false);
 }
 
 } // namespace tbc::planner

@@ -1,6 +1,7 @@
 //===- Plan.cpp - The planner's answer ------------------------------------===//
 
 #include "planner/plan/Plan.h"
+#include "planner/plan/ScheduleText.h"
 
 #include <algorithm>
 
@@ -43,16 +44,7 @@ std::string whyInvalidSchedule(const Plan &plan) {
 }
 
 std::string scheduleText(const Plan &plan) {
-  const std::string word = scheduleWord(plan.schedule);
-  size_t chunks = plan.chunkStage.size();
-  if (chunks == 0 || plan.mesh.pp < 1)
-    return word;
-  int stages = int(plan.mesh.pp), each = int(chunks) / stages;
-  if (plan.chunkStage == schedule::Pipeline::loop(stages, each).chunkStage)
-    return word + " x" + std::to_string(each);
-  if (plan.chunkStage == schedule::Pipeline::vee(stages, each).chunkStage)
-    return word + " V" + (each == 2 ? "" : std::to_string(each));
-  return word + " of " + std::to_string(chunks) + " chunks";
+  return withChunks(scheduleWord(plan.schedule), plan.chunkStage, plan.mesh.pp);
 }
 
 } // namespace tbc::planner

@@ -3,6 +3,7 @@
 #include "planner/search/Reasons.h"
 #include "planner/cost/Buckets.h"
 #include "planner/plan/Describe.h"
+#include "planner/plan/ScheduleText.h"
 #include "planner/report/Summary.h"
 #include "planner/search/Families.h"
 #include "planner/search/SampleOf.h"
@@ -204,13 +205,9 @@ private:
       return name(c.context);
     if (decision == "micro-batch")
       return "micro-batch " + std::to_string(c.microBatch);
-    if (decision == "schedule") {
-      Plan of; // with the fields read by scheduleText()
-      of.mesh = c.mesh;
-      of.schedule = c.schedule.schedule;
-      of.chunkStage = c.schedule.chunkStage(c.mesh.pp);
-      return scheduleText(of);
-    }
+    if (decision == "schedule")
+      return withChunks(scheduleWord(c.schedule.schedule), c.schedule.chunkStage(c.mesh.pp),
+                        c.mesh.pp);
     return name(c.recompute);
   }
 
@@ -289,10 +286,9 @@ static std::vector<std::string> assumptionsOf(const Graph &graph, const Job &job
   if (plan.mesh.tokenRanks() > 1)
     lines.push_back(std::string("data-parallel communication hides behind up to ") + overlap +
                     " of the kernels around it" + slower);
-  for (auto [name, size] :
-       {std::pair<const char *, int64_t>{"tp", plan.mesh.tp}, {"ep", plan.mesh.ep}})
-    if (size > 1)
-      lines.push_back(std::string(name) + " communication is not hidden");
+  for (Axis axis : {Axis::Tensor, Axis::Expert})
+    if (plan.mesh.of(axis) > 1)
+      lines.push_back(std::string(mesh::row(axis).name) + " communication is not hidden");
   if (plan.mesh.cp > 1)
     lines.push_back(plan.context == ContextForm::Ring
                         ? "cp communication hides behind all but the last block of attention"

@@ -2,6 +2,7 @@
 
 #include "planner/search/SampleOf.h"
 #include "planner/plan/Describe.h"
+#include "planner/plan/ScheduleText.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,11 +13,9 @@
 namespace tbc::planner {
 
 static std::string scheduleOf(const Candidate &candidate) {
-  Plan plan; // with the fields read by scheduleText()
-  plan.mesh = candidate.mesh;
-  plan.schedule = candidate.schedule.schedule;
-  plan.chunkStage = candidate.schedule.chunkStage(candidate.mesh.pp);
-  return scheduleText(plan);
+  const int64_t stages = candidate.mesh.pp;
+  return withChunks(scheduleWord(candidate.schedule.schedule),
+                    candidate.schedule.chunkStage(stages), stages);
 }
 
 static std::string recomputeText(const Candidate &candidate) {
