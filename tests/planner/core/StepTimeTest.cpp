@@ -1,0 +1,162 @@
+//===- StepTimeTest.cpp - Seconds of a step, from those of its stages ------===//
+
+#include "planner/predict/Time.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+using namespace tbc;
+using namespace tbc::planner;
+
+static Cluster h100() { return *loadCluster("h100-sxm"); }
+
+TEST(Step, ClosedFormEqualsTheScheduleForEqualStages) {
+  Cluster cluster = h100();
+  StageSeconds stage;
+  stage.forward = 0.01;
+  stage.backward = 0.02;
+  for (int stages : {1, 2, 4, 8})
+    for (int64_t accumulation : {1, 2, 4, 16})
+      for (ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
+        std::vector<StageSeconds> all(stages, stage);
+        auto run = PipelineSchedule::make(kind, stages, {}, accumulation);
+        double closed = stepTime(cluster, all, run).seconds;
+        EXPECT_NEAR(closed, 0.03 * double(accumulation + stages - 1), 1e-12);
+        EXPECT_NEAR(simulatedStepTime(cluster, all, run).seconds, closed, 1e-9);
+        EXPECT_LE(schedule::pipelineLowerBound(0.03 * stages, stages, accumulation),
+                  closed + 1e-12);
+      }
+}
+
+TEST(Step, ClosedFormIsNearTheScheduleOfSeveralChunks) {
+  Cluster cluster = h100();
+  StageSeconds chunk;
+  chunk.forward = 0.01;
+  chunk.backward = 0.01;
+  for (int64_t stages : {2, 4, 8})
+    for (int64_t accumulation : {16, 32, 64}) {
+      for (int each : {2, 4}) {
+        auto loop = schedule::Pipeline::loop(int(stages), each).chunkStage;
+        auto run = PipelineSchedule::make(ScheduleKind::Interleaved, stages, loop, accumulation);
+        std::vector<StageSeconds> all(loop.size(), chunk);
+        EXPECT_NEAR(stepTime(cluster, all, run).seconds,
+                    simulatedStepTime(cluster, all, run).seconds, 1e-9);
+      }
+      StageSeconds parted = chunk;
+      parted.weight = 0.01;
+      for (int each : {1, 2}) {
+        auto vee = schedule::Pipeline::vee(int(stages), each).chunkStage;
+        auto run = PipelineSchedule::make(ScheduleKind::ZeroBubble, stages, vee, accumulation);
+        std::vector<StageSeconds> all(vee.size(), parted);
+        EXPECT_NEAR(stepTime(cluster, all, run).seconds,
+                    simulatedStepTime(cluster, all, run).seconds, 1e-9);
+      }
+    }
+}
+
+TEST(Step, LowerBoundHoldsForUnequalStages) {
+  Cluster cluster = h100();
+  for (int seed = 1; seed < 200; ++seed) {
+    std::vector<StageSeconds> stages(1 + seed % 5);
+    double total = 0;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      stages[s].forward = 0.001 * double((seed * 7 + s * 13) % 11);
+      stages[s].backward = 0.001 * double((seed * 5 + s * 17) % 13);
+      total += stages[s].forward + stages[s].backward;
+    }
+    int64_t accumulation = 1 + seed % 7;
+    double least = schedule::pipelineLowerBound(total, int64_t(stages.size()), accumulation);
+    for (ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB})
+      EXPECT_GE(
+          simulatedStepTime(cluster, stages,
+                            PipelineSchedule::make(kind, int64_t(stages.size()), {}, accumulation))
+              .seconds,
+          least - 1e-12);
+  }
+}
+
+TEST(Step, DataCommunicationHidesBehindCompute) {
+  Cluster cluster = h100();
+  cluster.overlapSlowdown = 0.25;
+  PipelineSchedule once = PipelineSchedule::make(std::nullopt, 1, {}, 1);
+  StageSeconds stage;
+  stage.forward = 1;
+  stage.backward = 2;
+  stage.reduceStep = 1;
+  EXPECT_EQ(expose(cluster, stage, once).stepEnd, 0.25); // kernels are slower for it
+  EXPECT_EQ(expose(cluster, stage, once).hidden, 1);
+  cluster.overlapSlowdown = 0;
+  ExposedSeconds hidden = expose(cluster, stage, once);
+  EXPECT_EQ(hidden.stepEnd, 0);
+  EXPECT_EQ(hidden.hidden, 1);
+  // With several micro-batches, or a pipeline, they are a part of the update.
+  for (const PipelineSchedule &late : {PipelineSchedule::make(std::nullopt, 1, {}, 2),
+                                       PipelineSchedule::make(ScheduleKind::OneFOneB, 2, {}, 1)}) {
+    EXPECT_EQ(expose(cluster, stage, late).stepEnd, 1);
+    EXPECT_EQ(expose(cluster, stage, late).hidden, 0);
+  }
+  stage.reduceStep = 5;
+  EXPECT_NEAR(expose(cluster, stage, once).stepEnd, 5 - 2 * cluster.overlapFraction, 1e-12);
+  stage.operandsForward = 0.5; // between ops: never hidden
+  EXPECT_NEAR(expose(cluster, stage, once).forward, 1.5, 1e-12);
+  stage.gatherForward = 1;
+  EXPECT_NEAR(expose(cluster, stage, once).forward, 1.5 + 1 - cluster.overlapFraction, 1e-12);
+}
+
+TEST(Step, TraceIsTheSimulatedStep) {
+  Cluster cluster = h100();
+  StageSeconds stage;
+  stage.forward = 1e-3, stage.backward = 2e-3, stage.updateStep = 5e-4;
+  StepTrace trace;
+  PipelineSchedule run = PipelineSchedule::make(std::nullopt, 1, {}, 2);
+  double seconds = simulatedStepTime(cluster, {stage}, run, &trace).seconds;
+  EXPECT_EQ(seconds, simulatedStepTime(cluster, {stage}, run).seconds);
+  EXPECT_EQ(trace.seconds, seconds);
+  ASSERT_EQ(trace.timeline.stages.size(), 1u);
+  std::vector<double> begins;
+  for (const schedule::Event &event : trace.timeline.stages[0])
+    begins.push_back(event.startSeconds);
+  ASSERT_EQ(begins.size(), 4u);
+  for (size_t i = 0; i < begins.size(); ++i)
+    EXPECT_NEAR(begins[i], std::vector<double>({0, 1e-3, 3e-3, 4e-3})[i], 1e-15);
+  EXPECT_NEAR(trace.updateBegin, 6e-3, 1e-15);
+  EXPECT_EQ(trace.updateBegin + trace.stages[0].stepEnd, seconds);
+
+  std::vector<StageSeconds> stages(4, stage);
+  stages[1].sendForward = 1e-4;
+  for (ScheduleKind kind : schedule::scheduleKinds()) {
+    std::vector<int> chunkStage; // as plans have it: empty for one chunk per stage
+    if (kind == ScheduleKind::Interleaved)
+      chunkStage = {0, 1, 0, 1};
+    run = PipelineSchedule::make(kind, chunkStage.empty() ? 4 : 2, chunkStage, 8);
+    trace = {};
+    seconds = simulatedStepTime(cluster, stages, run, &trace).seconds;
+    EXPECT_EQ(seconds, simulatedStepTime(cluster, stages, run).seconds) << name(kind);
+    EXPECT_EQ(trace.seconds, seconds);
+    double last = 0, end = 0;
+    for (size_t s = 0; s < trace.timeline.stages.size(); ++s) {
+      last = std::max(last, trace.timeline.stages[s].back().endSeconds);
+      end = std::max(end, trace.stages[s].stepEnd);
+    }
+    EXPECT_EQ(last, trace.updateBegin) << name(kind);
+    EXPECT_EQ(last + end, seconds) << name(kind);
+  }
+}
+
+TEST(Step, SplitAddsUpToTheStep) {
+  Cluster cluster = h100();
+  std::vector<StageSeconds> stages(3);
+  for (size_t s = 0; s < 3; ++s) {
+    stages[s].forward = 0.01 * double(s + 1);
+    stages[s].backward = 0.02;
+    stages[s].updateStep = 0.001;
+    stages[s].reduceStep = 0.1;
+    stages[s].sendForward = stages[s].sendBackward = 1e-4;
+  }
+  StepTime time =
+      simulatedStepTime(cluster, stages, PipelineSchedule::make(ScheduleKind::OneFOneB, 3, {}, 6));
+  EXPECT_NEAR(time.split.total(), time.seconds, 1e-9);
+  EXPECT_EQ(time.slowestStage, 2);
+}
