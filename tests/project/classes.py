@@ -6,7 +6,7 @@ MOST = 25
 ROOM = "planner/"
 _NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#[^\n]*', re.DOTALL | re.MULTILINE)
 _OPERATOR = re.compile(r"\boperator\s*(\(\)|[^\s\w(]+)")
-_ANGLES = re.compile(r"<[^<>]*>")
+_ANGLES = re.compile(r"<[^<>;{}]*>")
 _SCOPE = re.compile(r"\b(class|struct|union|enum|namespace)\b(?:\s+(?:class|struct))?\s*([\w:]*)[^;(]*$")
 _NO_METHOD = ("using ", "typedef ", "friend ", "static_assert")
 

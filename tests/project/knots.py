@@ -19,12 +19,12 @@ def knots(tree):
         uses[unit] |= {name for name in _INCLUDE.findall(tree.text(path)) if name in units and name != unit}
     return [
         f"{knot[0]}.h: {len(knot)} units include each other, at most {MOST} may: {', '.join(knot)}"
-        for knot in sorted(sorted(part) for part in _components(uses))
+        for knot in sorted(sorted(part) for part in components(uses))
         if len(knot) > MOST
     ]
 
 
-def _components(uses):
+def components(uses):
     """Returns the strongly connected components. Source: Tarjan, Depth-first search and linear graph
     algorithms, 1972, without recursion.
     """
