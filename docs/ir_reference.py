@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ir.md"
+EXAMPLES = ROOT / "tests" / "ir" / "examples.mlir"
 COLUMNS = 100
 FLOATS = "64-bit float or 32-bit float or 16-bit float or bfloat16 type"
 INTEGERS = (
@@ -37,8 +38,8 @@ For readers of IR dumps (`tbc plan --emit ir`, `tbc compile --emit-ir-after`) an
 `tbc` has {ops} ops in {families} families. [design.md](design.md) explains its interfaces, factors and the order of the
 passes.
 
-This page is made of `ir/*.td`, `passes/Passes.td` and `tools/driver/Passes.td` by `docs/ir_reference.py`. Edit those
-files, then run `ninja -C build ir-reference`.
+This page is made of `ir/*.td`, `passes/Passes.td` and `tools/driver/Passes.td` by `docs/ir_reference.py`, with the
+examples of `tests/ir/examples.mlir`. Edit those files, then run `ninja -C build ir-reference`.
 """
 
 
@@ -61,6 +62,36 @@ def generated(options, generator, path):
     text = re.sub(r"<tr><td><code>(.*?)</code></td><td>(.*?)</td><td>(.*?)</td></tr>", r"| `\1` | `\2` | \3 |", text)
     text = re.sub(r"(?m)^(\| `.*[^|\s])\s*$", r"\1 |", text)
     return re.sub(r"(?m)^Syntax:\n+```\n.*?^```\n", "", text, flags=re.DOTALL)
+
+
+def examples():
+    """Returns the op of each function of the file of examples, by the function's name."""
+    found = re.findall(r"(?ms)^func\.func @(\w+)\(.*?\) \{\n(.*?)^  return\n\}", EXAMPLES.read_text(encoding="utf-8"))
+    return {name: textwrap.dedent(body) for name, body in found}
+
+
+def with_examples(ops):
+    """Puts an example behind the description of each op that has none. Every op needs one."""
+    known = examples()
+
+    def add(match):
+        name, text = match.group(1), match.group(0)
+        if "```mlir" in text:
+            return text
+        if name not in known:
+            sys.exit(f"ir_reference.py: tests/ir/examples.mlir has no @{name}, an example of tbc.{name}")
+        end = re.search(r"(?m)^#+ (Attributes|Operands|Results):", text)
+        at = end.start() if end else len(text)
+        return f"{text[:at].rstrip()}\n\n```mlir\n{known[name]}```\n\n{text[at:]}"
+
+    return re.sub(r"(?ms)^#### `tbc\.(\w+)`.*?(?=^#### `tbc\.|\Z)", add, ops)
+
+
+def check_passes(text):
+    """Every pass has an example in its description."""
+    for section in re.split(r"(?m)^(?=### `-)", text)[1:]:
+        if "```mlir" not in section:
+            sys.exit(f"ir_reference.py: the description of {section.splitlines()[0].strip('# ')} has no example")
 
 
 def wrapped(text):
@@ -114,10 +145,12 @@ def page(options):
     number = len(re.findall(r"(?m)^#### `tbc\.", ops))
     parts = [HEAD.format(ops=number, families=len(families))]
     parts += ["## Attributes\n", shifted(re.sub(r"(?m)^## .*\n", "", generated(options, "-gen-attrdef-doc", "ir/Attributes.td")), 3)]
-    parts += ["## Ops\n", ops]
+    parts += ["## Ops\n", "".join(with_examples(part) for part in re.split(r"(?m)^(?=### )", ops))]
     parts.append("## Passes\n")
     for path in ("tools/driver/Passes.td", "passes/Passes.td"):
-        parts.append(shifted(generated(options, "-gen-pass-doc", path), 3))
+        passes = shifted(generated(options, "-gen-pass-doc", path), 3)
+        check_passes(passes)
+        parts.append(passes)
     return wrapped("\n".join(parts))
 
 

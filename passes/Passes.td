@@ -11,6 +11,21 @@ def AttachLossPass : Pass<"tbc-attach-loss", "mlir::ModuleOp"> {
     Clones @model to @train, adds the argument "labels" and returns the loss in front of the new
     states. The loss of a micro-batch is the sum over its elements divided by the number of elements
     in the global batch. So losses and gradients of micro-batches and data ranks add up.
+
+    ```mlir
+    // before
+    func.func @model(%x: tensor<4x3xf32> {tbc.role = #tbc.role<input>, ...}, %w: ...) -> tensor<4x5xf32> {...}
+    // after, with --tbc-attach-loss="loss=mse samples=8"
+    func.func @train(%x: ..., %w: ..., %labels: tensor<4x5xf32> {tbc.role = #tbc.role<label>, ...})
+        -> (tensor<f32> {tbc.name = "loss", tbc.role = #tbc.role<loss>}) {
+      ...
+      %d = tbc.sub %y, %labels {tbc.id = "loss.sub", ...} : tensor<4x5xf32>
+      %s = tbc.mul %d, %d {tbc.id = "loss.mul", ...} : tensor<4x5xf32>
+      %n = tbc.factor_size {count = 5 : i64, samples = 8 : i64, tbc.global_batch, ...} : () -> tensor<f32>
+      %b = tbc.broadcast %n {dims = array<i64>, ...} : (tensor<f32>) -> tensor<4x5xf32>
+      %e = tbc.div %s, %b {tbc.id = "loss.div", ...} : tensor<4x5xf32>
+      %loss = tbc.reduce_sum %e {dims = array<i64: 0, 1>, ...} : (tensor<4x5xf32>) -> tensor<f32>
+    ```
   }];
   let options = [
     Option<"loss", "loss", "std::string", "\"cross-entropy\"", "cross-entropy, mse or output">,
@@ -26,6 +41,14 @@ def DecomposeCompositesPass : Pass<"tbc-decompose-composites", "mlir::func::Func
   let summary = "Replaces composite ops by their decompositions";
   let description = [{
     An op called X with id "i" becomes ops with the ids "i.0", "i.1" ... .
+
+    ```mlir
+    // before
+    %y = tbc.silu %x {tbc.id = "act"} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+    // after
+    %0 = tbc.sigmoid %x {tbc.id = "act.0"} : tensor<4x3xf32>
+    %1 = tbc.mul %x, %0 {tbc.id = "act.1"} : tensor<4x3xf32>
+    ```
   }];
   let options = [
     ListOption<"ops", "ops", "std::string", "mnemonics to decompose; none: all composites">,
@@ -35,11 +58,34 @@ def DecomposeCompositesPass : Pass<"tbc-decompose-composites", "mlir::func::Func
 
 def UseBatchStatisticsPass : Pass<"tbc-use-batch-statistics", "mlir::func::FuncOp"> {
   let summary = "Turns batch norms into their training form, with running statistics as states";
+  let description = [{
+    ```mlir
+    // before: %mean and %variance are states
+    %y = tbc.batch_norm %x, %scale, %bias, %mean, %variance {epsilon = 1.0e-5 : f64, momentum = 0.9 : f64} : ...
+    return %y : tensor<4x3xf32>
+    // after: the new states are results
+    %y, %new_mean, %new_variance = tbc.batch_norm_train %x, %scale, %bias, %mean, %variance
+        {epsilon = 1.0e-5 : f64, momentum = 0.9 : f64} : ...
+    return %y, %new_mean, %new_variance : tensor<4x3xf32>, tensor<3xf32>, tensor<3xf32>
+    ```
+  }];
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 
 def PadVocabulariesPass : Pass<"tbc-pad-vocabularies", "mlir::func::FuncOp"> {
   let summary = "Rounds vocabularies up to a multiple that devices can divide";
+  let description = [{
+    ```mlir
+    // before: a table of 127 tokens
+    %n = tbc.iota {dim = 0 : i64} : () -> tensor<127xi64>
+    %x = tbc.embedding %table, %ids, %n, %last : (tensor<127x2xf32>, ...) -> tensor<3x2xf32>
+    // after, with --tbc-pad-vocabularies=multiple=4: the row of padding has the number -1
+    %i = tbc.iota {dim = 0 : i64} : () -> tensor<128xi64>
+    %p = tbc.compare %i, %size {predicate = "lt"} : ... -> tensor<128xi1>
+    %n = tbc.select %p, %i, %none : ... -> tensor<128xi64>
+    %x = tbc.embedding %table, %ids, %n, %last : (tensor<128x2xf32>, ...) -> tensor<3x2xf32>
+    ```
+  }];
   let options = [
     Option<"multiple", "multiple", "int64_t", "128", "what is to divide them">,
   ];
@@ -51,6 +97,18 @@ def LimitExpertsPass : Pass<"tbc-limit-experts", "mlir::func::FuncOp"> {
   let description = [{
     tbc.routed_experts becomes tbc.dispatch of the tokens of each sample to [g, e, c, h], the experts' two layers as
     einsums over e, and tbc.combine.
+
+    ```mlir
+    // before: two samples of four tokens, three experts
+    %y = tbc.routed_experts %tokens, %weights, %in, %out {activation = "silu", gated = true, top = 1 : i64, tbc.id = "experts"}
+        : (tensor<8x6xf32>, tensor<8x3xf32>, tensor<3x10x6xf32>, tensor<3x7x5xf32>) -> tensor<8x7xf32>
+    // after, with --tbc-limit-experts=factor=1.5: 1.5 * 4 / 3 = 2 slots for each expert and sample
+    %s = tbc.dispatch %x, %w {capacity = 2 : i64, tbc.id = "experts.dispatch", weighted = false} : ... -> tensor<2x3x2x6xf32>
+    %u = tbc.einsum %s, %in {...} : ... -> tensor<2x3x2x10xf32>
+    ...
+    %o = tbc.einsum %inner, %out {...} : ... -> tensor<2x3x2x7xf32>
+    %c = tbc.combine %o, %w {tbc.id = "experts.combine", weighted = true} : ...
+    ```
   }];
   let options = [
     Option<"factor", "factor", "double", "1.0", "the capacity as a multiple of an even share">,
@@ -60,6 +118,15 @@ def LimitExpertsPass : Pass<"tbc-limit-experts", "mlir::func::FuncOp"> {
 
 def UseDropoutPass : Pass<"tbc-use-dropout", "mlir::func::FuncOp"> {
   let summary = "Turns dropouts into their training form, random by element, sample and step; or removes them";
+  let description = [{
+    ```mlir
+    // before
+    %y = tbc.dropout %x {ratio = 0.1 : f64, tbc.id = "drop"} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+    // after: %step and %sample are new arguments, %row is 3 * %sample, %column counts the elements of a row
+    %y = tbc.dropout_train %x, %step, %row, %column {key = 2846199180 : i64, ratio = 0.1 : f64, seed = 0 : i64, tbc.id = "drop"}
+        : (tensor<4x3xf32>, tensor<i64>, tensor<4xi64>, tensor<3xi64>) -> tensor<4x3xf32>
+    ```
+  }];
   let options = [
     Option<"seed", "seed", "int64_t", "0", "of the random numbers">,
     Option<"remove", "remove", "bool", "false", "take every dropout out instead">,
@@ -69,6 +136,15 @@ def UseDropoutPass : Pass<"tbc-use-dropout", "mlir::func::FuncOp"> {
 
 def PlaceTokensPass : Pass<"tbc-place-tokens", "mlir::func::FuncOp"> {
   let summary = "Gives attention windows the position ids of tokens, so that sequences can be split";
+  let description = [{
+    ```mlir
+    // before: %x is [b, h, s, d]
+    %o, %m, %l = tbc.attention %x, %x, %x {scale = 1.0 : f64, causal = true} : ...
+    // after
+    %i = tbc.iota {dim = 0 : i64} : () -> tensor<4xi64>
+    %o, %m, %l = tbc.attention %x, %x, %x, %i, %i {scale = 1.0 : f64, causal = true, placed = true} : ...
+    ```
+  }];
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 
@@ -127,6 +203,16 @@ def DifferentiatePass : Pass<"tbc-differentiate", "mlir::ModuleOp"> {
 
     Forward ops without cost (views, data-independent values) are repeated in the backward phase, so
     their results are no residuals.
+
+    ```mlir
+    // before
+    %y = tbc.gelu %x {approximate = "tanh", tbc.id = "act", tbc.phase = #tbc.phase<fwd>} : ...
+    // after: %dy is the cotangent of %y
+    %y = tbc.gelu %x {approximate = "tanh", tbc.id = "act", tbc.phase = #tbc.phase<fwd>} : ...
+    ...
+    %dx = tbc.gelu_grad %x, %dy {approximate = "tanh", tbc.cotangent_of = [["l", 0]],
+        tbc.forward = "act", tbc.id = "act.bwd.0", tbc.phase = #tbc.phase<bwd>} : ...
+    ```
   }];
   let options = [
     ListOption<"freeze", "freeze", "std::string", "globs of parameters that are not trained">,
@@ -138,6 +224,17 @@ def DifferentiatePass : Pass<"tbc-differentiate", "mlir::ModuleOp"> {
 
 def BuildUpdatePass : Pass<"tbc-build-update", "mlir::ModuleOp"> {
   let summary = "Builds @update, the optimizer's step for every trained parameter of @train";
+  let description = [{
+    ```mlir
+    // after, with --tbc-build-update=optimizer=sgd, for the parameter "w" of @train
+    func.func @update(%w: tensor<3x5xf32> {tbc.name = "w", tbc.role = #tbc.role<param>},
+                      %g: tensor<3x5xf32> {tbc.name = "w", tbc.role = #tbc.role<grad>},
+                      %rate: tensor<f32> {tbc.name = "lr", tbc.role = #tbc.role<lr>})
+        -> (tensor<3x5xf32> {tbc.name = "w", tbc.role = #tbc.role<param>}) {
+      %0 = tbc.sgd %w, %g, %rate {tbc.id = "sgd.0", weight_decay = 0.01 : f64}
+          : (tensor<3x5xf32>, tensor<3x5xf32>, tensor<f32>) -> tensor<3x5xf32>
+    ```
+  }];
   let options = [
     Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "sgd, adam or adamw">,
     Option<"momentum", "momentum", "double", "0.0", "of sgd">,
@@ -161,6 +258,16 @@ def LowerPrecisionPass : Pass<"tbc-lower-precision", "mlir::func::FuncOp"> {
   let summary = "Computes in bf16 or f16 where the policy of docs/precision.md says so";
   let description = [{
     Float parameters become narrow; every op computes in the narrow type or f32 as its class says, with casts between.
+
+    ```mlir
+    // before
+    func.func @model(%x: tensor<4x3xf32>, %w: tensor<3x5xf32> {tbc.role = #tbc.role<param>, ...}) -> tensor<4x5xf32> {
+      %y = tbc.einsum %x, %w {..., tbc.id = "l"} : (tensor<4x3xf32>, tensor<3x5xf32>) -> tensor<4x5xf32>
+    // after, with --tbc-lower-precision=to=bf16
+    func.func @model(%x: tensor<4x3xf32>, %w: tensor<3x5xbf16> {tbc.role = #tbc.role<param>, ...}) -> tensor<4x5xf32> {
+      %0 = tbc.cast %x {tbc.id = "l.cast"} : (tensor<4x3xf32>) -> tensor<4x3xbf16>
+      %1 = tbc.einsum %0, %w {..., tbc.id = "l"} : (tensor<4x3xbf16>, tensor<3x5xbf16>) -> tensor<4x5xbf16>
+    ```
   }];
   let options = [
     Option<"to", "to", "std::string", "\"bf16\"", "the narrow type, bf16 or f16">,
@@ -324,6 +431,14 @@ def RaiseCompositesPass : Pass<"tbc-raise-composites", "mlir::func::FuncOp"> {
     constants fused or split, and there may be reshapes, transposes and broadcasts in between.
     A mask is recognised by the pairs that it lets through: a window of positions, keys, documents.
     An attention with an unknown mask stays as it is, and a remark gives the reason.
+
+    ```mlir
+    // before
+    %s = tbc.sigmoid %x {tbc.id = "a"} : tensor<4x3xf32>
+    %y = tbc.mul %x, %s {tbc.id = "b"} : tensor<4x3xf32>
+    // after
+    %y = tbc.silu %x {tbc.id = "b"} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+    ```
   }];
   let options = [
     ListOption<"ops", "ops", "std::string", "mnemonics to raise; none: all">,
