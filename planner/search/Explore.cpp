@@ -293,6 +293,110 @@ static bool isWorseThan(const Candidate &other, const Candidate &candidate) {
          other.microBatch <= candidate.microBatch && other.recompute >= candidate.recompute;
 }
 
+/// Refuses a number of blocks to recompute or to offload that the model does not have.
+static Status checkBlocks(const Space &space, const Pins &pins, int64_t numBlocks) {
+  if (space.recompute().blocks.value_or(0) > numBlocks)
+    return Error{ErrorCode::Usage, "--recompute " + pins.recompute + ": the model has " +
+                                       std::to_string(numBlocks) +
+                                       " blocks that may be recomputed"};
+  if (space.offload().blocks.value_or(0) > numBlocks)
+    return Error{ErrorCode::Usage, "--offload " + pins.offload + ": the model has " +
+                                       std::to_string(numBlocks) +
+                                       " blocks whose residuals may be on the host"};
+  return Status::ok();
+}
+
+/// Returns the reason for a space without candidates.
+static Error whyNone(Searcher &searcher, const Job &job, const Pins &pins) {
+  if (!searcher.space.leftOut().empty())
+    return Error{ErrorCode::Usage, searcher.space.leftOut() + "; choose a smaller --batch" +
+                                       (pins.microBatch ? ", or another --micro-batch" : "")};
+  if (!searcher.space.refusedSchedule().empty())
+    return Error{ErrorCode::Usage, searcher.space.refusedSchedule() +
+                                       "; choose --batch and --micro-batch accordingly"};
+  if (Status status = searcher.space.checkTypes(); !status)
+    return status.error();
+  if (!pins.conditions.empty())
+    return Error{ErrorCode::Usage,
+                 "no configuration of " + std::to_string(job.gpus) + " devices and --batch " +
+                     std::to_string(job.globalBatch) +
+                     (pins.strategy == "auto" ? "" : " under --strategy " + pins.strategy) +
+                     " is " + toString(pins.conditions)};
+  return Error{
+      ErrorCode::Usage,
+      "no mesh of " + std::to_string(job.gpus) + " devices divides --batch " +
+          std::to_string(job.globalBatch) +
+          (pins.microBatch ? " with --micro-batch " + std::to_string(*pins.microBatch) : "") +
+          (pins.strategy != "auto" ? " under --strategy " + pins.strategy : "") +
+          "; choose a batch that is a multiple of the data-parallel size"};
+}
+
+namespace {
+
+/// How a search scores its candidates.
+struct Scoring {
+  Searcher &searcher;
+  Workers &workers;
+  const Pins &pins;
+  int top;
+  Purpose purpose;
+  const Progress &progress;
+};
+
+} // namespace
+
+/// Scores candidates in the order of their bounds, until no other can be among the best `top`, or
+/// the budget or time is over. Returns the best of each group, the best first.
+static std::vector<Candidate> scoreInOrder(const Scoring &scoring,
+                                           std::vector<Candidate> &candidates, bool isSmall,
+                                           Exploration &exploration) {
+  const Pins &pins = scoring.pins;
+  std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
+  std::vector<double> fastest; // of the groups with a fitting candidate, ascending
+  LookAhead ahead(scoring.searcher, scoring.workers, candidates, isSmall);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (scoring.progress)
+      scoring.progress(int64_t(i), int64_t(candidates.size()));
+    const Candidate &candidate = candidates[i];
+    double limit = int(fastest.size()) >= scoring.top ? fastest[size_t(scoring.top) - 1] : INFINITY;
+    if (candidate.lowerBound > limit)
+      break; // and all later ones too
+    // A late answer is better than no answer: score some candidates regardless of the time.
+    const bool isLate =
+        pins.deadline.isOver() && (!fastest.empty() || exploration.numScored >= leastScored);
+    if (exploration.numScored >= pins.budget.scored || isLate) {
+      exploration.end = isLate ? SearchEnd::TimeLimit : SearchEnd::Budget;
+      break;
+    }
+    const bool isKnown = scoring.purpose == Purpose::Suggestion &&
+                         std::any_of(exploration.scored.begin(), exploration.scored.end(),
+                                     [&](const Candidate &other) {
+                                       return !other.feasible && isWorseThan(other, candidate);
+                                     });
+    if (isKnown || ahead.isRuledOut(i, limit))
+      continue;
+    ++exploration.numScored;
+    if (!ahead.score(i))
+      continue;
+    exploration.scored.push_back(candidate);
+    auto [found, isNew] = best.emplace(groupOf(candidate), exploration.scored.size() - 1);
+    if (!isNew && !isBetter(candidate, exploration.scored[found->second]))
+      continue;
+    found->second = exploration.scored.size() - 1;
+    fastest.clear();
+    for (const auto &[group, index] : best)
+      if (exploration.scored[index].feasible)
+        fastest.push_back(exploration.scored[index].seconds);
+    std::sort(fastest.begin(), fastest.end());
+  }
+  std::vector<Candidate> winners;
+  for (const auto &[group, index] : best)
+    winners.push_back(exploration.scored[index]);
+  std::sort(winners.begin(), winners.end(),
+            [](const Candidate &a, const Candidate &b) { return isBetter(a, b); });
+  return winners;
+}
+
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
                             const Pins &asked, int top, Purpose purpose, const Progress &progress) {
   Result<PinnedOps> pinned = PinnedOps::make(graph, job, asked.ops);
@@ -300,7 +404,8 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
     return pinned.error();
   Pins pins = asked;
   if (pinned->splitter) // the others are excluded before scoring
-    pins.conditions.push_back({"tp", "1", true, toString(*pinned->splitter)});
+    pins.conditions.push_back(
+        {mesh::row(Axis::Tensor).name, "1", true, toString(*pinned->splitter)});
   Result<Space> space = Space::make(job, pins, commonExperts(graph));
   if (!space)
     return space.error();
@@ -328,42 +433,15 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   double boundSeconds = watch.lap();
   if (Status status = keepBegun(candidates, *pinned); !status)
     return status.error();
-  if (space->recompute().blocks.value_or(0) > searcher.problem.numBlocks())
-    return Error{ErrorCode::Usage, "--recompute " + pins.recompute + ": the model has " +
-                                       std::to_string(searcher.problem.numBlocks()) +
-                                       " blocks that may be recomputed"};
-  if (space->offload().blocks.value_or(0) > searcher.problem.numBlocks())
-    return Error{ErrorCode::Usage, "--offload " + pins.offload + ": the model has " +
-                                       std::to_string(searcher.problem.numBlocks()) +
-                                       " blocks whose residuals may be on the host"};
+  if (Status status = checkBlocks(*space, pins, searcher.problem.numBlocks()); !status)
+    return status.error();
   if (candidates.empty() && searcher.end() != SearchEnd::Complete) {
     Exploration nothing;
     nothing.end = searcher.end();
     return nothing;
   }
-  if (candidates.empty() && !searcher.space.leftOut().empty())
-    return Error{ErrorCode::Usage, searcher.space.leftOut() + "; choose a smaller --batch" +
-                                       (pins.microBatch ? ", or another --micro-batch" : "")};
-  if (candidates.empty() && !searcher.space.refusedSchedule().empty())
-    return Error{ErrorCode::Usage, searcher.space.refusedSchedule() +
-                                       "; choose --batch and --micro-batch accordingly"};
   if (candidates.empty())
-    if (Status status = searcher.space.checkTypes(); !status)
-      return status.error();
-  if (candidates.empty() && !pins.conditions.empty())
-    return Error{ErrorCode::Usage,
-                 "no configuration of " + std::to_string(job.gpus) + " devices and --batch " +
-                     std::to_string(job.globalBatch) +
-                     (pins.strategy == "auto" ? "" : " under --strategy " + pins.strategy) +
-                     " is " + toString(pins.conditions)};
-  if (candidates.empty())
-    return Error{
-        ErrorCode::Usage,
-        "no mesh of " + std::to_string(job.gpus) + " devices divides --batch " +
-            std::to_string(job.globalBatch) +
-            (pins.microBatch ? " with --micro-batch " + std::to_string(*pins.microBatch) : "") +
-            (pins.strategy != "auto" ? " under --strategy " + pins.strategy : "") +
-            "; choose a batch that is a multiple of the data-parallel size"};
+    return whyNone(searcher, job, pins);
 
   Exploration exploration;
   exploration.end = searcher.end();
@@ -391,49 +469,8 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   if (searcher.end() != SearchEnd::Complete)
     exploration.lowerBoundSeconds =
         std::min(exploration.lowerBoundSeconds, peakRateSeconds(searcher.problem));
-  std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
-  std::vector<double> fastest; // of the groups with a fitting candidate, ascending
-  LookAhead ahead(searcher, workers, candidates, isSmall);
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    if (progress)
-      progress(int64_t(i), int64_t(candidates.size()));
-    const Candidate &candidate = candidates[i];
-    double limit = int(fastest.size()) >= top ? fastest[size_t(top) - 1] : INFINITY;
-    if (candidate.lowerBound > limit)
-      break; // and all later ones too
-    // A late answer is better than no answer: score some candidates regardless of the time.
-    const bool isLate =
-        pins.deadline.isOver() && (!fastest.empty() || exploration.numScored >= leastScored);
-    if (exploration.numScored >= pins.budget.scored || isLate) {
-      exploration.end = isLate ? SearchEnd::TimeLimit : SearchEnd::Budget;
-      break;
-    }
-    const bool isKnown = purpose == Purpose::Suggestion &&
-                         std::any_of(exploration.scored.begin(), exploration.scored.end(),
-                                     [&](const Candidate &other) {
-                                       return !other.feasible && isWorseThan(other, candidate);
-                                     });
-    if (isKnown || ahead.isRuledOut(i, limit))
-      continue;
-    ++exploration.numScored;
-    if (!ahead.score(i))
-      continue;
-    exploration.scored.push_back(candidate);
-    auto [found, isNew] = best.emplace(groupOf(candidate), exploration.scored.size() - 1);
-    if (!isNew && !isBetter(candidate, exploration.scored[found->second]))
-      continue;
-    found->second = exploration.scored.size() - 1;
-    fastest.clear();
-    for (const auto &[group, index] : best)
-      if (exploration.scored[index].feasible)
-        fastest.push_back(exploration.scored[index].seconds);
-    std::sort(fastest.begin(), fastest.end());
-  }
-  std::vector<Candidate> winners;
-  for (const auto &[group, index] : best)
-    winners.push_back(exploration.scored[index]);
-  std::sort(winners.begin(), winners.end(),
-            [](const Candidate &a, const Candidate &b) { return isBetter(a, b); });
+  std::vector<Candidate> winners = scoreInOrder({searcher, workers, pins, top, purpose, progress},
+                                                candidates, isSmall, exploration);
   for (size_t i = 0; winners.empty() && i < candidates.size(); ++i)
     if (const std::string &why = searcher.costs.models.refusedContext(candidates[i]); !why.empty())
       return Error{ErrorCode::Usage, why};
