@@ -63,9 +63,12 @@ private:
     bool isSum = false;
   };
 
+  struct Rowwise; // Rowwise.cpp
+
   Selected start(NodeContext &context) const;
   Selected gather(const onnx::NodeProto &node, NodeContext &context) const;
   void scatter(const onnx::NodeProto &node, NodeContext &context) const;
+  /// Imports a node that treats each row by itself.
   Selected importRowwise(const onnx::NodeProto &node, NodeContext &context,
                          const OpImporter &importer) const;
   const Selected *find(const onnx::NodeProto &node, int input) const;
