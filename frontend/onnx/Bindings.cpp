@@ -263,13 +263,56 @@ int64_t checkSize(const std::string &what, int64_t size) {
 
 } // namespace
 
-Bindings bindInputs(const Model &model, const ImportOptions &options) {
-  Bindings bindings;
-  Symbols symbols = findSymbols(model);
-  auto given = [&](const std::string &name) -> std::optional<int64_t> {
+namespace {
+
+/// Gives every dim of every input a size.
+class Binder {
+public:
+  Binder(const Model &model, const ImportOptions &options)
+      : model(model), options(options), symbols(findSymbols(model)) {}
+
+  Bindings run();
+
+private:
+  std::optional<int64_t> given(const std::string &name) const {
     auto it = options.dims.find(name);
     return it == options.dims.end() ? std::nullopt : std::optional<int64_t>(it->second);
+  }
+  void warn(const std::string &warning) { bindings.warnings.push_back(warning); }
+  void checkDims() const;
+  void checkInputs() const;
+  void chooseBatch();
+  void chooseSequence();
+  bool bindInput(const onnx::ValueInfoProto &input);
+  void chooseContent(const onnx::ValueInfoProto &input, BoundInput &bound, bool isEmpty);
+
+  /// One dim of an input.
+  struct DimOf {
+    const onnx::ValueInfoProto &input;
+    int number;
+    bool isTokens; // dim 1 of integers of rank 2
+    const Dim &dim() const { return tensorTypeOf(input).shape().dim(number); }
+    const std::string &symbol() const { return dim().dim_param(); }
+    std::string text() const {
+      return "dim " + std::to_string(number) + " of input '" + input.name() + "'";
+    }
   };
+  bool isBatch(const DimOf &of) const;
+  std::optional<int64_t> sizeOf(const DimOf &of, bool isBatch) const;
+  std::optional<int64_t> sizeOfSum(const std::string &symbol) const;
+  std::optional<int64_t> assumedSize(const DimOf &of, bool &isBatch);
+  /// Appends the dim to `bound`. Returns whether it is taken as empty.
+  bool bindDim(const DimOf &of, BoundInput &bound);
+
+  const Model &model;
+  const ImportOptions &options;
+  const Symbols symbols;
+  Bindings bindings;
+};
+
+} // namespace
+
+void Binder::checkDims() const {
   for (const auto &[name, size] : options.dims)
     if (!symbols.all.count(name)) {
       std::string known;
@@ -279,123 +322,168 @@ Bindings bindInputs(const Model &model, const ImportOptions &options) {
                        (known.empty() ? "none" : known) +
                        suggestion(name, {symbols.all.begin(), symbols.all.end()}));
     }
-  auto isInput = [&](const std::string &name) {
-    return std::any_of(model.inputs.begin(), model.inputs.end(),
-                       [&](const onnx::ValueInfoProto *input) { return input->name() == name; });
-  };
-  std::vector<std::string> inputNames;
+}
+
+void Binder::checkInputs() const {
+  std::vector<std::string> names;
   for (const onnx::ValueInfoProto *input : model.inputs)
-    inputNames.push_back(input->name());
+    names.push_back(input->name());
+  auto isInput = [&](const std::string &name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   for (const auto &entry : options.fix)
     if (!isInput(entry.first))
       throw UsageError("--fix " + entry.first + ": the model has no such input" +
-                       suggestion(entry.first, inputNames));
+                       suggestion(entry.first, names));
   for (const auto &entry : options.known)
     if (!isInput(entry.first))
       throw ImportError("input '" + entry.first + "' is held constant, but the model has none");
+}
 
+void Binder::chooseBatch() {
   if (symbols.batch.empty() && !options.fixedShapes)
     bindings.exportedBatch = symbols.fixedBatch;
-  std::vector<std::string> emptyInputs;
   int64_t fallback = symbols.batch.empty() && symbols.fixedBatch > 0 ? symbols.fixedBatch : 2;
   bindings.batch = options.batch > 0 ? options.batch : given(symbols.batch).value_or(fallback);
   checkSize("the batch", bindings.batch);
-  if (!symbols.seq.empty()) {
-    std::optional<int64_t> seq = given(symbols.seq);
-    if (options.seq >= 0)
-      seq = options.seq;
-    if (!seq) {
-      std::optional<int64_t> table = positionTableLength(model, positionInputs(model, options));
-      seq = table.value_or(4096);
-      bindings.warnings.push_back("sequence length " + std::to_string(*seq) +
-                                  (table ? ", the length of the position table" : ", the default") +
-                                  "; --seq chooses another");
-    }
-    bindings.seq = checkSize("the sequence length", *seq);
-  }
+}
 
-  for (const onnx::ValueInfoProto *input : model.inputs) {
-    const onnx::TypeProto::Tensor &type = tensorTypeOf(*input);
-    BoundInput bound;
-    bound.name = input->name();
-    bound.dtype = dtypeOfOnnx(type.elem_type(), "input '" + input->name() + "'");
-    if (type.shape().dim_size() > int(ScanLimits().rank))
-      throw ImportError("input '" + input->name() + "' has rank " +
-                        std::to_string(type.shape().dim_size()));
-    bool isEmpty = false;
-    for (int i = 0; i < type.shape().dim_size(); ++i) {
-      const Dim &dim = type.shape().dim(i);
-      const std::string &symbol = dim.dim_param();
-      std::string what = "dim " + std::to_string(i) + " of input '" + input->name() + "'";
-      bool isBatch = options.fixedShapes ? false
-                     : symbol.empty()
-                         ? symbols.batch.empty() && i == 0 && dim.dim_value() == symbols.fixedBatch
-                         : symbol == symbols.batch;
-      std::optional<int64_t> size;
-      if (isBatch)
-        size = bindings.batch;
-      else if (symbol.empty() && dim.has_dim_value())
-        size = dim.dim_value();
-      else if (!symbol.empty() && symbol == symbols.seq)
-        size = bindings.seq;
-      else if (!symbol.empty())
-        size = given(symbol);
-      bool isTokens = i == 1 && isInteger(type) && type.shape().dim_size() == 2;
-      if (!isBatch && !options.fixedShapes &&
-          (symbols.seq.empty() ? isTokens && symbol.empty() : symbol == symbols.seq))
-        bound.sequenceDim = i;
-      bool isPast = !size && !options.fixedShapes && isPastDim(*input, symbol);
-      if (isPast)
-        size = 0;
-      else if (!size && contains(symbol, "+"))
-        size = sumOf(symbol, [&](const std::string &part) {
-          return part == symbols.seq      ? std::optional<int64_t>(bindings.seq)
-                 : contains(part, "past") ? std::optional(given(part).value_or(0))
-                                          : given(part);
-        });
-      isEmpty |= isPast;
-      // Exporters give an input its own symbols where they cannot prove that sizes are equal.
-      if (!size && !options.fixedShapes && i == 0 && !symbols.batch.empty()) {
-        isBatch = true;
-        size = bindings.batch;
-        bindings.warnings.push_back(what + " ('" + symbol + "') is taken for the batch; --dim " +
-                                    symbol + "=SIZE gives it a size");
-      } else if (!size && !options.fixedShapes && isTokens && !symbols.seq.empty()) {
-        size = bindings.seq;
-        bindings.warnings.push_back("the length of input '" + input->name() + "' ('" + symbol +
-                                    "') is " + std::to_string(*size) +
-                                    ", as the sequence length; --dim " + symbol +
-                                    "=SIZE chooses another");
-      }
-      if (!size)
-        throw ImportError(
-            what + " has no size" +
-            (symbol.empty() ? "; export the model with one" : ": give --dim " + symbol + "=SIZE"));
-      bool mayBeEmpty = *size == 0 && (isPast || options.known.count(bound.name));
-      bound.shape.push_back(mayBeEmpty ? 0 : checkSize(what, *size));
-      bound.isBatch.push_back(isBatch);
-    }
-    if (auto it = options.known.find(bound.name); it != options.known.end())
-      bound.elements = elementsFor(bound, it->second);
-    else if (isEmpty)
-      bound.constant = 0;
-    else if (isPositionIds(*input, options)) {
-      bound.isPositions = true;
-      bindings.warnings.push_back("input '" + bound.name + "' is held at 0, 1, 2 ...; --fix " +
-                                  bound.name + "=input keeps it an input");
-    } else
-      bound.constant = constantFor(*input, options, bindings.warnings);
-    if (isEmpty)
-      emptyInputs.push_back(bound.name);
-    bindings.inputs.push_back(bound);
+void Binder::chooseSequence() {
+  if (symbols.seq.empty())
+    return;
+  std::optional<int64_t> seq = given(symbols.seq);
+  if (options.seq >= 0)
+    seq = options.seq;
+  if (!seq) {
+    std::optional<int64_t> table = positionTableLength(model, positionInputs(model, options));
+    seq = table.value_or(4096);
+    warn("sequence length " + std::to_string(*seq) +
+         (table ? ", the length of the position table" : ", the default") +
+         "; --seq chooses another");
   }
+  bindings.seq = checkSize("the sequence length", *seq);
+}
+
+bool Binder::isBatch(const DimOf &of) const {
+  if (options.fixedShapes)
+    return false;
+  if (!of.symbol().empty())
+    return of.symbol() == symbols.batch;
+  return symbols.batch.empty() && of.number == 0 && of.dim().dim_value() == symbols.fixedBatch;
+}
+
+/// Returns the size that the model or the user gives.
+std::optional<int64_t> Binder::sizeOf(const DimOf &of, bool isBatch) const {
+  if (isBatch)
+    return bindings.batch;
+  if (of.symbol().empty())
+    return of.dim().has_dim_value() ? std::optional<int64_t>(of.dim().dim_value()) : std::nullopt;
+  return of.symbol() == symbols.seq ? bindings.seq : given(of.symbol());
+}
+
+/// Returns the size of a sum of symbols. Example: "past + seq" without a cache is the sequence.
+std::optional<int64_t> Binder::sizeOfSum(const std::string &symbol) const {
+  return sumOf(symbol, [&](const std::string &part) {
+    return part == symbols.seq      ? std::optional<int64_t>(bindings.seq)
+           : contains(part, "past") ? std::optional(given(part).value_or(0))
+                                    : given(part);
+  });
+}
+
+/// Returns a size with a warning. Exporters give an input its own symbols where they cannot prove
+/// that sizes are equal.
+std::optional<int64_t> Binder::assumedSize(const DimOf &of, bool &isBatch) {
+  if (options.fixedShapes)
+    return std::nullopt;
+  const std::string choice = "; --dim " + of.symbol() + "=SIZE ";
+  if (of.number == 0 && !symbols.batch.empty()) {
+    isBatch = true;
+    warn(of.text() + " ('" + of.symbol() + "') is taken for the batch" + choice +
+         "gives it a size");
+    return bindings.batch;
+  }
+  if (!of.isTokens || symbols.seq.empty())
+    return std::nullopt;
+  warn("the length of input '" + of.input.name() + "' ('" + of.symbol() + "') is " +
+       std::to_string(bindings.seq) + ", as the sequence length" + choice + "chooses another");
+  return bindings.seq;
+}
+
+bool Binder::bindDim(const DimOf &of, BoundInput &bound) {
+  const std::string &symbol = of.symbol();
+  bool isBatched = isBatch(of);
+  std::optional<int64_t> size = sizeOf(of, isBatched);
+  if (!isBatched && !options.fixedShapes &&
+      (symbols.seq.empty() ? of.isTokens && symbol.empty() : symbol == symbols.seq))
+    bound.sequenceDim = of.number;
+  const bool isPast = !size && !options.fixedShapes && isPastDim(of.input, symbol);
+  if (isPast)
+    size = 0;
+  else if (!size && contains(symbol, "+"))
+    size = sizeOfSum(symbol);
+  if (!size)
+    size = assumedSize(of, isBatched);
+  if (!size)
+    throw ImportError(
+        of.text() + " has no size" +
+        (symbol.empty() ? "; export the model with one" : ": give --dim " + symbol + "=SIZE"));
+  bool mayBeEmpty = *size == 0 && (isPast || options.known.count(bound.name));
+  bound.shape.push_back(mayBeEmpty ? 0 : checkSize(of.text(), *size));
+  bound.isBatch.push_back(isBatched);
+  return isPast;
+}
+
+/// Chooses the content of an input that is held constant.
+void Binder::chooseContent(const onnx::ValueInfoProto &input, BoundInput &bound, bool isEmpty) {
+  if (auto it = options.known.find(bound.name); it != options.known.end()) {
+    bound.elements = elementsFor(bound, it->second);
+  } else if (isEmpty) {
+    bound.constant = 0;
+  } else if (isPositionIds(input, options)) {
+    bound.isPositions = true;
+    warn("input '" + bound.name + "' is held at 0, 1, 2 ...; --fix " + bound.name +
+         "=input keeps it an input");
+  } else {
+    bound.constant = constantFor(input, options, bindings.warnings);
+  }
+}
+
+/// Binds the dims of an input. Returns whether it is taken as empty.
+bool Binder::bindInput(const onnx::ValueInfoProto &input) {
+  const onnx::TypeProto::Tensor &type = tensorTypeOf(input);
+  const int rank = type.shape().dim_size();
+  BoundInput bound;
+  bound.name = input.name();
+  bound.dtype = dtypeOfOnnx(type.elem_type(), "input '" + input.name() + "'");
+  if (rank > int(ScanLimits().rank))
+    throw ImportError("input '" + input.name() + "' has rank " + std::to_string(rank));
+  bool isEmpty = false;
+  for (int i = 0; i < rank; ++i)
+    isEmpty |= bindDim({input, i, i == 1 && isInteger(type) && rank == 2}, bound);
+  chooseContent(input, bound, isEmpty);
+  bindings.inputs.push_back(bound);
+  return isEmpty;
+}
+
+Bindings Binder::run() {
+  checkDims();
+  checkInputs();
+  chooseBatch();
+  chooseSequence();
+  std::vector<std::string> emptyInputs;
+  for (const onnx::ValueInfoProto *input : model.inputs)
+    if (bindInput(*input))
+      emptyInputs.push_back(input->name());
   if (!emptyInputs.empty())
-    bindings.warnings.push_back(
-        "input '" + emptyInputs[0] + "'" +
-        (emptyInputs.size() > 1 ? " (and " + std::to_string(emptyInputs.size() - 1) + " more) are"
-                                : " is") +
-        " taken as empty: training starts without a cache; --dim gives the past a length");
-  return bindings;
+    warn("input '" + emptyInputs[0] + "'" +
+         (emptyInputs.size() > 1 ? " (and " + std::to_string(emptyInputs.size() - 1) + " more) are"
+                                 : " is") +
+         " taken as empty: training starts without a cache; --dim gives the past a length");
+  return std::move(bindings);
+}
+
+Bindings bindInputs(const Model &model, const ImportOptions &options) {
+  return Binder(model, options).run();
 }
 
 static bool isPrime(int64_t n) {
