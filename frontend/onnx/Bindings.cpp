@@ -178,6 +178,19 @@ public:
     return moves.count(type) ? operand(0) : 0;
   }
 
+  /// Returns true if `name` is made from bounded distances or their logarithms, so that it does not
+  /// grow with the length. Example: buckets of T5's relative positions.
+  bool isBounded(const std::string &name, int depth = 0) const {
+    auto it = producers.find(name);
+    if (it == producers.end() || depth == maxDepth)
+      return false;
+    static const std::set<std::string> bounds = {"Abs", "Clip", "Log", "Min"};
+    if (bounds.count(it->second->op_type()))
+      return true;
+    return llvm::any_of(it->second->input(),
+                        [&](const std::string &input) { return isBounded(input, depth + 1); });
+  }
+
 private:
   static constexpr int maxDepth = 16;
 
@@ -218,7 +231,7 @@ std::optional<int64_t> positionTableLength(const Model &model, const std::set<st
       auto it = model.initializers.find(proto.input(0));
       if (it != model.initializers.end() && it->second->dims_size() == 2 &&
           it->second->data_type() != onnx::TensorProto::INT64 && it->second->dims(0) > 1 &&
-          !model.initializers.count(proto.input(1))) {
+          !model.initializers.count(proto.input(1)) && !offsets.isBounded(proto.input(1))) {
         int64_t positions = it->second->dims(0) - offsets.of(proto.input(1));
         if (positions > 0)
           length = std::min(length.value_or(positions), positions);

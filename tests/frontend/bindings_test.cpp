@@ -164,4 +164,28 @@ TEST(Bindings, TheDefaultSequenceLeavesRoomForAnOffsetOfPositions) {
   }
 }
 
+/// A table of clipped distances, as T5's, does not bound the sequence.
+TEST(Bindings, ATableOfDistancesIsNoTableOfPositions) {
+  test::ModelBuilder b;
+  b.input("input_ids", {"batch", "seq"}, false);
+  b.output("y");
+  b.floats("tokens", {8, 2}, std::vector<float>(16, 1));
+  b.floats("distances", {4, 2}, std::vector<float>(8, 1));
+  b.ints("zero", {}, {0});
+  b.ints("one", {}, {1});
+  b.ints("three", {}, {3});
+  b.node("Shape", {"input_ids"}, {"shape"});
+  b.node("Gather", {"shape", "one"}, {"length"});
+  b.node("Range", {"zero", "length", "one"}, {"place"});
+  b.node("Min", {"place", "three"}, {"distance"});
+  b.node("Gather", {"distances", "distance"}, {"d"});
+  b.node("Gather", {"tokens", "input_ids"}, {"t"});
+  b.node("Add", {"t", "d"}, {"y"});
+  test::TemporaryFolder folder;
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  auto model = frontend::importOnnx(context, folder.write("model.onnx", b.bytes()), {});
+  ASSERT_TRUE(bool(model)) << model.error().message;
+  EXPECT_EQ(model->seq, 4096);
+}
+
 } // namespace

@@ -3,8 +3,6 @@
 #include "tools/new/Architecture.h"
 #include "tools/new/Families.h"
 
-#include <cassert>
-
 namespace tbc::newmodel {
 
 namespace {
@@ -16,9 +14,46 @@ struct Kind {
 
 } // namespace
 
-static const Kind table[] = {{"gpt2", writeGpt2},  {"llama", writeLlama}, {"mpt", writeMpt},
-                             {"neox", writeNeox},  {"bloom", writeBloom}, {"nemotron", writeLlama},
-                             {"grok", writeLlama}, {"bert", writeBert},   {"vit", writeVit}};
+static const Kind table[] = {{"gpt2", writeGpt2},
+                             {"llama", writeLlama},
+                             {"mixtral", writeLlama},
+                             {"qwen2", writeLlama},
+                             {"qwen2_moe", writeLlama},
+                             {"qwen3", writeLlama},
+                             {"qwen3_moe", writeLlama},
+                             {"gemma2", writeLlama},
+                             {"gemma3", writeLlama},
+                             {"phi", writePhi},
+                             {"phi3", writeLlama},
+                             {"olmo", writeLlama},
+                             {"olmo2", writeLlama},
+                             {"olmoe", writeLlama},
+                             {"deepseek_v3", writeLlama},
+                             {"nemotron", writeLlama},
+                             {"grok", writeLlama},
+                             {"mpt", writeMpt},
+                             {"neox", writeNeox},
+                             {"bloom", writeBloom},
+                             {"t5", writeT5},
+                             {"bert", writeBert},
+                             {"modernbert", writeModernBert},
+                             {"vit", writeVit},
+                             {"dit", writeDit}};
+
+static bool isLlamaLike(const std::string &kind) {
+  for (const Kind &row : table)
+    if (kind == row.name)
+      return row.write == writeLlama;
+  return false;
+}
+
+bool hasKeyHeads(const std::string &kind) {
+  return (isLlamaLike(kind) && kind != "deepseek_v3") || kind == "phi";
+}
+
+bool mayHaveExperts(const std::string &kind) {
+  return isLlamaLike(kind) && kind != "nemotron" && kind != "phi3";
+}
 
 const std::vector<std::string> &kinds() {
   static const std::vector<std::string> names = [] {
@@ -30,77 +65,14 @@ const std::vector<std::string> &kinds() {
   return names;
 }
 
-/// Sizes common to all transformers.
-static Architecture transformer(const std::string &kind, int64_t layers, int64_t hidden,
-                                int64_t heads, int64_t keyHeads, int64_t ffn, int64_t vocabulary) {
-  Architecture a;
-  a.kind = kind;
-  a.layers = layers;
-  a.hidden = hidden;
-  a.heads = heads;
-  a.keyHeads = keyHeads;
-  a.ffn = ffn;
-  a.vocabulary = vocabulary;
-  return a;
-}
-
-Architecture defaultsOf(const std::string &kind) {
-  Architecture a;
-  if (kind == "gpt2") { // openai-community/gpt2
-    a = transformer(kind, 12, 768, 12, 12, 3072, 50257);
-    a.positions = 1024;
-    a.isTied = true;
-    a.activation = "gelu_new";
-  } else if (kind == "llama") { // meta-llama/Meta-Llama-3-8B
-    a = transformer(kind, 32, 4096, 32, 8, 14336, 128256);
-    a.isGated = true;
-    a.activation = "silu";
-    a.rotaryBase = 500000;
-  } else if (kind == "mpt") { // mosaicml/mpt-7b
-    a = transformer(kind, 32, 4096, 32, 32, 16384, 50432);
-    a.isTied = a.hasAlibi = true;
-  } else if (kind == "neox") { // EleutherAI/gpt-neox-20b
-    a = transformer(kind, 44, 6144, 64, 64, 24576, 50432);
-    a.isParallel = true;
-    a.rotaryFraction = 0.25;
-  } else if (kind == "bloom") { // bigscience/bloom
-    a = transformer(kind, 70, 14336, 112, 112, 57344, 250880);
-    a.isTied = a.hasAlibi = true;
-    a.activation = "gelu_new";
-  } else if (kind == "nemotron") { // Nemotron-4 15B
-    a = transformer(kind, 32, 6144, 48, 8, 24576, 256000);
-    a.activation = "relu2";
-    a.rotaryFraction = 0.5;
-  } else if (kind == "grok") { // xai-org/grok-1
-    a = transformer(kind, 64, 6144, 48, 8, 32768, 131072);
-    a.experts = 8;
-    a.expertsPerToken = 2;
-    a.isGated = a.isTied = true;
-  } else if (kind == "bert") { // google-bert/bert-base-uncased
-    a = transformer(kind, 12, 768, 12, 12, 3072, 30522);
-    a.positions = 512;
-    a.tokenTypes = 2;
-    a.isTied = true;
-    a.epsilon = 1e-12;
-  } else {
-    assert(kind == "vit" && "a kind of kinds()");
-    a = transformer(kind, 12, 768, 12, 12, 3072, 0); // google/vit-base-patch16-224
-    a.imageSize = 224;
-    a.patchSize = 16;
-    a.channels = 3;
-    a.classes = 1000;
-    a.epsilon = 1e-12;
-  }
-  return a;
-}
-
 static Error usage(const std::string &message) { return Error{ErrorCode::Usage, message}; }
 
 Status check(const Architecture &a) {
   constexpr int64_t most = int64_t(1) << 24;
   std::vector<std::pair<const char *, int64_t>> sizes = {
       {"--layers", a.layers}, {"--hidden", a.hidden}, {"--heads", a.heads}, {"--ffn", a.ffn}};
-  if (a.kind == "vit")
+  const bool isImage = a.kind == "vit" || a.kind == "dit";
+  if (isImage)
     sizes.insert(sizes.end(),
                  {{"--image", a.imageSize}, {"--patch", a.patchSize}, {"--classes", a.classes}});
   else
@@ -122,23 +94,29 @@ Status check(const Architecture &a) {
     return divides("--heads", a.heads, "--hidden", a.hidden);
   if (a.heads % a.keyHeads != 0)
     return divides("--kv-heads", a.keyHeads, "--heads", a.heads);
-  bool hasKeyHeads = a.kind == "llama" || a.kind == "nemotron" || a.kind == "grok";
-  if (!hasKeyHeads && a.keyHeads != a.heads)
+  const bool isAnyWidth = hasKeyHeads(a.kind) || a.keyRank > 0 || a.kind == "t5";
+  if (!hasKeyHeads(a.kind) && a.keyHeads != a.heads)
     return usage("--kv-heads: " + a.kind + " has as many as --heads");
-  if (!hasKeyHeads && a.headDim > 0 && a.headDim * a.heads != a.hidden)
+  if (!isAnyWidth && a.headDim > 0 && a.headDim * a.heads != a.hidden)
     return usage("--head-dim: of " + a.kind + " it is --hidden divided by --heads");
-  if (hasKeyHeads && int64_t(double(a.headWidth()) * a.rotaryFraction) < 2)
+  if (hasKeyHeads(a.kind) && int64_t(double(a.headWidth()) * a.rotaryFraction) < 2)
     return usage("heads of " + std::to_string(a.headWidth()) + " are too narrow to rotate");
-  if (a.kind == "vit" && a.imageSize % a.patchSize != 0)
+  if (isImage && a.imageSize % a.patchSize != 0)
     return divides("--patch", a.patchSize, "--image", a.imageSize);
-  bool mayHaveExperts = a.kind == "llama" || a.kind == "grok";
-  if (a.experts != 0 && !mayHaveExperts)
-    return usage("--experts: of llama and grok, not of " + a.kind);
+  if (a.experts != 0 && !mayHaveExperts(a.kind))
+    return usage("--experts: of llama and its relatives, not of " + a.kind);
   if (a.experts < 0 || a.experts > 4096 || a.experts == 1)
     return usage("--experts " + std::to_string(a.experts) + ": at least 2, at most 4096");
   if (a.experts > 0 && (a.expertsPerToken < 1 || a.expertsPerToken > a.experts))
     return usage("--experts-per-token " + std::to_string(a.expertsPerToken) +
                  ": between 1 and --experts " + std::to_string(a.experts));
+  if (a.groups > 0 && (a.experts % a.groups != 0 || a.experts / a.groups < 2))
+    return usage("--experts " + std::to_string(a.experts) + ": " + a.kind + " has " +
+                 std::to_string(a.groups) + " groups of at least 2; choose a multiple");
+  if (a.groups > 0 && a.expertsPerToken > a.experts / a.groups * a.topGroups)
+    return usage("--experts-per-token " + std::to_string(a.expertsPerToken) + ": the " +
+                 std::to_string(a.topGroups) + " best groups have " +
+                 std::to_string(a.experts / a.groups * a.topGroups) + " experts");
   if (a.positions < 0)
     return usage("--seq " + std::to_string(a.positions) + ": must be positive");
   return Status::ok();

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <functional>
+#include <cmath>
 #include <map>
 
 namespace tbc::newmodel {
@@ -80,6 +80,27 @@ public:
       fail("key \"" + key + "\" is " + found->dump().substr(0, 40) + ", and tbc new writes " +
            value.dump() + " only; export the model instead");
   }
+  /// Returns N if `layer_types` has full attention in every Nth layer, 0 if in none; `otherwise`
+  /// without that key. It is an error if they are not regular.
+  int64_t globalEvery(int64_t otherwise) {
+    auto found = json.find("layer_types");
+    if (found == json.end() || !found->is_array())
+      return otherwise;
+    int64_t every = 0;
+    for (size_t i = 0; i < found->size() && every == 0; ++i)
+      if ((*found)[i] == "full_attention")
+        every = int64_t(i) + 1;
+    for (size_t i = 0; i < found->size(); ++i)
+      if (bool isGlobal = every > 0 && (int64_t(i) + 1) % every == 0;
+          (*found)[i] != (isGlobal ? "full_attention" : "sliding_attention"))
+        fail("key \"layer_types\" is irregular, and tbc new writes full attention in every Nth "
+             "layer only; export the model instead");
+    return every;
+  }
+  bool has(const std::string &key) const {
+    auto found = json.find(key);
+    return found != json.end() && !found->is_null();
+  }
   Config inside(const std::string &key) const {
     static const Json none = Json::object();
     auto found = json.find(key);
@@ -114,35 +135,104 @@ static void readGpt2(Config &c, Architecture &a) {
   c.require("add_cross_attention", false);
 }
 
-/// llama, mistral, mixtral, qwen2, nemotron, grok-1.
+/// llama and its relatives.
 static void readLlama(Config &c, Architecture &a) {
   a.layers = c.integer({"num_hidden_layers"});
   a.hidden = c.integer({"hidden_size"});
   a.heads = c.integer({"num_attention_heads"});
   a.keyHeads = c.integer({"num_key_value_heads"}, a.heads);
   a.headDim = c.integer({"head_dim"}, 0);
-  a.ffn = c.integer({"intermediate_size"});
+  a.ffn = c.integer({"moe_intermediate_size", "intermediate_size"});
   a.vocabulary = c.integer({"vocab_size"});
-  a.experts = c.integer({"num_local_experts", "num_experts"}, 0);
+  a.experts = c.integer({"num_local_experts", "num_experts", "n_routed_experts"}, 0);
   a.expertsPerToken =
       a.experts > 0 ? c.integer({"num_experts_per_tok", "num_selected_experts"}) : 0;
-  a.activation = c.activation("hidden_act", a.activation);
-  a.rotaryBase = c.number("rope_theta", 10000);
+  a.activation =
+      c.activation(c.has("hidden_activation") ? "hidden_activation" : "hidden_act", a.activation);
+  a.rotaryBase = c.number("rope_theta", c.inside("rope_parameters").number("rope_theta", 10000));
   a.epsilon = c.number("rms_norm_eps", c.number("norm_eps", a.epsilon));
   a.isTied = c.flag("tie_word_embeddings", a.isTied);
   a.hasAttentionBias = a.hasOutputBias = c.flag("attention_bias", false);
   a.hasMlpBias = c.flag("mlp_bias", false);
+  a.normalizesWeights = c.flag("norm_topk_prob", a.normalizesWeights);
 }
 
+/// mistral, mixtral and phi3: all layers have the window.
 static void readMistral(Config &c, Architecture &a) {
   readLlama(c, a);
-  c.require("sliding_window", nullptr);
+  a.window = c.integer({"sliding_window"}, 0);
+  a.globalEvery = 0;
+  c.require("partial_rotary_factor", 1.0);
 }
 
 static void readQwen2(Config &c, Architecture &a) {
   readLlama(c, a);
   a.hasAttentionBias = true;
   c.require("use_sliding_window", false);
+}
+
+static void readQwen2Moe(Config &c, Architecture &a) {
+  readQwen2(c, a);
+  a.sharedFfn = c.integer({"shared_expert_intermediate_size"});
+  a.normalizesWeights = c.flag("norm_topk_prob", false);
+  c.require("decoder_sparse_step", 1);
+  c.require("mlp_only_layers", Json::array());
+}
+
+static void readQwen3(Config &c, Architecture &a) {
+  readLlama(c, a);
+  c.require("use_sliding_window", false);
+}
+
+static void readQwen3Moe(Config &c, Architecture &a) {
+  readQwen3(c, a);
+  a.normalizesWeights = c.flag("norm_topk_prob", false);
+  c.require("decoder_sparse_step", 1);
+  c.require("mlp_only_layers", Json::array());
+}
+
+/// gemma2 and gemma3_text.
+static void readGemma(Config &c, Architecture &a) {
+  readLlama(c, a);
+  a.isTied = c.flag("tie_word_embeddings", true);
+  a.activation = c.activation("hidden_activation", "gelu_pytorch_tanh");
+  a.window = c.integer({"sliding_window"}, a.window);
+  a.globalEvery = c.globalEvery(c.integer({"sliding_window_pattern"}, a.globalEvery));
+  a.queryScale = 1 / std::sqrt(c.number("query_pre_attn_scalar", 256));
+  a.softcap = c.number("attn_logit_softcapping", 0);
+  a.logitSoftcap = c.number("final_logit_softcapping", 0);
+  if (a.localRotaryBase > 0)
+    a.localRotaryBase = c.number("rope_local_base_freq", 10000);
+}
+
+static void readPhi(Config &c, Architecture &a) {
+  readLlama(c, a);
+  a.rotaryFraction = c.number("partial_rotary_factor", 0.5);
+  a.epsilon = c.number("layer_norm_eps", 1e-5);
+  c.require("qk_layernorm", false);
+}
+
+static void readOlmo(Config &c, Architecture &a) {
+  readLlama(c, a);
+  c.require("clip_qkv", nullptr);
+}
+
+static void readDeepseekV3(Config &c, Architecture &a) {
+  readLlama(c, a);
+  a.hasOutputBias = a.hasAttentionBias;
+  a.headDim = c.integer({"qk_nope_head_dim"});
+  a.ropeDim = c.integer({"qk_rope_head_dim"});
+  a.valueDim = c.integer({"v_head_dim"});
+  a.queryRank = c.integer({"q_lora_rank"}, 0);
+  a.keyRank = c.integer({"kv_lora_rank"});
+  a.denseLayers = c.integer({"first_k_dense_replace"}, 0);
+  a.denseFfn = c.integer({"intermediate_size"});
+  a.sharedFfn = a.ffn * c.integer({"n_shared_experts"}, 0);
+  a.groups = c.integer({"n_group"}, 1);
+  a.topGroups = c.integer({"topk_group"}, 1);
+  a.routedScale = c.number("routed_scaling_factor", 1);
+  c.require("scoring_func", "sigmoid");
+  c.require("moe_layer_freq", 1);
 }
 
 static void readNemotron(Config &c, Architecture &a) {
@@ -214,6 +304,45 @@ static void readBert(Config &c, Architecture &a) {
   c.require("position_embedding_type", "absolute");
 }
 
+static void readModernBert(Config &c, Architecture &a) {
+  a.layers = c.integer({"num_hidden_layers"});
+  a.hidden = c.integer({"hidden_size"});
+  a.heads = a.keyHeads = c.integer({"num_attention_heads"});
+  a.ffn = c.integer({"intermediate_size"});
+  a.vocabulary = c.integer({"vocab_size"});
+  a.window = c.integer({"local_attention"}, 128);
+  a.globalEvery = c.integer({"global_attn_every_n_layers"}, 3);
+  a.rotaryBase = c.number("global_rope_theta", 160000);
+  a.localRotaryBase = c.number("local_rope_theta", 10000);
+  a.activation = c.activation("hidden_activation", "gelu");
+  a.epsilon = c.number("norm_eps", 1e-5);
+  a.hasAttentionBias = a.hasOutputBias = c.flag("attention_bias", false);
+  a.hasMlpBias = c.flag("mlp_bias", false);
+  c.require("norm_bias", false);
+  c.require("classifier_bias", false);
+  c.require("decoder_bias", true);
+  c.require("tie_word_embeddings", true);
+}
+
+static void readT5(Config &c, Architecture &a) {
+  a.layers = c.integer({"num_layers"});
+  a.hidden = c.integer({"d_model"});
+  a.heads = a.keyHeads = c.integer({"num_heads"});
+  a.headDim = c.integer({"d_kv"});
+  a.ffn = c.integer({"d_ff"});
+  a.vocabulary = c.integer({"vocab_size"});
+  a.epsilon = c.number("layer_norm_epsilon", 1e-6);
+  a.isTied = c.flag("tie_word_embeddings", true);
+  std::string form = c.text("feed_forward_proj", "relu");
+  a.isGated = form.rfind("gated-", 0) == 0;
+  a.activation = form == "gated-gelu" ? "gelu_new" : a.isGated ? form.substr(6) : form;
+  if (a.activation != "gelu_new" && a.activation != "relu" && a.activation != "silu")
+    c.fail("key \"feed_forward_proj\" is \"" + form + "\", which tbc new does not write");
+  c.require("num_decoder_layers", a.layers);
+  c.require("relative_attention_num_buckets", 32);
+  c.require("relative_attention_max_distance", 128);
+}
+
 static void readVit(Config &c, Architecture &a) {
   a.layers = c.integer({"num_hidden_layers"});
   a.hidden = c.integer({"hidden_size"});
@@ -234,12 +363,31 @@ Result<Architecture> readConfig(const std::string &text, const std::string &sour
     void (*read)(Config &, Architecture &);
   };
   static const std::map<std::string, Family> families = {
-      {"gpt2", {"gpt2", readGpt2}},        {"llama", {"llama", readLlama}},
-      {"mistral", {"llama", readMistral}}, {"mixtral", {"llama", readMistral}},
-      {"qwen2", {"llama", readQwen2}},     {"nemotron", {"nemotron", readNemotron}},
-      {"grok-1", {"grok", readGrok}},      {"mpt", {"mpt", readMpt}},
-      {"gpt_neox", {"neox", readNeox}},    {"bloom", {"bloom", readBloom}},
-      {"bert", {"bert", readBert}},        {"vit", {"vit", readVit}}};
+      {"gpt2", {"gpt2", readGpt2}},
+      {"llama", {"llama", readLlama}},
+      {"mistral", {"llama", readMistral}},
+      {"mixtral", {"mixtral", readMistral}},
+      {"qwen2", {"qwen2", readQwen2}},
+      {"qwen2_moe", {"qwen2_moe", readQwen2Moe}},
+      {"qwen3", {"qwen3", readQwen3}},
+      {"qwen3_moe", {"qwen3_moe", readQwen3Moe}},
+      {"gemma2", {"gemma2", readGemma}},
+      {"gemma3_text", {"gemma3", readGemma}},
+      {"phi", {"phi", readPhi}},
+      {"phi3", {"phi3", readMistral}},
+      {"olmo", {"olmo", readOlmo}},
+      {"olmo2", {"olmo2", readLlama}},
+      {"olmoe", {"olmoe", readOlmo}},
+      {"deepseek_v3", {"deepseek_v3", readDeepseekV3}},
+      {"nemotron", {"nemotron", readNemotron}},
+      {"grok-1", {"grok", readGrok}},
+      {"mpt", {"mpt", readMpt}},
+      {"gpt_neox", {"neox", readNeox}},
+      {"bloom", {"bloom", readBloom}},
+      {"t5", {"t5", readT5}},
+      {"bert", {"bert", readBert}},
+      {"modernbert", {"modernbert", readModernBert}},
+      {"vit", {"vit", readVit}}};
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   auto usage = [&](const std::string &message) {
     return Error{ErrorCode::Usage, source + ": " + message};

@@ -1,9 +1,10 @@
-//===- Encoders.cpp - bert and vit ---------------------------------------------===//
+//===- Encoders.cpp - bert, modernbert and vit ---------------------------------===//
 //
 // Module and parameter names follow Hugging Face's transformers.
 //
 //===----------------------------------------------------------------------===//
 
+#include "tools/new/Blocks.h"
 #include "tools/new/Families.h"
 
 namespace tbc::newmodel {
@@ -74,6 +75,54 @@ void writeBert(GraphWriter &w, const Architecture &a) {
     x = w.linear(x, "decoder", a.hidden, a.vocabulary, true);
   }
   w.output(x, "logits");
+}
+
+/// Source: Warner et al., "Smarter, better, faster, longer" (2024); the head of
+/// ModernBertForMaskedLM. Every third layer sees all tokens, the others a window.
+void writeModernBert(GraphWriter &w, const Architecture &a) {
+  std::string ids = inputIds(w, false, a.positions), x;
+  {
+    Module model(w, "model");
+    Rotary global = rotaryOf(w, "rotary_emb", a.headWidth(), a.rotaryBase, ids);
+    Rotary local = rotaryOf(w, "rotary_emb_local", a.headWidth(), a.localRotaryBase, ids);
+    std::string window = windowMask(w, ids, a.window / 2, /*isCausal=*/false);
+    {
+      Module embeddings(w, "embeddings");
+      x = w.embedding("tok_embeddings", a.vocabulary, a.hidden, ids);
+      x = w.layerNorm(x, "norm", a.hidden, false, a.epsilon);
+    }
+    for (int64_t layer = 0; layer < a.layers; ++layer) {
+      Module block(w, "layers." + std::to_string(layer));
+      const bool isGlobal = layer % a.globalEvery == 0;
+      std::string y = layer == 0 ? x : w.layerNorm(x, "attn_norm", a.hidden, false, a.epsilon);
+      {
+        Module attention(w, "attn");
+        auto parts =
+            splitInThree(w, w.linear(y, "Wqkv", a.hidden, 3 * a.hidden, a.hasAttentionBias));
+        const Rotary &rotary = isGlobal ? global : local;
+        y = attend(w, a, rotate(w, rotary, parts[0], a.heads, a.headWidth()),
+                   rotate(w, rotary, parts[1], a.heads, a.headWidth()), parts[2],
+                   Scores{isGlobal ? "" : window, false, 0});
+        y = w.linear(y, "Wo", a.hidden, a.hidden, a.hasOutputBias);
+      }
+      x = w.op("Add", {x, y});
+      y = w.layerNorm(x, "mlp_norm", a.hidden, false, a.epsilon);
+      Module mlp(w, "mlp");
+      auto halves =
+          splitInto(w, w.linear(y, "Wi", a.hidden, 2 * a.ffn, a.hasMlpBias), {a.ffn, a.ffn});
+      y = w.op("Mul", {w.activation(a.activation, halves[0]), halves[1]});
+      x = w.op("Add", {x, w.linear(y, "Wo", a.ffn, a.hidden, a.hasMlpBias)});
+    }
+    x = w.layerNorm(x, "final_norm", a.hidden, false, a.epsilon);
+  }
+  {
+    Module head(w, "head");
+    x = w.activation(a.activation, w.linear(x, "dense", a.hidden, a.hidden, false));
+    x = w.layerNorm(x, "norm", a.hidden, false, a.epsilon);
+  }
+  Module decoder(w, "decoder");
+  std::string logits = w.tiedLinear(x, "model.embeddings.tok_embeddings.weight");
+  w.output(w.op("Add", {logits, w.weight("bias", {a.vocabulary})}), "logits");
 }
 
 /// Source: Dosovitskiy et al., "An image is worth 16x16 words" (2020).

@@ -44,12 +44,12 @@ static const SizeFlag sizeFlags[] = {
     {"--vocab", &newmodel::Architecture::vocabulary, "Rows of the token table"},
     {"--seq", &newmodel::Architecture::positions,
      "Rows of the position table; without one, the length of the input, else left open"},
-    {"--experts", &newmodel::Architecture::experts, "Experts of a layer (llama, grok)"},
+    {"--experts", &newmodel::Architecture::experts, "Experts of a layer (llama and its relatives)"},
     {"--experts-per-token", &newmodel::Architecture::expertsPerToken,
      "Experts that compute a token (default: 2)"},
-    {"--image", &newmodel::Architecture::imageSize, "Side of the image, in pixels (vit)"},
-    {"--patch", &newmodel::Architecture::patchSize, "Side of a patch, in pixels (vit)"},
-    {"--classes", &newmodel::Architecture::classes, "Classes (vit)"}};
+    {"--image", &newmodel::Architecture::imageSize, "Side of the image, in pixels (vit, dit)"},
+    {"--patch", &newmodel::Architecture::patchSize, "Side of a patch, in pixels (vit, dit)"},
+    {"--classes", &newmodel::Architecture::classes, "Classes (vit, dit)"}};
 
 static Result<newmodel::Architecture> architectureOf(const Options &options) {
   newmodel::Architecture a;
