@@ -70,6 +70,42 @@ ModelBuilder withInput(const std::vector<std::string> &dims, int64_t opset = 18)
   return builder;
 }
 
+/// Corners, the middle, half an element outside, and far outside; a gather for each neighbour.
+TEST_F(Ops, GridSampleInterpolatesAndPads) {
+  for (const char *padding : {"zeros", "border", "reflection"}) {
+    ModelBuilder b;
+    b.input("x", {"batch", "1", "2", "2"});
+    b.output("y");
+    b.ints("start", {1}, {0});
+    b.ints("end", {1}, {1});
+    b.ints("rest", {3}, {1, 5, 2});
+    b.floats("places", {1, 1, 5, 2}, {-1, -1, 1, -1, 0, 0, 2, -1, 7, 7});
+    b.node("Shape", {"x"}, {"shape"});
+    b.node("Slice", {"shape", "start", "end"}, {"count"});
+    onnx::NodeProto &concat = b.node("Concat", {"count", "rest"}, {"all"});
+    ModelBuilder::attr(concat, "axis", int64_t(0));
+    b.node("Expand", {"places", "all"}, {"grid"});
+    onnx::NodeProto &sample = b.node("GridSample", {"x", "grid"}, {"y"});
+    ModelBuilder::attr(sample, "align_corners", int64_t(1));
+    ModelBuilder::attr(sample, "padding_mode", padding);
+    std::vector<double> y = run(b);
+    EXPECT_EQ(shape, (kernels::Shape{2, 1, 1, 5}));
+    std::string mode = padding;
+    // (2, -1) is half an element to the right of element 1, and (7, 7) three elements outside.
+    std::vector<double> outside = mode == "zeros"    ? std::vector<double>{0.5, 0}
+                                  : mode == "border" ? std::vector<double>{1, 3}
+                                                     : std::vector<double>{0.5, 0};
+    EXPECT_THAT(y, ElementsAreArray({0.0, 1.0, 1.5, outside[0], outside[1], 4.0, 5.0, 5.5,
+                                     mode == "zeros"    ? 2.5
+                                     : mode == "border" ? 5
+                                                        : 4.5,
+                                     mode == "zeros"    ? 0.0
+                                     : mode == "border" ? 7
+                                                        : 4.0}))
+        << padding;
+  }
+}
+
 TEST_F(Ops, SliceWithStepsAndNegativeBounds) {
   ModelBuilder b = withInput({"5"});
   b.ints("starts", {1}, {-1});

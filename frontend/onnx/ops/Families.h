@@ -48,6 +48,9 @@ void requireIndices(const Value &value);
 /// other dims are equal.
 Value gatherElements(Emitter &emitter, const Value &data, const Value &indices, unsigned axis);
 
+/// Samples an image at positions of a grid; in a file of its own.
+void importGridSample(NodeContext &node);
+
 /// Activations shared with recurrent ops; their importers state the formulas.
 Value softplus(Formula &f, const Value &x);
 Value softsign(Formula &f, const Value &x);

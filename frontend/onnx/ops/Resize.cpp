@@ -387,8 +387,11 @@ void importAffineGrid(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> resizeOps() {
   static const OpImporter ops[] = {
-      {"", "AffineGrid", importAffineGrid},     {"", "Col2Im", importCol2Im},
-      {"", "DepthToSpace", importDepthToSpace}, {"", "Resize", importResize},
+      {"", "AffineGrid", importAffineGrid},
+      {"", "Col2Im", importCol2Im},
+      {"", "DepthToSpace", importDepthToSpace},
+      {"", "GridSample", importGridSample},
+      {"", "Resize", importResize},
       {"", "SpaceToDepth", importSpaceToDepth},
   };
   return ops;
