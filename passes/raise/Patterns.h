@@ -27,6 +27,9 @@ void addEmbeddingPatterns(mlir::RewritePatternSet &patterns);
 
 /// Emits a remark with the reason at each attention that stays decomposed.
 void explainAttentions(mlir::func::FuncOp function);
+/// Emits a remark at each topk that routes to experts that stay decomposed, with the share of the
+/// FLOPs that they take. Example: with top 2 of 8, dense experts take 4 times the FLOPs.
+void explainExperts(mlir::func::FuncOp function);
 
 } // namespace tbc::raise
 

@@ -72,6 +72,8 @@ LogicalResult raiseComposites(func::FuncOp function, ArrayRef<std::string> ops) 
   }
   if (ops.empty() || llvm::is_contained(ops, "attention"))
     raise::explainAttentions(function);
+  if (ops.empty() || llvm::is_contained(ops, "routed_experts"))
+    raise::explainExperts(function);
   // Old ops have ids of their own and stay. Equal new ops, such as the tables of all layers, become
   // one.
   IRRewriter rewriter(function.getContext());

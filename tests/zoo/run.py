@@ -222,7 +222,7 @@ def examine(name, form, program, folder):
         text = " ".join(report["warnings"])
         for tie in re.findall(r"--tie '([^']+)'", text):
             flags += ["--tie", tie]
-        row["decomposed"] = text.count("stays decomposed") + text.count("a topk that routes")
+        row["decomposed"] = text.count("stays decomposed") + text.count("stay decomposed")
         row["composites"] = report["composites"]
         length = ["--seq", kinds.SEQ] if made.sequence else []
         for gpus in (8, 64):

@@ -63,6 +63,24 @@ Error DiagnosticCollector::error(ErrorCode code, const std::string &fallback) co
   return {code, text.empty() ? fallback : text};
 }
 
+LogicalResult raiseWithWarnings(func::FuncOp model, std::vector<std::string> &warnings) {
+  std::map<std::string, std::pair<std::string, int>> remarks; // location of the first, count
+  ScopedDiagnosticHandler handler(model.getContext(), [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() != DiagnosticSeverity::Remark)
+      return failure();
+    auto &[node, count] = remarks[diagnostic.str()];
+    if (count++ == 0)
+      node = describe(diagnostic.getLocation());
+    return success();
+  });
+  LogicalResult result = raiseComposites(model);
+  for (const auto &[text, where] : remarks)
+    warnings.push_back(
+        where.first +
+        (where.second > 1 ? " and " + std::to_string(where.second - 1) + " more: " : ": ") + text);
+  return result;
+}
+
 /// Whether any value is f16.
 static bool hasF16(func::FuncOp model) {
   auto isF16 = [](Value value) { return tensorType(value).getElementType().isF16(); };
@@ -91,7 +109,7 @@ static LogicalResult prepareModel(TrainingStep &result) {
   DropoutOptions dropout = dropoutOptions(options);
   if (!dropout.isOn)
     removeDropout(model);
-  if (failed(raiseComposites(model)) || failed(useBatchStatistics(model)))
+  if (failed(raiseWithWarnings(model, result.model.warnings)) || failed(useBatchStatistics(model)))
     return failure();
   if (std::optional<double> factor = capacityFactor(options)) {
     auto capacities = limitExperts(model, *factor);

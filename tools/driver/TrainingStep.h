@@ -74,6 +74,10 @@ Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step, const 
 /// vocabulary is larger than in the file; the padding is zeros at the end of each dim.
 std::map<std::string, kernels::Shape> parameterShapes(const TrainingStep &step);
 
+/// Raises composites. Reasons why some stay decomposed become warnings, equal ones merged. Example:
+/// "node 'scores' and 23 more: this attention stays decomposed: ...".
+mlir::LogicalResult raiseWithWarnings(mlir::func::FuncOp model, std::vector<std::string> &warnings);
+
 /// Collects the diagnostics emitted during its lifetime.
 class DiagnosticCollector {
 public:

@@ -144,30 +144,6 @@ static void addWarnings(func::FuncOp function, CheckReport &report) {
   if (count("batch_norm") > 0)
     report.warnings.push_back("batch norm uses running statistics (inference form); export in "
                               "training mode to train with batch statistics");
-  if (count("topk") > 0 && count("routed_experts") == 0)
-    report.warnings.push_back(
-        "a topk that routes to no experts that were recognised: if the model "
-        "has experts, their FLOPs count literally, all experts on all tokens");
-}
-
-/// Raises composites. Remarks of the pass become warnings, duplicates merged.
-static LogicalResult raiseWithWarnings(func::FuncOp function, CheckReport &report) {
-  std::map<std::string, std::pair<std::string, int>> remarks; // location of the first, count
-  ScopedDiagnosticHandler handler(function.getContext(), [&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() != DiagnosticSeverity::Remark)
-      return failure();
-    auto name = dyn_cast<NameLoc>(diagnostic.getLocation());
-    auto &[node, count] = remarks[diagnostic.str()];
-    if (count++ == 0 && name)
-      node = name.getName().str();
-    return success();
-  });
-  LogicalResult result = raiseComposites(function);
-  for (const auto &[text, where] : remarks)
-    report.warnings.push_back(
-        "node '" + where.first + "'" +
-        (where.second > 1 ? " and " + std::to_string(where.second - 1) + " more: " : ": ") + text);
-  return result;
 }
 
 /// Whether a glob of --freeze matches. The globs are well-formed.
@@ -239,7 +215,7 @@ Result<CheckReport> checkModel(const driver::StepOptions &options) {
     report.constants.push_back(describeConstant(constant));
 
   driver::DiagnosticCollector diagnostics(*context);
-  if (failed(raiseWithWarnings(function, report)))
+  if (failed(driver::raiseWithWarnings(function, report.warnings)))
     return ofKind(
         Problem::CannotTrain,
         diagnostics.error(ErrorCode::ModelRejected, path + ": composites could not be raised"));
