@@ -280,8 +280,12 @@ Location GraphImporter::locationOf(const GraphNode &node, const std::string &suf
 void GraphImporter::importNode(const GraphNode &node) {
   emitter->setLocation(locationOf(node, suffix));
   std::vector<const Value *> inputs;
-  for (const std::string &name : node.proto->input())
-    inputs.push_back(name.empty() ? nullptr : &valueOf(name));
+  try {
+    for (const std::string &name : node.proto->input())
+      inputs.push_back(name.empty() ? nullptr : &valueOf(name));
+  } catch (const ImportError &error) {
+    throw ImportError(describe(node) + ": " + error.what());
+  }
   NodeContext context(
       model, node, *emitter, std::move(inputs),
       [&](const Body &body, const std::vector<Value> &arguments, const std::string &suffix) {

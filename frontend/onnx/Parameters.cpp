@@ -23,6 +23,21 @@ static bool isFoldedTranspose(const Users &users, const onnx::TensorProto &tenso
          });
 }
 
+/// Returns true if `tensor` holds integers that are data of the model: indices of a gather or
+/// scatter, or operands of arithmetic. Shapes, axes and other settings must be known at import.
+static bool isIndexTable(const Users &users, const onnx::TensorProto &tensor) {
+  static const std::set<std::string> arithmetic = {"Add",  "Cast", "Div", "Equal", "Greater",
+                                                   "Less", "Mod",  "Mul", "Sub",   "Where"};
+  static const std::set<std::string> gathers = {"Gather",          "GatherElements", "GatherND",
+                                                "ScatterElements", "ScatterND",      "Scatter"};
+  const std::vector<Use> &list = users.of(tensor.name());
+  return tensor.dims_size() > 0 && std::all_of(list.begin(), list.end(), [](const Use &use) {
+           const std::string &type = use.node->proto->op_type();
+           return use.node->proto->domain().empty() &&
+                  (arithmetic.count(type) || (gathers.count(type) && use.input == 1));
+         });
+}
+
 std::vector<std::string> openRoleWarnings(const Parameters &parameters) {
   std::vector<std::string> names;
   for (const ParameterSource &source : parameters.params)
@@ -86,7 +101,8 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
     // Constants too large for the function become state arguments.
     bool isHeld = decision.evidence == Evidence::Mask && bandOf(source);
     bool isTooLarge = kernels::numElements(source.shape) > kMaxStoredElements && !isHeld;
-    if (decision.role == Role::Constant && isTensor && source.shape.size() > 0 &&
+    bool isIndex = decision.evidence == Evidence::NotTrainable && isIndexTable(users, tensor);
+    if (decision.role == Role::Constant && (isTensor || isIndex) && source.shape.size() > 0 &&
         (isTooLarge || (source.isExternal && !source.present)))
       decision.role = Role::State;
     if (decision.role == Role::State) {

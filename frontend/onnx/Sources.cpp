@@ -117,7 +117,8 @@ Known readSource(const ParameterSource &source) {
   int64_t elements = kernels::numElements(source.shape);
   if (!data || source.encoding != ParameterSource::Encoding::Raw)
     throw ImportError("tensor '" + source.name + "' is needed at import, but its data in " +
-                      source.file + " is not there; store it inside the model");
+                      source.file +
+                      " is not there; put the file there, or store the tensor inside the model");
   if (elements > kMaxStoredElements)
     throw ImportError("tensor '" + source.name + "' has " + std::to_string(elements) +
                       " elements, too many for a constant");

@@ -196,6 +196,45 @@ TEST(RolesOfMasks, InAFileBesideTheModel) {
   EXPECT_EQ(absent->parameters.size(), 1u);
 }
 
+/// Integers beside the model, used by a node `type` with the table as input 1. Returns the imported
+/// model; the data is there if `isPresent`.
+static Result<frontend::ImportedModel> withIntegers(mlir::MLIRContext &context,
+                                                    const std::string &type, bool isPresent) {
+  TemporaryFolder folder;
+  ModelBuilder b;
+  b.input("x", {"batch", "4"});
+  b.output("y");
+  b.external("table", {2}, "m.data", "0", "16").set_data_type(onnx::TensorProto::INT64);
+  ModelBuilder::attr(b.node(type, {"x", "table"}, {"y"}), type == "Gather" ? "axis" : "allowzero",
+                     int64_t(type == "Gather"));
+  const int64_t values[] = {3, 1};
+  if (isPresent)
+    folder.write("m.data", std::string(reinterpret_cast<const char *>(values), sizeof(values)));
+  return frontend::importOnnx(context, folder.write("m.onnx", b.bytes()), {});
+}
+
+/// Indices whose file is absent are opaque: a plan needs their shape alone.
+TEST(RolesOfTables, IndicesWithoutTheirFileAreState) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  auto present = withIntegers(context, "Gather", true);
+  ASSERT_TRUE(bool(present)) << present.error().message;
+  EXPECT_TRUE(present->parameters.empty());
+  auto absent = withIntegers(context, "Gather", false);
+  ASSERT_TRUE(bool(absent)) << absent.error().message;
+  ASSERT_EQ(absent->parameters.size(), 1u);
+  EXPECT_TRUE(absent->parameters[0].isState);
+  EXPECT_EQ(absent->parameters[0].dtype, kernels::DType::I64);
+}
+
+/// A shape must be known at import; the message names the node and the file.
+TEST(RolesOfTables, AShapeWithoutItsFileIsRefusedByNode) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  auto absent = withIntegers(context, "Reshape", false);
+  ASSERT_FALSE(bool(absent));
+  EXPECT_THAT(absent.error().message, HasSubstr("(Reshape): tensor 'table' is needed at import"));
+  EXPECT_THAT(absent.error().message, HasSubstr("put the file there"));
+}
+
 //===- metadata of the exporter ---------------------------------------------===//
 
 TEST(RolesByMetadata, AreDecisive) {
