@@ -19,6 +19,7 @@ endforeach()
 if(TARGET tbc)
   # Links compiled kernels.
   find_program(TBC_LLD NAMES ld.lld HINTS ${LLVM_TOOLS_BINARY_DIR} NO_DEFAULT_PATH)
+  find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
   set(_glibc "^(ld-linux|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util)[.]so)")
   install(CODE "
     file(GET_RUNTIME_DEPENDENCIES RESOLVED_DEPENDENCIES_VAR found
@@ -28,7 +29,9 @@ if(TARGET tbc)
       file(INSTALL \${library} DESTINATION \${CMAKE_INSTALL_PREFIX}/lib FOLLOW_SYMLINK_CHAIN)
     endforeach()
     get_filename_component(linker ${TBC_LLD} REALPATH)
-    file(INSTALL \${linker} DESTINATION \${CMAKE_INSTALL_PREFIX}/bin RENAME ld.lld USE_SOURCE_PERMISSIONS)"
+    file(INSTALL \${linker} DESTINATION \${CMAKE_INSTALL_PREFIX}/bin RENAME ld.lld USE_SOURCE_PERMISSIONS)
+    execute_process(COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/use_rpath.py
+      \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/bin/ld.lld COMMAND_ERROR_IS_FATAL ANY)"
     COMPONENT libraries EXCLUDE_FROM_ALL)
 endif()
 
@@ -40,6 +43,6 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Plans how to train an ONNX model on a clu
 set(CPACK_PACKAGE_FILE_NAME tbc-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGING_INSTALL_PREFIX /opt/tbc)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.36), libedit2, libxml2")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.36)")
 set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};tbc;ALL;/;${PROJECT_BINARY_DIR};tbc;libraries;/")
 include(CPack)

@@ -5,6 +5,7 @@ real answers fulfil, of success and of failure.
 """
 
 import copy
+import hashlib
 import json
 import re
 import subprocess
@@ -36,6 +37,20 @@ def objects(value):
         yield value
     for entry in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from objects(entry)
+
+
+def spoil_kernels(folder):
+    """Makes additions of vectors in a Program's kernels.so subtractions, and seals it again."""
+    kernels, seal = folder / "kernels.so", folder / "seal.json"
+    addps, subps = b"\x0f\x58", b"\x0f\x5c"
+    assert addps in kernels.read_bytes()
+    kernels.write_bytes(kernels.read_bytes().replace(addps, subps))
+    content = json.loads(seal.read_text())
+    line, = [line for line in content["files"] if line["path"] == "kernels.so"]
+    line["sha256"] = hashlib.sha256(kernels.read_bytes()).hexdigest()
+    hashed = json.dumps({key: content[key] for key in ("files", "sources")}, separators=(",", ":"))
+    content["sha256"] = hashlib.sha256(hashed.encode()).hexdigest()
+    seal.write_text(json.dumps(content, indent=1) + "\n")
 
 
 class JsonTest(unittest.TestCase):
@@ -115,6 +130,26 @@ class JsonTest(unittest.TestCase):
         run = subprocess.run(["bash", "-c", f"ulimit -n 32; '{TBC}' doctor --json"], capture_output=True, text=True, timeout=120)
         self.assertEqual(run.returncode, 1, run.stderr)
         self.assertIs(self.check(path, run.stdout)["ok"], False)
+
+    def test_verify_answers_when_something_differs_too(self):
+        self.tbc("compile", "plan.json", "-o", "spoilt", "--cpu", "x86-64-v2")
+        spoil_kernels(self.folder / "spoilt")
+        answer = self.check(SOURCE / "docs/schemas/verify.schema.json",
+                            self.tbc("verify", "spoilt", "--json", "--budget", "1", code=5))
+        self.assertIs(answer["passed"], False)
+        self.assertTrue(any("the reference kernel gives" in kernel["difference"] for kernel in answer["kernels"]))
+        self.assertTrue(any(not tensor["agrees"] for tensor in answer["run"]))
+        self.assertTrue(all(tensor["agrees"] for tensor in answer["residues"]))
+
+    def test_judge_refuses_files_of_tbc(self):
+        self.folder.joinpath("answer.json").write_text(self.tbc("check", MODELS / "tiny-mlp.onnx", "--json"))
+        for file, advice in (("plan.json", "tbc export plan.json --to deepspeed"), ("answer.json", "is a tbc-check")):
+            for kind in ((), ("--from", "deepspeed")):
+                run = subprocess.run([TBC, "judge", file, "--model", MODELS / "tiny-mlp.onnx", "--gpus", "2", *kind],
+                                     cwd=self.folder, capture_output=True, text=True, timeout=300)
+                self.assertEqual((run.returncode, run.stdout), (2, ""))
+                self.assertIn(f"{file} is a tbc-", run.stderr)
+                self.assertIn(advice, run.stderr)
 
     def test_an_error_prints_nothing_on_stdout(self):
         self.assertEqual(self.tbc("check", "absent.onnx", "--json", code=2), "")

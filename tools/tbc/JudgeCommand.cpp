@@ -46,6 +46,23 @@ static std::vector<std::string> kindWords() {
   return words;
 }
 
+/// Refuses files of tbc, which are JSON as configurations of DeepSpeed are.
+static Status checkIsForeign(const std::string &text, const std::string &file) {
+  json content = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!content.is_object() || !content.contains("format") || !content["format"].is_string())
+    return Status::ok();
+  std::string format = content["format"];
+  if (format == "tbc-plan")
+    return Error{ErrorCode::Usage,
+                 file + " is a tbc-plan, no configuration of another framework: `tbc explain " +
+                     file + "` has its time and memory, `tbc export " + file +
+                     " --to deepspeed` writes such a configuration"};
+  if (format.rfind("tbc-", 0) == 0)
+    return Error{ErrorCode::Usage,
+                 file + " is a " + format + ", no configuration of another framework"};
+  return Status::ok();
+}
+
 /// Reads a file, or takes the argument itself as a command line.
 static Result<judge::Setup> readSetup(const Options &options) {
   std::error_code ignored;
@@ -56,6 +73,8 @@ static Result<judge::Setup> readSetup(const Options &options) {
       return content.error();
     text = std::move(*content);
     source = options.configuration;
+    if (Status status = checkIsForeign(text, source); !status)
+      return status.error();
   } else if (text.find_first_of(" =") == std::string::npos) {
     return Error{ErrorCode::Usage, "\"" + text + "\" is no file and no command line"};
   }
