@@ -4,6 +4,7 @@
 
 #include "planner/plan/Describe.h"
 #include "planner/support/Format.h"
+#include "tools/export/Slurm.h"
 
 #include <algorithm>
 
@@ -68,12 +69,7 @@ static std::string whyNot(const Target &target, Launcher launcher) {
 }
 
 static std::string environment(const PlanFacts &facts, const Target &target) {
-  const planner::Cluster &cluster = facts.plan->cluster;
-  std::string text;
-  bool isNvidia = cluster.intraNode.switchBytesPerSecond > 0;
-  text += "# The cluster file " + std::string(isNvidia ? "has" : "has no") +
-          " reductions in the switch (NVLink SHARP).\n";
-  text += format("export NCCL_NVLS_ENABLE=%d\n", isNvidia ? 1 : 0);
+  std::string text = ncclSettings(facts.plan->cluster);
   if (target.program == Program::Megatron && (facts.mesh().tp > 1 || facts.mesh().cp > 1))
     text += "# Megatron overlaps collectives of tp and cp with kernels in the order of issue.\n"
             "export CUDA_DEVICE_MAX_CONNECTIONS=1\n";
@@ -85,20 +81,12 @@ Result<std::string> launchScript(const PlanFacts &facts, const Target &target, L
   if (std::string why = whyNot(target, launcher); !why.empty())
     return Error{ErrorCode::Usage, "--launcher: " + why};
   int64_t ranks = facts.mesh().numRanks(), perNode = facts.perNode(), nodes = facts.nodes();
-  bool hasOtherNodes =
-      std::any_of(facts.plan->cluster.groups.begin(), facts.plan->cluster.groups.end(),
-                  [&](const planner::Cluster &group) { return group.devicesPerNode != perNode; });
-  if (ranks != perNode * nodes || (nodes > 1 && hasOtherNodes))
-    return Error{ErrorCode::Usage,
-                 format("--launcher: %lld ranks do not fill nodes of %lld devices; the launcher "
-                        "starts as many processes on each node: plan with a multiple of %lld",
-                        (long long)ranks, (long long)perNode, (long long)perNode)};
+  if (Status status = checkFullNodes(*facts.plan, "--launcher"); !status)
+    return status.error();
   bool isAccelerate = target.program == Program::AccelerateConfig;
   std::string text = "#!/usr/bin/env bash\n# " + planner::describe(*facts.plan) + "\n";
   if (launcher == Launcher::Slurm)
-    text += format("#SBATCH --nodes=%lld\n#SBATCH --ntasks-per-node=%lld\n#SBATCH "
-                   "--gpus-per-node=%lld\n#SBATCH --distribution=block\n#SBATCH --exclusive\n",
-                   (long long)nodes, (long long)(isAccelerate ? 1 : perNode), (long long)perNode);
+    text += slurmHeader({nodes, isAccelerate ? 1 : perNode, perNode, "", false});
   if (launcher == Launcher::Torchrun)
     text += nodes == 1 ? std::string("# Start it on the node.\n")
                        : format("# Start it on each of %lld nodes, with NODE_RANK=0 to %lld and "
@@ -136,32 +124,24 @@ Result<std::string> launchScript(const PlanFacts &facts, const Target &target, L
       return text;
     }
     text += "export WORLD_SIZE=$SLURM_NTASKS\n"
-            "srun --kill-on-bad-exit=1 --distribution=block bash -c 'RANK=$SLURM_PROCID "
-            "LOCAL_RANK=$SLURM_LOCALID exec python " +
-            [&] {
-              std::string inner; // within single quotes of the shell
-              for (char c : run)
-                inner += c == '\'' ? std::string("'\\''") : std::string(1, c);
-              return inner;
-            }() +
-            "' bash \"$@\"\n";
+            "srun --kill-on-bad-exit=1 --distribution=block bash -c " +
+            shellWord("RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID exec python " + run) +
+            " bash \"$@\"\n";
     return text;
   }
   text += "cd \"$(dirname \"${BASH_SOURCE[0]}\")\"\n";
   text += nodes > 1 ? "export MASTER_ADDR=${HOSTS%%,*}\n" : "export MASTER_ADDR=localhost\n";
   text += "export MASTER_PORT=${MASTER_PORT:-29500}\n";
-  std::string inner;
-  for (char c : run)
-    inner += c == '\'' ? std::string("'\\''") : std::string(1, c);
   text += format("exec mpirun -np %lld --map-by ppr:%lld:node --rank-by slot%s -x MASTER_ADDR -x "
-                 "MASTER_PORT -x NCCL_NVLS_ENABLE%s bash -c 'RANK=$OMPI_COMM_WORLD_RANK "
-                 "LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE exec "
-                 "python ",
+                 "MASTER_PORT -x NCCL_NVLS_ENABLE%s bash -c ",
                  (long long)ranks, (long long)perNode, nodes > 1 ? " --host \"$HOSTS\"" : "",
                  text.find("CUDA_DEVICE_MAX_CONNECTIONS") == std::string::npos
                      ? ""
                      : " -x CUDA_DEVICE_MAX_CONNECTIONS") +
-          inner + "' bash \"$@\"\n";
+          shellWord("RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK "
+                    "WORLD_SIZE=$OMPI_COMM_WORLD_SIZE exec python " +
+                    run) +
+          " bash \"$@\"\n";
   return text;
 }
 

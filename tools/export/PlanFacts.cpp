@@ -2,6 +2,8 @@
 
 #include "tools/export/PlanFacts.h"
 
+#include "tools/export/Slurm.h"
+
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -229,10 +231,8 @@ double PlanFacts::setting(const std::string &key, double otherwise) const {
   return found == plan->job.settings.end() ? otherwise : found->second;
 }
 
-int64_t PlanFacts::perNode() const {
-  return std::min(plan->mesh.numRanks(), plan->cluster.devicesPerNode);
-}
+int64_t PlanFacts::perNode() const { return devicesPerNode(*plan); }
 
-int64_t PlanFacts::nodes() const { return (plan->mesh.numRanks() + perNode() - 1) / perNode(); }
+int64_t PlanFacts::nodes() const { return nodesOf(*plan); }
 
 } // namespace tbc::exporter

@@ -500,11 +500,16 @@ static void setTimeouts(const train::LoadedProgram &loaded, RunOptions &options)
         isOnGpus ? std::max(ofGpus, options.timeoutSeconds) : options.timeoutSeconds;
 }
 
+Status checkRunFlags(const RunOptions &options) {
+  Result<train::TrainOptions> train = trainOptions(options);
+  return train ? Status::ok() : Status(ofKind(Problem::BadRunFlag, train.error()));
+}
+
 Result<int> runProgram(const RunOptions &given) {
   RunOptions options = given;
   // Checked before anything starts.
-  if (Result<train::TrainOptions> train = trainOptions(options); !train)
-    return ofKind(Problem::BadRunFlag, train.error());
+  if (Status status = checkRunFlags(options); !status)
+    return status.error();
   Result<train::LoadedProgram> loaded = train::loadProgram(options.program);
   if (!loaded)
     return ofKind(Problem::BadProgram, loaded.error());

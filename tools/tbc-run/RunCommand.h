@@ -45,6 +45,9 @@ struct RunOptions {
 /// Adds the flags and the positional argument to `command`.
 std::shared_ptr<RunOptions> addRunOptions(CLI::App &command);
 
+/// Checks flags that contradict each other, without the Program.
+Status checkRunFlags(const RunOptions &options);
+
 /// Runs a Program: launches its ranks on this machine, or runs one rank if a launcher started this
 /// process. Returns the exit code, or an error of this process.
 Result<int> runProgram(const RunOptions &options);
