@@ -60,40 +60,85 @@ static std::string padded(const std::string &text, size_t width, bool toTheRight
   return toTheRight ? blanks + text : text + blanks;
 }
 
-static std::string tableText(const Table &table) {
+/// Narrows text columns, the widest first, until a line of `widths` has at most `columns`.
+static void narrow(std::vector<size_t> &widths, const std::vector<bool> &isNumber, size_t columns) {
+  constexpr size_t narrowest = 12;
+  size_t total = 1;
+  for (size_t width : widths)
+    total += width + 1;
+  for (; total > columns; --total) {
+    size_t chosen = widths.size();
+    for (size_t i = 0; i < widths.size(); ++i)
+      if (!isNumber[i] && widths[i] > narrowest &&
+          (chosen == widths.size() || widths[i] > widths[chosen]))
+        chosen = i;
+    if (chosen == widths.size())
+      return;
+    --widths[chosen];
+  }
+}
+
+/// Cuts `text` into lines of at most `width`, behind a blank, comma or dot if possible.
+static std::vector<std::string> wrapped(std::string text, size_t width) {
+  std::vector<std::string> lines;
+  while (text.size() > width) {
+    size_t end = text.find_last_of(" ,.", text[width] == ' ' ? width : width - 1);
+    size_t cut = end == std::string::npos || end == 0 ? width : end + 1;
+    std::string line = text.substr(0, cut);
+    lines.push_back(line.substr(0, line.find_last_not_of(' ') + 1));
+    text.erase(0, cut);
+  }
+  lines.push_back(text);
+  return lines;
+}
+
+static std::string tableText(const Table &table, int columns) {
   std::vector<size_t> widths;
   for (const Column &column : table.columns)
     widths.push_back(column.heading.size());
   for (const std::vector<Cell> &row : table.rows)
     for (size_t i = 0; i < row.size(); ++i)
       widths[i] = std::max(widths[i], shown(row[i]).size());
-  auto isNumber = [&](size_t column) {
-    return !table.rows.empty() && table.rows[0][column].kind != Cell::Kind::Text;
-  };
-  auto lineOf = [&](auto textOf) {
-    std::string line = " ";
-    for (size_t i = 0; i < table.columns.size(); ++i)
-      line += " " + padded(textOf(i), widths[i], isNumber(i));
-    return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  std::vector<bool> isNumber;
+  for (size_t i = 0; i < table.columns.size(); ++i)
+    isNumber.push_back(!table.rows.empty() && table.rows[0][i].kind != Cell::Kind::Text);
+  if (columns > 0)
+    narrow(widths, isNumber, size_t(columns));
+  // A line of the table, or several where a cell is wrapped.
+  auto linesOf = [&](auto textOf) {
+    std::vector<std::vector<std::string>> cells;
+    size_t height = 1;
+    for (size_t i = 0; i < table.columns.size(); ++i) {
+      cells.push_back(wrapped(textOf(i), widths[i]));
+      height = std::max(height, cells.back().size());
+    }
+    std::string lines;
+    for (size_t l = 0; l < height; ++l) {
+      std::string line = " ";
+      for (size_t i = 0; i < cells.size(); ++i)
+        line += " " + padded(l < cells[i].size() ? cells[i][l] : "", widths[i], isNumber[i]);
+      lines += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    }
+    return lines;
   };
   std::string text = table.title + "\n";
   if (table.rows.empty())
     return text + "  none\n";
-  text += lineOf([&](size_t i) { return table.columns[i].heading; });
+  text += linesOf([&](size_t i) { return table.columns[i].heading; });
   for (const std::vector<Cell> &row : table.rows)
-    text += lineOf([&](size_t i) { return shown(row[i]); });
+    text += linesOf([&](size_t i) { return shown(row[i]); });
   if (!table.note.empty())
     text += "  " + table.note + "\n";
   return text;
 }
 
-std::string toText(const Report &report) {
+std::string toText(const Report &report, int columns) {
   std::string text;
   for (const Fact &fact : report.facts)
     text += fact.label.empty() ? fact.value.toText() + "\n"
                                : fact.label + ": " + fact.value.toText() + "\n";
   for (const Table &table : report.tables)
-    text += (text.empty() ? "" : "\n") + tableText(table);
+    text += (text.empty() ? "" : "\n") + tableText(table, columns);
   return text;
 }
 

@@ -54,8 +54,9 @@ struct Report {
   std::vector<Table> tables;
 };
 
-/// Facts one per line, then the tables.
-std::string toText(const Report &report);
+/// Facts one per line, then the tables. `columns`: tables are to be no wider, if their text can be
+/// wrapped within its columns; 0: as wide as their content.
+std::string toText(const Report &report, int columns = 0);
 
 /// {"format": "tbc-explain", "version": 1, "about": .., facts.., tables as arrays of objects..}
 std::string toJson(const Report &report, const std::string &about);

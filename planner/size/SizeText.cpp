@@ -119,8 +119,11 @@ private:
   }
 
   std::string sentence(const SizeRow &row) const {
-    std::string words = nameOf(row) + ", " + daysText(row.days.middle) + " days, " +
-                        countText(row.deviceHours.middle) + " device-hours";
+    std::string words = nameOf(row) + ", " + daysText(row.days.middle) + " days (" +
+                        daysText(row.days.low) + " to " + daysText(row.days.high) + "), " +
+                        countText(row.deviceHours.middle) + " device-hours (" +
+                        countText(row.deviceHours.low) + " to " + countText(row.deviceHours.high) +
+                        ")";
     if (row.money)
       words += ", " + countText(row.money->middle) + " " + answer.currency + " (" +
                countText(row.money->low) + " to " + countText(row.money->high) + ")";
@@ -159,6 +162,17 @@ private:
     }
   }
 
+  /// Returns, for example, "-20 % to +20 % of days, device-hours and money alike".
+  std::string uncertainty() const {
+    double low = 1, high = 1;
+    for (const SizeRow &row : answer.rows) {
+      low = std::min(low, row.days.low / row.days.middle);
+      high = std::max(high, row.days.high / row.days.middle);
+    }
+    return format("%+.0f %% to %+.0f %% of days%s alike", 100 * (low - 1), 100 * (high - 1),
+                  hasMoney() ? ", device-hours and money" : " and device-hours");
+  }
+
   void basis() {
     if (answer.maxBatchTokens)
       add("batch: the largest within " + countText(*answer.maxBatchTokens) + " " + answer.unit() +
@@ -181,8 +195,8 @@ private:
         names += (names.empty() ? "" : ", ") + name;
       add("money is left out for " + names + ": --prices has none");
     }
-    add("intervals: uncertainty of the cluster's times. Restarts, evaluation, idle nodes, storage "
-        "and networks are not in");
+    add("intervals: uncertainty of the cluster's times, " + uncertainty() +
+        ". Restarts, evaluation, idle nodes, storage and networks are not in");
   }
 
   const SizeAnswer &answer;

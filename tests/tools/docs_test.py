@@ -158,6 +158,18 @@ class DocsTest(unittest.TestCase):
                 checked(page, complaints.append)
                 self.assertFalse(complaints, "\n".join(complaints))
 
+    def test_the_examples_of_help_run(self):
+        text = help_of("")
+        self.assertNotIn("\nSubcommands:", text, "a command has no group")
+        examples = re.findall(r"(?m)^  \$ (tbc .*)$", text)
+        self.assertEqual(len(examples), 3)
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "models").symlink_to(SOURCE / "models")
+            environment = {**os.environ, "PATH": f"{TBC.parent}:{os.environ['PATH']}"}
+            for example in examples:
+                run = subprocess.run(["bash", "-c", example], cwd=folder, capture_output=True, text=True, timeout=300, env=environment)
+                self.assertEqual(run.returncode, 0, f"{example}\n{run.stderr}")
+
     def test_there_are_transcripts(self):
         self.assertGreaterEqual(sum(len(BLOCK.findall(page.read_text())) for page in transcript_pages()), 10)
 

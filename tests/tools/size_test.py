@@ -142,6 +142,11 @@ class SizeTest(unittest.TestCase):
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertLessEqual(max(map(len, run.stdout.splitlines())), 80, run.stdout)
             self.assertIn("intervals: uncertainty", run.stdout)
+            low, high = re.search(r"times, -(\d+) % to \+(\d+) % of days, device-hours and money alike", " ".join(run.stdout.split())).groups()
+            rows = self.answers["unpriced"]["rows"]
+            for key, end, sign in ((low, "low", -1), (high, "high", 1)):
+                ratios = [abs(row[what][end] / row[what]["middle"] - 1) for row in rows for what in ("days", "device_hours", "money") if what in row]
+                self.assertAlmostEqual(int(key) / 100, max(ratios), delta=0.006)
         self.assertIn("no size here keeps 0.042 days", run.stdout)
 
     def test_what_does_not_fit_is_named(self):

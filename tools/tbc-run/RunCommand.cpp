@@ -18,6 +18,7 @@
 #include "tools/tbc-run/Outputs.h"
 #include "tools/tbc-run/RankReport.h"
 #include "tools/tbc-run/StepOutput.h"
+#include "tools/tbc-run/Terminal.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -371,6 +372,7 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   };
   callbacks.stopRequested = launch::stopRequested;
   callbacks.memory = [&](const std::vector<train::RankMemoryUse> &ranks) {
+    FittedOutput fitted;
     if (output)
       std::cout << train::memoryTable(ranks) << std::flush;
   };

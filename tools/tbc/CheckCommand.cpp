@@ -8,6 +8,7 @@
 #include "runtime/abi/Problem.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/StepSettings.h"
+#include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/ModelOptions.h"
 
@@ -449,10 +450,12 @@ void addCheckCommand(CLI::App &app, const SetAction &setAction) {
       Result<CheckReport> report = checkModel(*step);
       if (!report)
         return report.error();
-      if (options->json)
+      if (options->json) {
         std::cout << toJson(*report);
-      else
-        printReport(*report, std::cout);
+        return 0;
+      }
+      FittedOutput fitted;
+      printReport(*report, std::cout);
       return 0;
     });
   });

@@ -2,6 +2,7 @@
 
 #include "planner/devices/Cluster.h"
 #include "planner/plan/PlanFile.h"
+#include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 namespace tbc::cli {
 
@@ -90,6 +92,9 @@ static Result<int> runCluster(const ClusterOptions &options) {
     auto list = listPresets(options.json);
     if (!list)
       return list.error();
+    std::optional<FittedOutput> fitted;
+    if (!options.json)
+      fitted.emplace();
     if (Status status = writeFile(options.output, *list); !status)
       return status.error();
     return 0;

@@ -1,6 +1,7 @@
 //===- DoctorCommand.cpp - tbc doctor ----------------------------------------===//
 
 #include "tools/doctor/Doctor.h"
+#include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -18,7 +19,12 @@ static Result<int> runDoctor(bool isJson) {
       findings.push_back(std::move(finding));
   for (doctor::Finding &finding : doctor::examineGpus(doctor::gpuLibraries()))
     findings.push_back(std::move(finding));
-  std::cout << (isJson ? doctor::jsonOf(findings) : doctor::textOf(findings));
+  if (isJson) {
+    std::cout << doctor::jsonOf(findings);
+  } else {
+    FittedOutput fitted;
+    std::cout << doctor::textOf(findings);
+  }
   bool isWell = std::none_of(findings.begin(), findings.end(), [](const doctor::Finding &finding) {
     return finding.state == doctor::State::Problem;
   });

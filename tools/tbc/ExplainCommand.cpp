@@ -10,12 +10,12 @@
 #include "planner/view/TimelineText.h"
 #include "runtime/abi/Problem.h"
 #include "tools/driver/Context.h"
+#include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/Progress.h"
 
 #include <CLI/CLI.hpp>
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,7 +39,12 @@ struct Options {
 } // namespace
 
 static Result<int> print(const planner::Report &report, const char *about, bool json) {
-  std::cout << (json ? planner::toJson(report, about) : planner::toText(report));
+  if (json) {
+    std::cout << planner::toJson(report, about);
+    return 0;
+  }
+  FittedOutput fitted;
+  std::cout << planner::toText(report, terminalColumns().value_or(0));
   return 0;
 }
 
@@ -82,7 +87,12 @@ static Result<int> runSensitivity(const driver::LoadedPlan &loaded, Progress &pr
   progress.finish();
   if (!answer)
     return answer.error();
-  std::cout << (options.json ? planner::toJson(*answer) : planner::toText(*answer));
+  if (options.json) {
+    std::cout << planner::toJson(*answer);
+    return 0;
+  }
+  FittedOutput fitted;
+  std::cout << planner::toText(*answer);
   return 0;
 }
 
@@ -159,25 +169,13 @@ static Status checkAgainstModel(const std::string &text, const planner::Plan &pl
   return loaded ? driver::checkPredictions(*loaded, options.plan) : Status(loaded.error());
 }
 
-/// Returns the columns of the output: $COLUMNS, else those of the terminal, else 80.
-static int outputColumns() {
-  constexpr int least = 40, most = 1000, otherwise = 80;
-  if (const char *text = std::getenv("COLUMNS"))
-    if (int columns = std::atoi(text); columns > 0)
-      return std::clamp(columns, least, most);
-  winsize size = {};
-  if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    return std::clamp(int(size.ws_col), least, most);
-  return otherwise;
-}
-
 static Result<int> runTimeline(const planner::Plan &plan, const Options &options) {
   auto timeline = planner::timelineOf(plan);
   if (!timeline)
     return Error{timeline.error().code, options.plan + ": " + timeline.error().message};
   if (options.json)
     return print(planner::timelineReport(*timeline), "timeline", true);
-  std::cout << planner::timelineText(*timeline, outputColumns());
+  std::cout << planner::timelineText(*timeline, outputColumns(/*least=*/40));
   return 0;
 }
 
@@ -216,7 +214,12 @@ static Result<int> runExplain(const Options &options) {
     return runDetail(*text, options);
   if (Status status = checkAgainstModel(*text, *plan, options); !status)
     return status.error();
-  std::cout << (options.json ? planner::writePlan(*plan) : planner::summarize(*plan));
+  if (options.json) {
+    std::cout << planner::writePlan(*plan);
+    return 0;
+  }
+  FittedOutput fitted;
+  std::cout << planner::summarize(*plan);
   return 0;
 }
 

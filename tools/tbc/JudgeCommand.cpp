@@ -8,6 +8,7 @@
 #include "tools/driver/Context.h"
 #include "tools/judge/Legal.h"
 #include "tools/tbc-run/NumberFlags.h"
+#include "tools/tbc-run/Terminal.h"
 #include "tools/tbc-run/WordFlags.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/PlanOptions.h"
@@ -125,6 +126,7 @@ static void printJson(const Judgement &judgement) {
 }
 
 static void printText(const Judgement &judgement) {
+  FittedOutput fitted;
   const judge::Setup &setup = judgement.setup;
   std::cout << setup.kind << ": " << (setup.problems.empty() ? "legal" : "cannot run") << "\n";
   for (const judge::Problem &problem : setup.problems)

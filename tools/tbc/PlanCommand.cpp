@@ -8,6 +8,7 @@
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/EmitIr.h"
+#include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/FindBatch.h"
 #include "tools/tbc/PlanOptions.h"
@@ -195,8 +196,13 @@ static Result<int> runPlan(const Options &options) {
     std::cout << *ir;
   } else if (options.json)
     std::cout << text;
-  else if (options.output != "-")
-    std::cout << planner::summarize(answer->plan) << nextCommands(options.output);
+  else if (options.output != "-") {
+    {
+      FittedOutput fitted;
+      std::cout << planner::summarize(answer->plan);
+    }
+    std::cout << nextCommands(options.output); // to be copied
+  }
   return 0;
 }
 

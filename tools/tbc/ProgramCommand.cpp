@@ -5,6 +5,7 @@
 #include "runtime/train/Manifest.h"
 #include "runtime/verify/Verify.h"
 #include "tools/driver/OpCost.h"
+#include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -100,6 +101,7 @@ static Result<int> showRoofline(const Options &options, const Files &files,
                          });
   if (!estimates)
     return Error{estimates.error().code, files.path + ": " + estimates.error().message};
+  FittedOutput fitted;
   std::cout << roofline::tableOf(program, *estimates, machine, kernels.has_value(), options.table);
   return 0;
 }

@@ -3,6 +3,7 @@
 #include "planner/plan/PlanFile.h"
 #include "planner/view/Against.h"
 #include "planner/view/Timeline.h"
+#include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -94,8 +95,10 @@ static Result<int> runTimeline(const Options &options) {
     return trace.error();
   if (Status status = writeFile(options.output, *trace); !status)
     return status.error();
-  if (!options.profile.empty() && options.output != "-")
+  if (!options.profile.empty() && options.output != "-") {
+    FittedOutput fitted;
     std::cout << planner::toText(planner::compareProfile(*timeline, *plan, profile));
+  }
   if (options.output != "-")
     std::cerr << "tbc: wrote " << options.output
               << "; open it in https://ui.perfetto.dev or chrome://tracing\n";

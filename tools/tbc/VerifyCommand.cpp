@@ -5,6 +5,7 @@
 #include "tools/driver/Context.h"
 #include "tools/driver/VerifyKernels.h"
 #include "tools/tbc-run/NumberFlags.h"
+#include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -330,6 +331,7 @@ static void printKernels(const std::vector<KernelLine> &lines, KernelSizes sizes
 }
 
 static void print(const Options &options, const Findings &findings) {
+  FittedOutput fitted;
   for (const std::string &line : findings.seal)
     std::printf("seal      %s\n", line.c_str());
   if (!findings.shrunk.empty())

@@ -66,7 +66,8 @@ static void usageError(const CLI::App &app, const CLI::ParseError &error,
 static void groupCommands(CLI::App &app) {
   const std::vector<std::pair<const char *, std::vector<const char *>>> groups = {
       {"Look at a model", {"check", "new"}},
-      {"Plan", {"plan", "explain", "report", "timeline"}},
+      {"Plan", {"plan", "size", "explain", "report", "timeline"}},
+      {"Other frameworks", {"export", "judge"}},
       {"Run", {"verify", "compile", "program", "run", "checkpoint"}},
       {"Machines", {"cluster", "calibrate", "doctor"}},
       {"Help", {"help", "completion"}}};
