@@ -101,7 +101,7 @@ static Result<const Tensor *> find(const Tensors &tensors, const std::string &na
   return found;
 }
 
-static std::optional<DType> dtypeOf(const Entry &entry) {
+std::optional<DType> dtypeOf(const Entry &entry) {
   std::string name = entry.dtype;
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return char(tolower(c)); });
@@ -125,6 +125,7 @@ Result<Pretrained> Pretrained::open(const std::string &path, const Manifest &man
     if (!opened)
       return usage(opened.error().message);
     result.files.push_back(std::move(*opened));
+    result.filePaths.push_back(file);
   }
   Tensors tensors;
   for (size_t file = 0; file < result.files.size(); ++file)

@@ -40,20 +40,31 @@ public:
   /// shape.
   double at(size_t number, int64_t element) const;
 
+  /// The tensor of an initializer.
+  struct Source {
+    size_t file = 0; // index in contents()
+    checkpoint::Entry entry;
+    bool isTransposed = false;
+  };
+  /// Returns the tensor that initializer `number` takes, if it has one.
+  const Source &source(size_t number) const { return *tensors[number]; }
+
+  /// The files and their paths.
+  const std::vector<checkpoint::SafetensorsFile> &contents() const { return files; }
+  const std::vector<std::string> &paths() const { return filePaths; }
+
   /// Unused tensors of the files, sorted.
   const std::vector<std::string> &unused() const { return leftOver; }
 
 private:
-  struct Source {
-    size_t file = 0;
-    checkpoint::Entry entry;
-    bool isTransposed = false;
-  };
-
   std::vector<checkpoint::SafetensorsFile> files;
+  std::vector<std::string> filePaths;
   std::vector<std::optional<Source>> tensors; // by initializer
   std::vector<std::string> leftOver;
 };
+
+/// Returns the type of the elements of a tensor in a file; nullopt for others than those of tbc.
+std::optional<kernels::DType> dtypeOf(const checkpoint::Entry &entry);
 
 } // namespace tbc::train
 

@@ -53,9 +53,7 @@ static const StoredTensor *find(const Checkpoint &checkpoint, const std::string 
   return nullptr;
 }
 
-/// Returns a parameter or state in the model's shape and type; no value for a state absent from the
-/// step.
-static Result<Tensor> weightOf(Checkpoint &checkpoint, const ParameterSource &source) {
+Result<Tensor> weightOf(Checkpoint &checkpoint, const ParameterSource &source) {
   const StoredTensor *stored = find(checkpoint, source.name + ".master");
   if (!stored)
     stored = find(checkpoint, source.name);
@@ -80,7 +78,7 @@ static Result<Tensor> weightOf(Checkpoint &checkpoint, const ParameterSource &so
   return Tensor::fromDoubles({source.dtype, source.shape}, Arith::Native, piece->toDoubles());
 }
 
-static Tensor transposed(const Tensor &tensor, const Shape &shape) {
+Tensor transposed(const Tensor &tensor, const Shape &shape) {
   std::vector<double> from = tensor.toDoubles(), to(from.size());
   for (size_t i = 0; i < to.size(); ++i)
     to[i] = from[i % size_t(shape[1]) * size_t(shape[0]) + i / size_t(shape[1])];

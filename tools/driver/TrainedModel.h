@@ -28,6 +28,15 @@ Result<TrainedModel> trainedModel(const std::string &modelPath,
                                   checkpoint::Checkpoint &checkpoint, const std::string &dataName,
                                   int64_t inlineBytes = int64_t(1) << 30);
 
+/// Returns a parameter or state of a checkpoint in the shape and type of `source`, from its master
+/// weights if there are any; no value for a state absent from the step. Errors: Usage, if the
+/// checkpoint has none or one of another shape; CheckpointUnreadable.
+Result<kernels::Tensor> weightOf(checkpoint::Checkpoint &checkpoint,
+                                 const frontend::ParameterSource &source);
+
+/// Returns the transpose of a matrix; `shape` is that of the result.
+kernels::Tensor transposed(const kernels::Tensor &tensor, const kernels::Shape &shape);
+
 } // namespace tbc::driver
 
 #endif // TBC_TOOLS_DRIVER_TRAINEDMODEL_H

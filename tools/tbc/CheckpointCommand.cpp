@@ -1,6 +1,9 @@
 //===- CheckpointCommand.cpp - tbc checkpoint --------------------------------===//
 
+#include "runtime/abi/Problem.h"
 #include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/train/Trainer.h"
+#include "tools/driver/TrainedFolder.h"
 #include "tools/driver/TrainedModel.h"
 #include "tools/tbc/Command.h"
 
@@ -16,6 +19,7 @@ namespace {
 
 struct ConsolidateOptions {
   std::string folder, output;
+  std::string like, program; // a folder of Hugging Face, and a compiled Program
   bool withOptimizer = false;
   std::string model; // path of an ONNX file
   frontend::ImportOptions import;
@@ -46,8 +50,27 @@ static Result<int> writeModel(const ConsolidateOptions &options, const std::stri
   return 0;
 }
 
+/// Writes a folder like the pretrained one, with the weights of the checkpoint at `path`.
+static Result<int> writeFolder(const ConsolidateOptions &options, const std::string &path) {
+  auto program = train::loadProgram(options.program);
+  if (!program)
+    return ofKind(Problem::BadProgram, program.error());
+  auto opened = checkpoint::Checkpoint::open(path);
+  if (!opened)
+    return opened.error();
+  auto counts =
+      driver::writeTrainedFolder(options.like, program->manifest, *opened, options.output);
+  if (!counts)
+    return counts.error();
+  std::cout << "wrote " << options.output << " from " << path << ": " << counts->trained << " of "
+            << counts->all << " tensors trained, the others as in " << options.like << "\n";
+  return 0;
+}
+
 /// Writes the requested output from the checkpoint at `path`.
 static Result<int> consolidateOne(const ConsolidateOptions &options, const std::string &path) {
+  if (!options.like.empty())
+    return writeFolder(options, path);
   if (std::filesystem::path(options.output).extension() == ".onnx")
     return writeModel(options, path);
   if (Status status = checkpoint::consolidate(path, options.output, options.withOptimizer); !status)
@@ -92,7 +115,8 @@ void addCheckpointCommand(CLI::App &app, const SetAction &setAction) {
       ->required();
   consolidate
       ->add_option("-o,--output", options->output,
-                   "File to write: safetensors, or the trained model where it ends in .onnx")
+                   "File to write: safetensors, or the trained model where it ends in .onnx; with "
+                   "--like a folder")
       ->required();
   consolidate->add_option("--model", options->model, "For .onnx: the model that was trained");
   consolidate->add_option("--tie", options->import.ties, "For .onnx: as for tbc plan");
@@ -100,8 +124,18 @@ void addCheckpointCommand(CLI::App &app, const SetAction &setAction) {
   consolidate->add_option("--parameter", options->import.parameters, "For .onnx: as for tbc plan");
   consolidate->add_option("--external-data-root", options->import.externalDataRoot,
                           "For .onnx: as for tbc plan");
-  consolidate->add_flag("--optimizer", options->withOptimizer,
-                        "Moments and master weights too, not only parameters and states");
+  CLI::Option *like = consolidate->add_option(
+      "--like", options->like,
+      "Write a folder with the names, shapes and types of these safetensors, and with the config "
+      "beside them: a file, an index, or a folder of Hugging Face");
+  CLI::Option *program = consolidate->add_option(
+      "--program", options->program, "With --like: the compiled Program that was trained");
+  like->needs(program)->excludes(consolidate->get_option("--model"));
+  program->needs(like);
+  consolidate
+      ->add_flag("--optimizer", options->withOptimizer,
+                 "Moments and master weights too, not only parameters and states")
+      ->excludes(like);
   consolidate->callback(
       [options, setAction] { setAction([options] { return runConsolidate(*options); }); });
 }
