@@ -19,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import safetensors_file
+
 CPACK, BUILD, SOURCE = sys.argv[1:4]
 PAGE = Path(SOURCE) / "docs/cluster-day.md"
 NEEDED = ("ip", "nsenter", "unshare", "munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol", "squeue", "scancel")
@@ -112,32 +114,16 @@ def write_pretrained(folder):
     mask = b"".join(struct.pack("<f", column <= row) for row in range(length) for column in range(length))
     for block in range(CONFIG["n_layer"]):
         tensors[f"h.{block}.attn.bias"] = ("F32", [1, 1, length, length], mask)
-    header, at = {"__metadata__": {"format": "pt"}}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
-
-
-def read_safetensors(path):
-    """Returns {name: (dtype, shape, bytes)}, and the metadata."""
-    content = path.read_bytes()
-    size, = struct.unpack_from("<Q", content)
-    header = json.loads(content[8:8 + size])
-    metadata = header.pop("__metadata__", {})
-    return {name: (entry["dtype"], entry["shape"], content[8 + size + entry["data_offsets"][0]:8 + size + entry["data_offsets"][1]])
-            for name, entry in header.items()}, metadata  # fmt: skip
+    safetensors_file.write(folder / "model.safetensors", tensors)
 
 
 def check_trained(folder):
     """Compares trained/ with pretrained/, and with the checkpoint in f32."""
     assert (folder / "trained/config.json").read_bytes() == (folder / "pretrained/config.json").read_bytes()
     assert sorted(os.listdir(folder / "trained")) == ["config.json", "model.safetensors"]
-    before, metadata = read_safetensors(folder / "pretrained/model.safetensors")
-    after, newMetadata = read_safetensors(folder / "trained/model.safetensors")
-    exact, _ = read_safetensors(folder / "exact.safetensors")
+    before, metadata = safetensors_file.read(folder / "pretrained/model.safetensors")
+    after, newMetadata = safetensors_file.read(folder / "trained/model.safetensors")
+    exact, _ = safetensors_file.read(folder / "exact.safetensors")
     assert metadata == newMetadata, newMetadata
     assert list(before) == list(after), "other names or another order"
     for name, (dtype, shape, data) in after.items():
