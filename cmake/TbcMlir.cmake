@@ -17,3 +17,20 @@ if(TBC_BUILD_TESTS)
     DEPS GTest::gtest GTest::gmock)
   target_compile_definitions(tbc-mlir-test-headers PRIVATE ${TBC_LLVM_DEFS})
 endif()
+
+# tbc_link_static_mlir(TARGET)
+#
+# Links MLIR and LLVM as archives, only the sections that are used, without debug information. The imported
+# targets of Debian's archives name the shared LLVM, so the archives are given by file.
+function(tbc_link_static_mlir target)
+  file(GLOB archives ${LLVM_LIBRARY_DIR}/libMLIR*.a ${LLVM_LIBRARY_DIR}/libLLVM*.a)
+  if(NOT archives)
+    message(FATAL_ERROR "There are no archives of MLIR in ${LLVM_LIBRARY_DIR}; install llvm-19-dev and libmlir-19-dev")
+  endif()
+  # LLVM's code generator compresses with them. Debian's LLVM brings zstd without its headers.
+  find_library(TBC_ZLIB z REQUIRED)
+  find_library(TBC_ZSTD NAMES zstd libzstd.so.1 REQUIRED)
+  set_target_properties(${target} PROPERTIES TBC_STATIC_MLIR ON)
+  target_link_libraries(${target} PRIVATE -Wl,--start-group ${archives} -Wl,--end-group ${TBC_ZLIB} ${TBC_ZSTD})
+  target_link_options(${target} PRIVATE -Wl,--gc-sections -Wl,--as-needed -Wl,-s)
+endfunction()

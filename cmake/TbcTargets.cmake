@@ -40,7 +40,8 @@ tbc_headers(tbc-standard-headers HEADERS ${_standard_headers})
 
 # tbc_library(NAME [MLIR] SOURCES .. [DEPS ..] [TABLEGEN ..])
 #
-# A static library. MLIR: compiled and linked against the shared MLIR and LLVM. TABLEGEN: targets whose
+# A static library. MLIR: compiled and linked against the shared MLIR and LLVM; a program with the property
+# TBC_STATIC_MLIR links their archives instead (tbc_link_static_mlir). TABLEGEN: targets whose
 # generated headers the sources include.
 function(tbc_library name)
   cmake_parse_arguments(A "MLIR" "" "SOURCES;DEPS;TABLEGEN" ${ARGN})
@@ -49,7 +50,7 @@ function(tbc_library name)
   if(A_MLIR)
     target_compile_definitions(${name} PUBLIC ${TBC_LLVM_DEFS})
     target_include_directories(${name} SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
-    target_link_libraries(${name} PUBLIC MLIR LLVM)
+    target_link_libraries(${name} PUBLIC $<$<NOT:$<BOOL:$<TARGET_PROPERTY:TBC_STATIC_MLIR>>>:MLIR;LLVM>)
     target_precompile_headers(${name} REUSE_FROM tbc-mlir-headers)
   else()
     target_precompile_headers(${name} REUSE_FROM tbc-standard-headers)

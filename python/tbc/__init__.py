@@ -1,10 +1,43 @@
-"""Plans of tbc in Python.
+"""tbc in Python: plans how to train a model on a cluster.
 
-`tbc.Plan.load("plan.json")` reads a plan; `tbc.torch` runs one in PyTorch (docs/pytorch.md). This
-package needs Python alone; `tbc.torch` needs PyTorch too, and is imported by itself.
+`tbc.plan("model.onnx", gpus=16)` plans in this process; `tbc.Plan.load("plan.json")` reads a plan, and
+needs Python alone; `tbc.torch` runs one in PyTorch, and is imported by itself. docs/python.md has
+all of it.
 """
 
+from tbc.cluster import Cluster
 from tbc.errors import PlanError
-from tbc.plan import Collective, Interval, Memory, Module, Parameter, Placement, Plan, Stage
+from tbc.failures import Error, ModelRejected, NoFeasiblePlan, TbcWarning, UsageError, VerificationFailed
+from tbc.library import version
+from tbc.plan_file import Collective, Interval, Memory, Module, Parameter, Placement, Stage
+from tbc.planned import Difference, Plan
+from tbc.planner import check, command, judge, new, plan, size
+from tbc.progress import Progress
 
-__all__ = ["Collective", "Interval", "Memory", "Module", "Parameter", "Placement", "Plan", "PlanError", "Stage"]
+__all__ = [
+    "Cluster",
+    "Collective",
+    "Difference",
+    "Error",
+    "Interval",
+    "Memory",
+    "ModelRejected",
+    "Module",
+    "NoFeasiblePlan",
+    "Parameter",
+    "Placement",
+    "Plan",
+    "PlanError",
+    "Progress",
+    "Stage",
+    "TbcWarning",
+    "UsageError",
+    "VerificationFailed",
+    "check",
+    "command",
+    "judge",
+    "new",
+    "plan",
+    "size",
+    "version",
+]

@@ -31,9 +31,14 @@ def decisions_fingerprint(content: dict[str, Any]) -> str:
     decisions = {key: content[key] for key in _DECISIONS if key in content}
     decisions["model"] = {key: value for key, value in decisions["model"].items() if key != "path"}
     value = 0xCBF29CE484222325
-    for byte in (_text(decisions, 0, 0) + "\n").encode():
+    for byte in canonical_text(decisions).encode():
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
     return f"{value:016x}"
+
+
+def canonical_text(content: dict[str, Any]) -> str:
+    """Returns JSON in the form in which tbc writes plan.json."""
+    return _text(content, 0, 0) + "\n"
 
 
 def _scalar(value: Any) -> str:

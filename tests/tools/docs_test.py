@@ -46,6 +46,7 @@ OTHERS = {
     "--emulated", "--nodes", "--curves", "--rate", "--limit", "--set", "--tbc", "--cases", "--verify", "--update", "--list",
     "--tensor-model-parallel-size", "--micro-batch-size", "--global-batch-size", "--seq-length", "--bf16",  # Megatron-LM
     "--seeds", "--jobs", "--write", "--check",  # scripts of tests/
+    "--config-settings",  # pip
     "--mehs",  # misspelt in the page of an error
 }
 

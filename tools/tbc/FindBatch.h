@@ -58,6 +58,9 @@ struct TrialOutcome {
 /// its output.
 Result<TrialOutcome> tryPlan(const planner::Plan &plan, const std::string &modelFile);
 
+/// Sets the program that trials execute, by default the running one: within Python that is no tbc.
+void setTrialProgram(const std::string &path);
+
 } // namespace tbc::cli
 
 #endif // TBC_TOOLS_TBC_FINDBATCH_H

@@ -5,12 +5,29 @@
 
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
 namespace tbc::cli {
 
 using Clock = std::chrono::steady_clock;
 
+static PhaseSink &phaseSink() {
+  static PhaseSink sink;
+  return sink;
+}
+
+void setPhaseSink(PhaseSink sink) { phaseSink() = std::move(sink); }
+
+/// Tells the sink of `phase`, if there is one.
+static void tellSink(const std::string &phase) {
+  if (phaseSink() && !phaseSink()(phase))
+    throw StopRequested();
+}
+
 Progress::Progress(const std::string &phase) : text(phase) {
+  tellSink(phase);
+  if (phaseSink())
+    return;
   const bool isTerminal = canRewriteALine();
   thread = std::thread([this, isTerminal] { isTerminal ? rewriteLine() : addLines(); });
 }
@@ -46,6 +63,7 @@ void Progress::rewriteLine() {
 }
 
 void Progress::setPhase(const std::string &phase) {
+  tellSink(phase);
   std::lock_guard<std::mutex> lock(mutex);
   text = phase;
 }
@@ -53,7 +71,7 @@ void Progress::setPhase(const std::string &phase) {
 planner::Progress Progress::searching() {
   setPhase("searching");
   return [this](int64_t at, int64_t total) {
-    if (at % 16 == 0)
+    if (at % 16 == 0 || phaseSink())
       setPhase("searching: " + std::to_string(at) + " of " + std::to_string(total) +
                " configurations");
   };

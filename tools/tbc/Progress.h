@@ -6,11 +6,22 @@
 #include "planner/search/Search.h"
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
 
 namespace tbc::cli {
+
+/// Ends a command from within setPhase(). Not an error: whoever set the sink catches it.
+struct StopRequested {};
+
+/// Receives each phase; returns whether the command shall go on.
+using PhaseSink = std::function<bool(const std::string &phase)>;
+
+/// Sends the phases of later Progress objects to `sink` instead of stderr; an empty one restores
+/// stderr. A sink that returns false ends the command at its next phase or search step.
+void setPhaseSink(PhaseSink sink);
 
 /// Prints the current phase and its duration on stderr. On a terminal, after one second: one line,
 /// rewritten, and removed at the end. Elsewhere: permanent lines after 5, 15, 35, 75 .. seconds, so
@@ -22,7 +33,7 @@ public:
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
 
-  /// Starts a new phase.
+  /// Starts a new phase. Throws StopRequested if the sink says so.
   void setPhase(const std::string &phase);
   /// Returns a callback for the planner's search progress.
   planner::Progress searching();

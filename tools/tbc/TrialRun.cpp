@@ -84,7 +84,14 @@ private:
   std::vector<pid_t> pids;
 };
 
-/// Starts this program again with `arguments`, in a process group of its own, with its output in
+static std::string &trialProgram() {
+  static std::string path = "/proc/self/exe";
+  return path;
+}
+
+void setTrialProgram(const std::string &path) { trialProgram() = path; }
+
+/// Starts tbc with `arguments`, in a process group of its own, with its output in
 /// `output`.
 static pid_t start(const std::vector<std::string> &arguments, const std::string &output) {
   std::vector<std::string> words = {"tbc"};
@@ -93,6 +100,7 @@ static pid_t start(const std::vector<std::string> &arguments, const std::string 
   for (std::string &word : words)
     list.push_back(word.data());
   list.push_back(nullptr);
+  const std::string program = trialProgram();
   pid_t child = fork();
   if (child != 0)
     return child;
@@ -103,7 +111,7 @@ static pid_t start(const std::vector<std::string> &arguments, const std::string 
   dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(out, STDERR_FILENO);
-  execv("/proc/self/exe", list.data());
+  execv(program.c_str(), list.data());
   _exit(127);
 }
 

@@ -1,9 +1,8 @@
 //===- main.cpp - The tbc program ----------------------------------------------===//
 
-#include "runtime/abi/ClosestWord.h"
-#include "runtime/abi/Problem.h"
 #include "tools/tbc-run/Shell.h"
 #include "tools/tbc/Command.h"
+#include "tools/tbc/CommandLine.h"
 
 #include "planner/devices/Cluster.h"
 
@@ -18,47 +17,12 @@
 
 using namespace tbc;
 
-/// Returns the names of all options and subcommands of `app` or the current subcommand.
-static std::vector<std::string> knownWords(const CLI::App &app) {
-  std::vector<std::string> words;
-  for (const CLI::Option *option : app.get_options())
-    for (const std::string &name : option->get_lnames())
-      words.push_back("--" + name);
-  for (const CLI::App *sub : app.get_subcommands({})) {
-    if (!sub->get_name().empty()) {
-      words.push_back(sub->get_name());
-      continue;
-    }
-    for (std::string &word : knownWords(*sub)) // unnamed: a group of options
-      words.push_back(std::move(word));
-  }
-  return words;
-}
-
-/// Explains a wrong command line, with a suggestion for a misspelt word.
+/// Explains a wrong command line on stderr.
 static void usageError(const CLI::App &app, const CLI::ParseError &error,
                        const std::vector<std::string> &arguments) {
-  const CLI::App *current = &app;
-  for (const CLI::App *sub : app.get_subcommands())
-    current = sub;
-  std::vector<std::string> words = knownWords(*current);
-  bool unknownCommand = current == &app && !arguments.empty() && arguments[0][0] != '-';
-  Error said = unknownCommand ? problem(Problem::UnknownWord, "unknown subcommand " + arguments[0])
-                              : cli::describedError(app, error);
-  for (const std::string &argument : arguments) {
-    std::string word = argument.substr(0, argument.find('='));
-    bool known = std::find(words.begin(), words.end(), word) != words.end();
-    bool flag = word.rfind("--", 0) == 0;
-    if (known || (!flag && current != &app))
-      continue;
-    std::string suggestion = closestWord(word, words);
-    if (!suggestion.empty())
-      said =
-          problem(Problem::UnknownWord, "unknown " + std::string(flag ? "flag " : "subcommand ") +
-                                            word + "; did you mean " + suggestion + "?");
-  }
-  std::cerr << "tbc: " << said.message << "\n";
-  std::cerr << "tbc: see '" << (current == &app ? "tbc" : "tbc " + current->get_name())
+  const CLI::App &current = cli::chosenCommand(app);
+  std::cerr << "tbc: " << cli::wrongCommandLine(app, error, arguments).message << "\n";
+  std::cerr << "tbc: see '" << (&current == &app ? "tbc" : "tbc " + current.get_name())
             << " --help'\n";
 }
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.distributed.nn.functional import all_reduce
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tbc.plan import Plan
+from tbc.plan_file import Plan
 from tbc.torch.mesh import PlanMesh
 
 

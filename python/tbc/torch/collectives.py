@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tbc.plan import Plan
+from tbc.plan_file import Plan
 from tbc.torch.mesh import PlanMesh
 
 # Kind and the argument whose bytes count, by op: docs/plan.md counts the larger tensor of gathers and scatters.

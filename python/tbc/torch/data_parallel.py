@@ -12,7 +12,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from tbc.plan import Parameter, Plan
+from tbc.plan_file import Parameter, Plan
 from tbc.torch.matching import Match
 from tbc.torch.mesh import PlanMesh
 from tbc.torch.problems import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from tbc.errors import PlanError
-from tbc.plan import Parameter, Plan
+from tbc.plan_file import Parameter, Plan
 from tbc.torch.problems import NotExpressible
 
 # For modules of these classes: the dim of `weight` that a matmul sums over, or a lookup selects from.

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from tbc.errors import PlanError
-from tbc.plan import Plan
+from tbc.plan_file import Plan
 
 
 # The axes of each process group of any mesh. DTensor may keep using an equal mesh of an earlier plan.

@@ -10,7 +10,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from tbc.errors import PlanError
-from tbc.plan import Plan
+from tbc.plan_file import Plan
 from tbc.torch.batch_norm import synchronize_batch_norms
 from tbc.torch.data_parallel import DataParallel
 from tbc.torch.forms import local_forms

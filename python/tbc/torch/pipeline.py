@@ -18,7 +18,7 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, schedules
 from torch.distributed.tensor.placement_types import Placement as TorchPlacement
 
-from tbc.plan import Plan, Stage
+from tbc.plan_file import Plan, Stage
 from tbc.torch.mesh import PlanMesh
 from tbc.torch.placements import tensor_placement
 from tbc.torch.problems import NotExpressible

@@ -6,7 +6,7 @@ import torch.distributed.tensor as dtensor
 from torch.distributed.tensor.placement_types import Placement as TorchPlacement
 from torch.distributed.tensor.placement_types import _StridedShard
 
-from tbc.plan import Dim, Placement
+from tbc.plan_file import Dim, Placement
 from tbc.torch.matching import Match
 from tbc.torch.problems import NotExpressible
 

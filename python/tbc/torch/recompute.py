@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from tbc.plan import Plan
+from tbc.plan_file import Plan
 from tbc.torch.forms import LocalForms
 from tbc.torch.problems import RecomputeWarning
 from tbc.torch.tensor_parallel import is_linear

@@ -17,7 +17,7 @@ from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn import functional
 
 from tbc.errors import PlanError
-from tbc.plan import Plan
+from tbc.plan_file import Plan
 from tbc.torch.parallel import Parallel
 
 DTensor, Replicate = dtensor.DTensor, dtensor.Replicate

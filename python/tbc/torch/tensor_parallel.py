@@ -18,7 +18,7 @@ from torch.distributed.tensor.placement_types import Placement as TorchPlacement
 from torch.distributed.tensor.placement_types import _StridedShard
 from torch.nn import functional
 
-from tbc.plan import Module, Parameter, Plan, Tensor
+from tbc.plan_file import Module, Parameter, Plan, Tensor
 from tbc.torch.matching import Match
 from tbc.torch.mesh import PlanMesh
 from tbc.torch.placements import parameter_placement, tensor_placement
