@@ -29,10 +29,15 @@ class ModelFile:
 
     path: Path
     folder: TemporaryFolder | None = None
+    label: str = ""  # of a temporary file: the module's class, or "the model"
 
     @property
     def is_temporary(self) -> bool:
         return self.folder is not None
+
+    def named(self, message: str) -> str:
+        """Returns an error's text with the label for the path of a temporary file."""
+        return message.replace(str(self.path), self.label) if self.is_temporary else message
 
 
 def model_file(model: Model, inputs: Any = None) -> ModelFile:
@@ -46,7 +51,7 @@ def model_file(model: Model, inputs: Any = None) -> ModelFile:
     if isinstance(model, str | os.PathLike):
         return ModelFile(Path(model))
     folder = TemporaryFolder("model")
-    file = ModelFile(folder.path / "model.onnx", folder)
+    file = ModelFile(folder.path / "model.onnx", folder, type(model).__name__ if is_module else "the model")
     if is_module:
         from tbc.torch.onnx_file import write_onnx
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tbc import picture, plan_file
 from tbc.errors import PlanError
@@ -54,9 +54,14 @@ class Plan(plan_file.Plan):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
         """Reads a plan file. Raises PlanError with the file's name if it is no plan of this version."""
-        plan = super().load(path)
+        plan = cast("Plan", super().load(path))
         object.__setattr__(plan, "folder", Path(path).absolute().parent)
         return plan
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Plan:
+        """Returns the plan of parsed JSON. Raises PlanError."""
+        return cast("Plan", super().from_json(content))
 
     @property
     def model(self) -> Path:
@@ -122,7 +127,7 @@ class Plan(plan_file.Plan):
         VerificationFailed.
         """
         with self._as_file() as file:
-            line = [program("tbc"), *words("verify", [file], {**flags, "json": True})]
+            line = [str(program("tbc")), *words("verify", [file], {**flags, "json": True})]
             done = subprocess.run(line, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             lines = [text for text in done.stderr.splitlines() if text.startswith("tbc: ")]

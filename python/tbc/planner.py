@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tbc.cluster import Cluster
-from tbc.library import run
-from tbc.models import Model, model_file
+from tbc.failures import Error
+from tbc.library import Answer, run
+from tbc.models import Model, ModelFile, model_file
 from tbc.planned import Plan
 from tbc.progress import ProgressLike
 from tbc.words import words
@@ -31,6 +33,14 @@ def _checked(function: str, keywords: Any) -> dict[str, Any]:
     return {**keywords, "cluster": cluster.source} if isinstance(cluster, Cluster) else dict(keywords)
 
 
+def _ask(name: str, file: ModelFile, flags: Mapping[str, Any], progress: ProgressLike = None) -> Answer:
+    """Runs a command on a model, for data. Errors name the model as the caller knows it."""
+    try:
+        return run(words(name, [file.path], {**flags, "json": True}), progress)
+    except Error as error:
+        raise type(error)(file.named(error.message), error.exit_code) from None
+
+
 def plan(
     model: Model, *, inputs: Any = None, progress: ProgressLike = None, **keywords: Unpack[PlanKeywords]
 ) -> Plan:
@@ -44,7 +54,7 @@ def plan(
     """
     flags = _checked("plan", keywords)
     file = model_file(model, inputs)
-    answer = run(words("plan", [file.path], {**flags, "json": True}), progress)
+    answer = _ask("plan", file, flags, progress)
     # The model's path in the plan counts from the folder of its file.
     output = flags.get("output")
     folder = Path.cwd() if output in (None, "-") else Path(output).absolute().parent
@@ -58,7 +68,7 @@ def check(model: Model, *, inputs: Any = None, **keywords: Unpack[CheckKeywords]
     """Returns the content of a model, as `tbc check --json` does: docs/schemas/check.schema.json."""
     flags = _checked("check", keywords)
     file = model_file(model, inputs)
-    answer: dict[str, Any] = run(words("check", [file.path], {**flags, "json": True})).json
+    answer: dict[str, Any] = _ask("check", file, flags).json
     return answer
 
 
@@ -68,7 +78,7 @@ def size(
     """Returns devices, days and money for a number of tokens, as `tbc size --json` does."""
     flags = _checked("size", keywords)
     file = model_file(model, inputs)
-    answer: dict[str, Any] = run(words("size", [file.path], {**flags, "json": True}), progress).json
+    answer: dict[str, Any] = _ask("size", file, flags, progress).json
     return answer
 
 
