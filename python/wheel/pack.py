@@ -61,13 +61,13 @@ def contents(source: Path, folder: Path) -> dict[str, tuple[bytes, bool]]:
     package = source / "python" / "tbc"
     for file in sorted([*package.rglob("*.py"), *package.rglob("*.pyi"), package / "py.typed"]):
         files[f"tbc/{file.relative_to(package)}"] = (file.read_bytes(), False)
-    library, programs = folder / "tbc/lib/libtbc.so", [folder / "tbc/bin/tbc", folder / "tbc/bin/tbc-run"]
+    library, programs = folder / "tbc/lib/libtbc.so", [folder / "tbc/bin/tbc-wheel", folder / "tbc/bin/tbc-run-wheel"]
     files["tbc/lib/libtbc.so"] = (library.read_bytes(), False)
     for program in [library, *programs]:
         for name, path in sorted(libraries(program).items()):
             files[f"tbc/lib/{name}"] = (path.read_bytes(), False)
     for program in programs:
-        files[f"tbc/bin/{program.name}"] = (program.read_bytes(), True)
+        files[f"tbc/bin/{program.name.removesuffix('-wheel')}"] = (program.read_bytes(), True)
     return files
 
 

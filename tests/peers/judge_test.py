@@ -71,6 +71,44 @@ ACCELERATE = (
     ("distributed_type: FSDP\nfsdp_config:\n  fsdp_reshard_after_foward: true\n", "UnknownKey", "fsdp_reshard_after_forward"),
 )
 
+TITAN_PYTHON = '''
+from torchtitan.config import ParallelismConfig, TrainingConfig
+
+DEGREE = 2
+
+
+def sharded() -> Trainer.Config:
+    """Keywords, a constant, a comment."""
+    model_spec = model_registry("debugmodel")
+    return Trainer.Config(
+        loss=ChunkedLossWrapper.Config(
+            loss_fn=CrossEntropyLoss.Config(vocab=size(model_spec)),
+        ),
+        model_spec=model_spec,
+        optimizer=default_adamw(lr=8e-4),
+        training=TrainingConfig(local_batch_size=4, seq_len=256),  # of tokens
+        parallelism=ParallelismConfig(
+            data_parallel_replicate_degree=2, data_parallel_shard_degree=-1,
+            tensor_parallel_degree=DEGREE,
+        ),
+        activation_checkpoint=FullAC.Config(),
+    )
+
+
+def selective():
+    config = sharded()
+    assert config.model_spec is not None
+    config.training.steps = 20
+    config.activation_checkpoint = SelectiveAC.Config()
+    return config
+
+
+def misspelt():
+    config = sharded()
+    config.parallelism = ParallelismConfig(tensor_paralel_degree=2)
+    return config
+'''
+
 LLAMA = ["llama", "--vocab", "128256", "--kv-heads", "8"]
 
 
@@ -132,6 +170,40 @@ class JudgeTest(unittest.TestCase):
             self.assertIn(words, answer["judged"]["plan"])
             self.assertEqual(answer["judged"]["memory"], "fits")
             self.assertLessEqual(answer["instead"]["seconds"]["value"], answer["judged"]["seconds"]["value"] * 1.001)
+
+    def test_python_of_torchtitan(self):
+        """A function is read: its keywords, its assignments, and the function of the file that it calls."""
+        model = SOURCE / "models/gpt2.onnx"
+        file = self.file("registry.py", TITAN_PYTHON)
+        code, answer = self.judge(f"{file}:sharded", model, 16, "--alone")
+        self.assertEqual((code, answer["notes"]), (0, []), answer)
+        self.assertIn("dp=2 fsdp=4 tp=2, ZeRO-3, micro-batch 4 x 1, recompute full", answer["judged"]["plan"])
+        code, answer = self.judge(f"{file}:selective", model, 16, "--alone")
+        self.assertIn("dp=2 fsdp=4 tp=2", answer["judged"]["plan"])
+        self.assertIn("recompute selective", answer["judged"]["plan"])
+        self.refuse(f"{file}:misspelt", "UnknownKey", "parallelism.tensor_parallel_degree")
+        for configuration, words in (
+            (file, "name one, as in"),
+            (f"{file}:shared", "did you mean"),
+        ):
+            command = [TBC, "judge", str(configuration), "--model", model, "--gpus", "16"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(words, done.stderr)
+        conditional = self.file("conditional.py", "def planned():\n    config = base()\n    if BIG:\n        pass\n    return config\n")
+        done = subprocess.run([TBC, "judge", conditional, "--model", model, "--gpus", "16"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("conditional.py, line 3: 'if' decides at run time", done.stderr)
+
+    def test_exported_python_is_judged_as_its_plan(self):
+        plan, file = self.folder / "plan.json", self.folder / "titan.py"
+        flags = ["--gpus", "8", "--mesh", "fsdp=8", "--batch", "64", "--micro-batch", "4", "--seq", "256", "--recompute", "full"]
+        model = SOURCE / "models/gpt2.onnx"
+        subprocess.run([TBC, "plan", model, *flags, "-o", plan], check=True, capture_output=True)
+        subprocess.run([TBC, "export", plan, "--to", "torchtitan", "-o", file], check=True, capture_output=True)
+        _, answer = self.judge(file, model, 8, "--alone")
+        self.assertIn("fsdp=8, ZeRO-3, micro-batch 4 x 2, recompute full", answer["judged"]["plan"])
+        self.assertIn("llama3_debugmodel", answer["notes"][0])
 
     def test_what_runs_out_of_memory(self):
         model = self.folder / "8b.onnx"

@@ -34,7 +34,7 @@ const Kind &recognise(const std::string &text, const std::string &source) {
   size_t first = text.find_first_not_of(" \t\r\n");
   if (endsWith(".json") || (first != std::string::npos && text[first] == '{'))
     return kinds()[DeepSpeed];
-  if (endsWith(".toml"))
+  if (endsWith(".toml") || endsWith(".py") || source.find(".py:") != std::string::npos)
     return kinds()[Torchtitan];
   if (endsWith(".yaml") || endsWith(".yml"))
     return kinds()[Accelerate];

@@ -3,6 +3,7 @@
 #include "tools/judge/Torchtitan.h"
 
 #include "tools/judge/Entries.h"
+#include "tools/judge/PythonConfig.h"
 
 #include <algorithm>
 
@@ -73,6 +74,35 @@ static const std::vector<std::string> ignored = {
     "parallelism.pipeline_parallel_last_stage_less_layers",
     "parallelism.pipeline_parallel_split_points",
     "parallelism.module_fqns_per_model_part",
+    "parallelism.spmd_backend",
+    "parallelism.enable_fsdp_symm_mem",
+    "parallelism.pipeline_parallel_schedule_csv",
+    "parallelism.context_parallel_ptrr_mask_key",
+    "training.disable_cuda_graphs",
+    "training.gc_debug",
+    "model_spec",
+    "model_spec.",
+    "hf_assets_path",
+    "dump_folder",
+    "loss",
+    "loss.",
+    "tokenizer",
+    "tokenizer.",
+    "dataloader",
+    "dataloader.",
+    "validator",
+    "validator.",
+    "override",
+    "override.",
+    "profiler",
+    "profiler.",
+    "metrics",
+    "optimizer",
+    "lr_scheduler",
+    "checkpoint",
+    "compile",
+    "debug",
+    "comm",
     "activation_checkpoint.selective_ac_option",
     "activation_checkpoint.early_stop"};
 
@@ -100,12 +130,39 @@ static void readSchedule(Setup &setup) {
     setup.virtualStages = 2;
 }
 
+/// Returns the settings of a Python file in the keys of TOML: the class of
+/// `activation_checkpoint = FullAC.Config()` is its mode.
+static Result<std::vector<Entry>> pythonEntries(const std::string &text, const std::string &source,
+                                                Setup &setup) {
+  auto settings = pythonSettings(text, source);
+  if (!settings)
+    return settings.error();
+  for (const std::string &name : settings->elsewhere)
+    setup.notes.push_back("settings that are not in this file come from " + name +
+                          "; torchtitan's defaults are taken for them");
+  for (Entry &entry : settings->entries) {
+    if (entry.key != "activation_checkpoint")
+      continue;
+    entry.key += ".mode";
+    entry.value = entry.value == "None"                             ? "none"
+                  : entry.value.rfind("FullAC.Config", 0) == 0      ? "full"
+                  : entry.value.rfind("SelectiveAC.Config", 0) == 0 ? "selective"
+                                                                    : entry.value;
+  }
+  return std::move(settings->entries);
+}
+
+static bool isPython(const std::string &source) {
+  return source.find(".py:") != std::string::npos ||
+         (source.size() > 3 && source.compare(source.size() - 3, 3, ".py") == 0);
+}
+
 Result<Setup> readTorchtitan(const std::string &text, const std::string &source) {
-  auto entries = tomlEntries(text, source);
-  if (!entries)
-    return entries.error();
   Setup setup;
   setup.kind = "torchtitan";
+  auto entries = isPython(source) ? pythonEntries(text, source, setup) : tomlEntries(text, source);
+  if (!entries)
+    return entries.error();
   readWords(setup, *entries, words, ignored);
   setup.tp = setup.number(Field::Tp, 1);
   setup.pp = setup.number(Field::Pp, 1);

@@ -68,8 +68,11 @@ static Status checkIsForeign(const std::string &text, const std::string &file) {
 static Result<judge::Setup> readSetup(const Options &options) {
   std::error_code ignored;
   std::string text = options.configuration, source = "the command line";
-  if (std::filesystem::is_regular_file(options.configuration, ignored)) {
-    auto content = readFile(options.configuration, ErrorCode::Usage);
+  // FILE.py:FUNCTION is a file too.
+  const size_t colon = text.rfind(".py:");
+  const std::string file = colon == std::string::npos ? text : text.substr(0, colon + 3);
+  if (std::filesystem::is_regular_file(file, ignored)) {
+    auto content = readFile(file, ErrorCode::Usage);
     if (!content)
       return content.error();
     text = std::move(*content);
