@@ -34,7 +34,7 @@ import tbc.torch  # noqa: E402
 from tbc.torch.collectives import Issued, planned_collectives  # noqa: E402
 
 TBC = Path(os.environ.get("TBC", SOURCE / "build/bin/tbc"))
-STEPS = 3
+STEPS = 10
 # Hugging Face's BERT makes a bias that its forward does not read, if embeddings are not tied.
 UNUSED = {"masked-bert": ("cls.predictions.bias",)}
 TOLERANCE = 1e-9

@@ -1,6 +1,6 @@
 """usage: torch_plans_test.py TBC [--all] [--only TEXT]
 
-Plans of models/ run in PyTorch on 2, 4 and 8 Gloo processes. For each: the losses of three steps in
+Plans of models/ run in PyTorch on 2, 4 and 8 Gloo processes. For each: the losses of ten steps in
 f64 are those of serial PyTorch, each rank has the planned bytes of parameters, and the collectives
 are the plan's but for differences with a known reason. Prints a table of them.
 
