@@ -64,8 +64,9 @@ def bootstrap(root):
     program = shutil.which("debootstrap", path="/usr/sbin:/usr/bin")
     if program is None:
         return None
-    # Its mounts end with its namespace, so that none is left below `root`.
-    line = ["unshare", "--mount", program, "--variant=minbase", "--include=python3-minimal,libpython3-stdlib", "bookworm", root]
+    # Its mounts and processes end with its namespace, so that none is left below `root`.
+    line = ["unshare", "--mount", "--pid", "--fork", "--kill-child", program, "--variant=minbase",
+            "--include=python3-minimal,libpython3-stdlib", "bookworm", root]  # fmt: skip
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=500)
     except subprocess.TimeoutExpired:
