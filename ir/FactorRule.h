@@ -13,8 +13,8 @@
 namespace tbc {
 
 using reshard::KernelClass;
-using reshard::WorkspaceFn;
 using reshard::LoopKind;
+using reshard::WorkspaceFn;
 
 /// An op's loops and how they run through its operands and results, as in an einsum. A dim is an
 /// ordered sum of segments, each an ordered product of loops: a matmul's dims are single loops, a

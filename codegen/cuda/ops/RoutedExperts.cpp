@@ -2,8 +2,8 @@
 
 #include "codegen/cuda/ops/RoutedExperts.h"
 
+#include "codegen/cuda/ops/ExpertLists.h"
 #include "codegen/cuda/ops/GroupedMatmul.h"
-#include "ir/ExpertWorkspace.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -66,46 +66,13 @@ private:
   std::string name;
 };
 
-//===----------------------------------------------------------------------===//
-// Sizes and memory
-//===----------------------------------------------------------------------===//
-
-/// The sizes of a layer of experts, and its operands from index `first` on.
-struct Layer : ExpertSizes {
-  Layer(const OpCall &call, int first)
-      : x(first), weights(first + 1), in(first + 2), out(first + 3),
-        activation(call.attrs.getString("activation")), dtype(call.operands[size_t(x)].dtype) {
-    const kernels::Shape &tokens = call.operands[size_t(x)].shape;
-    const kernels::Shape &second = call.operands[size_t(out)].shape;
-    t = tokens[0], h = tokens[1], e = second[0], o = second[1], f = second[2];
-    parts = call.attrs.getBool("gated") ? 2 : 1;
-    top = std::min(call.attrs.getInt("top"), e);
-    elementBytes = kernels::byteWidth(dtype);
-  }
-  static int64_t ceilDiv(int64_t a, int64_t b) {
-    return int64_t(llvm::divideCeil(uint64_t(a), uint64_t(b)));
-  }
-
-  int x, weights, in, out; // operand indices
-  std::string activation;
-  DType dtype;
-};
-static_assert(ExpertSizes::tileRows == cuda::tileRows);
-
-/// An array in the workspace, from element `begin` of a result of `withWorkspace` on.
-struct Array {
-  int result = 0;
-  int64_t begin = 0;
-};
-
-Value load(const ThreadKernel &k, const Array &array, Value index) {
-  return k.loadResult(array.result, k.e.add(index, k.integer(array.begin)));
+int64_t ceilDiv(int64_t a, int64_t b) {
+  return int64_t(llvm::divideCeil(uint64_t(a), uint64_t(b)));
 }
-void store(const ThreadKernel &k, const Array &array, Value index, Value value) {
-  k.store(array.result, k.e.add(index, k.integer(array.begin)), value);
-}
-/// Elements from `index` on, in one access: `count` is 1, or 2 with an even index.
-Values loadSome(const ThreadKernel &k, const Array &array, Value index, size_t count) {
+
+/// Elements from `index` on, in one access. Their total bytes are a power of two, and `index` is a
+/// multiple of `count`.
+Values loadSome(const ThreadKernel &k, const WorkspaceArray &array, Value index, size_t count) {
   Value begin = k.e.add(index, k.integer(array.begin));
   return count == 1 ? Values{k.loadResult(array.result, begin)}
                     : k.loadResultsTogether(array.result, begin, int64_t(count));
@@ -121,22 +88,9 @@ void storeSome(const ThreadKernel &k, int result, Value index, ArrayRef<Value> v
 // All launches
 //===----------------------------------------------------------------------===//
 
-class ExpertsEmitter {
+class ExpertsEmitter : public ExpertLists {
 public:
-  ExpertsEmitter(MLIRContext &context, const OpCall &call, bool isGradient, Form form)
-      : context(context), form(form), n(call, isGradient ? 1 : 0),
-        memory(n, isGradient, form == Form::Device ? 0 : n.f),
-        staged(withWorkspace(call, {DType::I32, n.dtype, DType::F32})) {
-    int lists = int(call.results.size()), values = lists + 1, sums = lists + 2;
-    auto array = [&](int result, int64_t offset) {
-      return Array{result, offset / kernels::byteWidth(staged.results[size_t(result)].dtype)};
-    };
-    counts = array(lists, memory.counts), totals = array(lists, memory.totals);
-    starts = array(lists, memory.starts), experts = array(lists, memory.experts);
-    tokens = array(lists, memory.tokens), rows = array(lists, memory.rows);
-    hidden = array(values, memory.hidden), first = array(values, memory.first);
-    made = array(sums, memory.made), terms = array(sums, memory.terms);
-  }
+  using ExpertLists::ExpertLists;
 
   FailureOr<region::Kernel> forward() {
     emitLists(/*cleared=*/-1);
@@ -166,160 +120,6 @@ public:
   }
 
 private:
-  void add(FailureOr<region::Kernel> launch) {
-    if (failed(launch))
-      isGood = false;
-    else
-      launches.push_back(std::move(*launch));
-  }
-  FailureOr<region::Kernel> finish() {
-    if (!isGood)
-      return failure();
-    return joinLaunches(launches, memory.bytes);
-  }
-  ThreadKernel open(int64_t threads) const { return {context, staged, threads, form}; }
-
-  //===--------------------------------------------------------------------===//
-  // Lists of tokens
-  //===--------------------------------------------------------------------===//
-
-  Value weight(const ThreadKernel &k, Value token, Value expert) const {
-    return k.load(n.weights, k.e.add(k.e.mul(token, k.integer(n.e)), expert));
-  }
-  /// Returns 1 where the token is routed to the expert, else 0.
-  Value isRouted(const ThreadKernel &k, Value token, Value expert) const {
-    return k.e.make<arith::ExtUIOp>(k.e.builder.getI64Type(), goes(k, token, expert));
-  }
-  Value goes(const ThreadKernel &k, Value token, Value expert) const {
-    return k.e.make<arith::CmpFOp>(arith::CmpFPredicate::UNE, weight(k, token, expert),
-                                   k.number(0));
-  }
-  /// Place `index` in the list of a token's rows; place `top` tells whether it has too many.
-  Value rowPlace(const ThreadKernel &k, Value token, Value index) const {
-    return k.e.add(k.e.mul(token, k.integer(n.top + 1)), index);
-  }
-  Value least(const ThreadKernel &k, Value a, Value b) const {
-    return k.e.make<arith::MinSIOp>(a, b);
-  }
-  /// Returns `count` rounded up to whole tiles.
-  Value whole(const ThreadKernel &k, Value count) const {
-    Value up = k.e.add(count, k.integer(tileRows - 1));
-    return k.e.mul(k.divide(up, tileRows), k.integer(tileRows));
-  }
-  struct Piece {
-    Value number, expert, begin, end; // of its tokens
-  };
-  Piece pieceOf(const ThreadKernel &k) const {
-    Values at = k.split(k.thread, {n.pieces(), n.e});
-    Value begin = k.e.mul(at[0], k.integer(ExpertSizes::tokensOfPiece));
-    return {at[0], at[1], begin,
-            least(k, k.e.add(begin, k.integer(ExpertSizes::tokensOfPiece)), k.integer(n.t))};
-  }
-  Value countPlace(const ThreadKernel &k, Value piece, Value expert) const {
-    return k.e.add(k.e.mul(piece, k.integer(n.e)), expert);
-  }
-
-  /// `cleared`: a result [t, e] that is set to 0, or -1.
-  void emitLists(int cleared) {
-    emitCounts(cleared);
-    emitTotals();
-    emitRows();
-  }
-
-  /// Counts the tokens of each expert in pieces of 64, and empties the rows of tokens.
-  void emitCounts(int cleared) {
-    ThreadKernel k = open(n.pieces() * n.e);
-    Piece piece = pieceOf(k);
-    Value count =
-        k.loop(piece.begin, piece.end, {k.integer(0)}, [&](Value token, ArrayRef<Value> before) {
-          if (cleared >= 0)
-            k.store(cleared, countPlace(k, token, piece.expert), k.number(0));
-          return Values{k.e.add(before[0], isRouted(k, token, piece.expert))};
-        })[0];
-    store(k, counts, countPlace(k, piece.number, piece.expert), count);
-    k.ifThen(k.equal(piece.expert, k.integer(0)), [&] {
-      k.loop(piece.begin, piece.end, {}, [&](Value token, ArrayRef<Value>) {
-        for (int64_t i = 0; i < n.top; ++i)
-          store(k, rows, rowPlace(k, token, k.integer(i)), k.integer(n.rows()));
-        store(k, rows, rowPlace(k, token, k.integer(n.top)), k.integer(0));
-        return Values();
-      });
-    });
-    add(k.finish());
-  }
-
-  /// Replaces counts by those of the pieces before, and sums all.
-  void emitTotals() {
-    ThreadKernel k = open(n.e);
-    Value total = k.loop(k.integer(0), k.integer(n.pieces()), {k.integer(0)},
-                         [&](Value piece, ArrayRef<Value> before) {
-                           Value place = countPlace(k, piece, k.thread);
-                           Value count = load(k, counts, place);
-                           store(k, counts, place, before[0]);
-                           return Values{k.e.add(before[0], count)};
-                         })[0];
-    store(k, totals, k.thread, total);
-    add(k.finish());
-  }
-
-  /// Writes the tokens of rows, the rows of tokens, and the experts of tiles.
-  void emitRows() {
-    ThreadKernel k = open(n.pieces() * n.e);
-    Piece piece = pieceOf(k);
-    Value start = k.loop(k.integer(0), piece.expert, {k.integer(0)},
-                         [&](Value expert, ArrayRef<Value> before) {
-                           return Values{k.e.add(before[0], whole(k, load(k, totals, expert)))};
-                         })[0];
-    Value next = k.e.add(start, load(k, counts, countPlace(k, piece.number, piece.expert)));
-    k.loop(piece.begin, piece.end, {next}, [&](Value token, ArrayRef<Value> before) {
-      return k.choose(
-          goes(k, token, piece.expert),
-          [&] {
-            emitRow(k, token, piece.expert, before[0]);
-            return Values{k.e.add(before[0], k.integer(1))};
-          },
-          [&] { return Values(before); });
-    });
-    k.ifThen(k.equal(piece.number, k.integer(0)), [&] { emitTiles(k, piece.expert, start); });
-    add(k.finish());
-  }
-  void emitRow(const ThreadKernel &k, Value token, Value expert, Value row) const {
-    Value before =
-        k.loop(k.integer(0), expert, {k.integer(0)}, [&](Value other, ArrayRef<Value> inner) {
-          return Values{k.e.add(inner[0], isRouted(k, token, other))};
-        })[0];
-    Value isRow = k.e.less(row, k.integer(n.rows()));
-    Value isAllowed = k.both(isRow, k.e.less(before, k.integer(n.top)));
-    k.ifThen(isRow, [&] { store(k, tokens, row, k.e.select(isAllowed, token, k.integer(n.t))); });
-    k.ifThen(isAllowed, [&] { store(k, rows, rowPlace(k, token, before), row); });
-    k.ifThen(k.negate(isAllowed),
-             [&] { store(k, rows, rowPlace(k, token, k.integer(n.top)), k.integer(1)); });
-  }
-  /// The expert's tiles, its empty rows, and behind the last expert's the tiles without one.
-  void emitTiles(const ThreadKernel &k, Value expert, Value start) const {
-    Value most = k.integer(n.rows());
-    Value filled = k.e.add(start, load(k, totals, expert));
-    Value begin = least(k, start, most);
-    Value end = least(k, k.e.add(start, whole(k, load(k, totals, expert))), most);
-    k.loop(least(k, filled, most), end, {}, [&](Value row, ArrayRef<Value>) {
-      store(k, tokens, row, k.integer(n.t));
-      return Values();
-    });
-    auto setExperts = [&](Value from, Value to, Value value) {
-      k.loop(k.divide(from, tileRows), k.divide(to, tileRows), {},
-             [&](Value tile, ArrayRef<Value>) {
-               store(k, experts, tile, value);
-               return Values();
-             });
-    };
-    setExperts(begin, end, expert);
-    store(k, starts, expert, begin);
-    k.ifThen(k.equal(expert, k.integer(n.e - 1)), [&] {
-      store(k, starts, k.integer(n.e), end);
-      setExperts(end, most, k.integer(n.e));
-    });
-  }
-
   //===--------------------------------------------------------------------===//
   // Matmuls
   //===--------------------------------------------------------------------===//
@@ -332,14 +132,14 @@ private:
   TileOperand ofTokens(const ThreadKernel &k, int index, int64_t width) const {
     TileOperand operand{false, index, false, width, {}};
     operand.line = [this, &k, width](Value row) {
-      Value token = load(k, tokens, row), isThere = k.e.less(token, k.integer(n.t));
+      Value token = tokens.load(k, row), isThere = k.e.less(token, k.integer(n.t));
       Value begin = k.e.mul(k.e.select(isThere, token, k.integer(0)), k.integer(width));
       return Line{begin, isThere};
     };
     return operand;
   }
   /// Elements [row, width] of an array.
-  TileOperand ofRows(const ThreadKernel &k, const Array &array, int64_t width) const {
+  TileOperand ofRows(const ThreadKernel &k, const WorkspaceArray &array, int64_t width) const {
     TileOperand operand{true, array.result, false, width, {}};
     operand.line = [&k, array, width](Value row) {
       return Line{k.e.add(k.e.mul(row, k.integer(width)), k.integer(array.begin)), yes(k)};
@@ -365,8 +165,8 @@ private:
   TileMatmul rowTile(const ThreadKernel &k, Value block, int64_t columns, int64_t parts,
                      int64_t depth, Value &expert) const {
     int64_t width = tileColumns / parts;
-    Values at = k.split(block, {n.tiles(), Layer::ceilDiv(columns, width)});
-    Value found = load(k, experts, at[0]);
+    Values at = k.split(block, {n.tiles(), ceilDiv(columns, width)});
+    Value found = experts.load(k, at[0]);
     TileMatmul tile;
     tile.isThere = k.e.less(found, k.integer(n.e));
     expert = k.e.select(tile.isThere, found, k.integer(0));
@@ -377,7 +177,7 @@ private:
     return tile;
   }
   int64_t rowBlocks(int64_t columns, int64_t parts = 1) const {
-    return n.tiles() * Layer::ceilDiv(columns, tileColumns / parts);
+    return n.tiles() * ceilDiv(columns, tileColumns / parts);
   }
   void addMatmul(int64_t blocks, llvm::function_ref<TileMatmul(const ThreadKernel &, Value)> tile) {
     add(emitGroupedMatmul(context, staged, form, n.dtype, blocks, tile));
@@ -385,13 +185,13 @@ private:
   Value placeOf(const ThreadKernel &k, Value row, int64_t width, Value column) const {
     return k.e.add(k.e.mul(row, k.integer(width)), column);
   }
-  void storeRow(const ThreadKernel &k, const Array &array, Value place,
+  void storeRow(const ThreadKernel &k, const WorkspaceArray &array, Value place,
                 ArrayRef<Value> values) const {
     storeSome(k, array.result, k.e.add(place, k.integer(array.begin)), values);
   }
   /// Returns the router's weight of a row for its expert; 0 for an empty row.
   Value rowWeight(const ThreadKernel &k, Value row, Value expert) const {
-    Value token = load(k, tokens, row);
+    Value token = tokens.load(k, row);
     return k.choose(
         k.e.less(token, k.integer(n.t)), [&] { return Values{weight(k, token, expert)}; },
         [&] { return Values{k.number(0)}; })[0];
@@ -469,7 +269,7 @@ private:
       int64_t rangesOfTile = form == Form::Device ? sumsOfTile : tileColumns;
       Value firstRange = k.e.mul(k.divide(tile.column, tileColumns), k.integer(rangesOfTile));
       tile.storeSum = [this, &k, firstRange](Value row, Value range, Value sum) {
-        store(k, terms, placeOf(k, row, memory.ranges, k.e.add(firstRange, range)), sum);
+        terms.store(k, placeOf(k, row, memory.ranges, k.e.add(firstRange, range)), sum);
       };
       return tile;
     });
@@ -520,7 +320,7 @@ private:
   void emitExpertGradient(int result, int64_t lines, int64_t width,
                           llvm::function_ref<TileOperand(const ThreadKernel &)> left,
                           llvm::function_ref<TileOperand(const ThreadKernel &)> right) {
-    int64_t down = Layer::ceilDiv(lines, tileRows), across = Layer::ceilDiv(width, tileColumns);
+    int64_t down = ceilDiv(lines, tileRows), across = ceilDiv(width, tileColumns);
     addMatmul(n.e * down * across, [&](const ThreadKernel &k, Value block) {
       Values at = k.split(block, {n.e, down, across});
       TileMatmul tile;
@@ -528,8 +328,8 @@ private:
       tile.row = k.e.mul(at[1], k.integer(tileRows));
       tile.column = k.e.mul(at[2], k.integer(tileColumns));
       tile.numRows = lines, tile.numColumns = width;
-      tile.depthBegin = load(k, starts, at[0]);
-      tile.depthEnd = load(k, starts, k.e.add(at[0], k.integer(1)));
+      tile.depthBegin = starts.load(k, at[0]);
+      tile.depthEnd = starts.load(k, k.e.add(at[0], k.integer(1)));
       tile.left = alongDepth(left(k)), tile.right = alongDepth(right(k));
       Value expert = at[0];
       tile.consume = [this, &k, expert, result, lines, width](Value row, Value column,
@@ -559,7 +359,7 @@ private:
 
   /// Returns `value`, or NaN for a token with too many experts.
   Value orNan(const ThreadKernel &k, Value token, Value value) const {
-    Value excess = load(k, rows, rowPlace(k, token, k.integer(n.top)));
+    Value excess = rows.load(k, rowPlace(k, token, k.integer(n.top)));
     return k.e.select(k.equal(excess, k.integer(0)), value,
                       k.number(std::numeric_limits<double>::quiet_NaN()));
   }
@@ -572,7 +372,7 @@ private:
     Values sums =
         k.loop(k.integer(0), k.integer(n.top), Values(size_t(each), k.number(0)),
                [&](Value i, ArrayRef<Value> before) {
-                 Value row = load(k, rows, rowPlace(k, at[0], i));
+                 Value row = rows.load(k, rowPlace(k, at[0], i));
                  return k.choose(
                      k.e.less(row, k.integer(n.rows())),
                      [&] {
@@ -599,40 +399,27 @@ private:
     ThreadKernel k = open(threadsOfWarps(n.t * n.top, form));
     Value lane = k.remainder(k.thread, k.lanes()), warp = k.divide(k.thread, k.lanes());
     Values at = k.split(warp, {n.t, n.top});
-    Value row = load(k, rows, rowPlace(k, at[0], at[1]));
+    Value row = rows.load(k, rowPlace(k, at[0], at[1]));
     Value isRow = k.e.less(row, k.integer(n.rows()));
     Value from = k.e.select(isRow, row, k.integer(0));
     Value sum = k.loop(
         lane, k.e.select(isRow, k.integer(memory.ranges), k.integer(0)), {k.number(0)},
         [&](Value range, ArrayRef<Value> before) {
-          return Values{k.e.add(before[0], load(k, terms, placeOf(k, from, memory.ranges, range)))};
+          return Values{k.e.add(before[0], terms.load(k, placeOf(k, from, memory.ranges, range)))};
         },
         k.lanes())[0];
     sum = k.overWarp(sum, /*isSum=*/true);
     k.ifThen(k.both(isRow, k.equal(lane, k.integer(0))), [&] {
-      Value expert = load(k, experts, k.divide(from, tileRows));
+      Value expert = experts.load(k, k.divide(from, tileRows));
       k.store(1, countPlace(k, at[0], expert), orNan(k, at[0], sum));
     });
     add(k.finish());
   }
-
-  MLIRContext &context;
-  Form form;
-  const Layer n;
-  const ExpertWorkspace memory;
-  const OpCall staged;   // with three views of the workspace as further results
-  Array counts, totals;  // [piece, e], [e]: tokens of an expert
-  Array starts, experts; // [e + 1]: first rows; [tile]
-  Array tokens, rows;    // [row]: its token, or t; [t, top + 1]: rows of a token
-  Array first, hidden;   // [row, parts f]: gate and up or their gradients; [row, f]
-  Array made, terms;     // [row, o or h] and [row, range], in f32
-  SmallVector<region::Kernel> launches;
-  bool isGood = true;
 };
 
 /// Whether the indices of all arrays are below 2^31.
 bool isInRange(const OpCall &call, int first) {
-  Layer n(call, first);
+  ExpertLayer n(call, first);
   int64_t most = std::numeric_limits<int32_t>::max();
   return n.rows() < most && n.t * (n.top + 1) < most && n.pieces() * n.e < most;
 }
