@@ -1,6 +1,6 @@
 //===- Einsum.cpp - Einsum as matmuls -------------------------------------===//
 //
-// runtime/kernels/Products.h makes the plan of the matmuls. Tensors are copied into the order of
+// runtime/kernels/Matmuls.h makes the plan of the matmuls. Tensors are copied into the order of
 // the matmul only if no choice gives the matrices a unit stride.
 //
 //===----------------------------------------------------------------------===//
@@ -8,7 +8,7 @@
 #include "runtime/cpu/Families.h"
 #include "runtime/cpu/Matmul.h"
 #include "runtime/cpu/StridedCopy.h"
-#include "runtime/kernels/Products.h"
+#include "runtime/kernels/Matmuls.h"
 #include "runtime/kernels/Support.h"
 
 #include <algorithm>
@@ -24,10 +24,10 @@ using kernels::TensorType;
 namespace {
 
 using kernels::isDense;
-using Loop = kernels::ProductLoop;
-using Loops = kernels::ProductLoops;
-using Plan = kernels::ProductPlan;
-using Roles = kernels::ProductRoles;
+using Loop = kernels::MatmulLoop;
+using Loops = kernels::MatmulLoops;
+using Plan = kernels::MatmulPlan;
+using Roles = kernels::MatmulRoles;
 
 /// Largest tile of a matmul, the unit of work of a thread. Smaller tiles balance the work better;
 /// larger ones pack each operand fewer times. The size does not depend on the number of threads, so
@@ -211,7 +211,7 @@ NativeKernel makeEinsum(std::string_view op, const Attrs &attrs, const Types &op
     return [outBytes](Threads &, const Buffers &buffers) {
       std::memset(buffers.results[0], 0, size_t(outBytes));
     };
-  Roles roles = kernels::productRoles(attrs, operands[0], operands[1], results[0]);
+  Roles roles = kernels::matmulRoles(attrs, operands[0], operands[1], results[0]);
   if (roles.sumsOneOperand)
     return nullptr;
   bool maySum = result == DType::F32;

@@ -50,17 +50,17 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
     if (!memory)
       return memory.error();
     auto arena = DeviceArena::create(std::move(*memory), *streams, arith);
-    std::shared_ptr<MatrixProducts> products;
+    std::shared_ptr<Matmuls> matmuls;
     if (options.cublas) {
-      auto made = MatrixProducts::create(options.device, *options.cublas, options.isDeterministic,
-                                         options.isBenchmark ? *streams : nullptr);
+      auto made = Matmuls::create(options.device, *options.cublas, options.isDeterministic,
+                                  options.isBenchmark ? *streams : nullptr);
       if (!made)
         return made.error();
-      products = std::move(*made);
+      matmuls = std::move(*made);
     }
-    std::shared_ptr<Fp8Products> fp8;
+    std::shared_ptr<Fp8Matmuls> fp8;
     if (options.multipliesInFp8) {
-      auto made = Fp8Products::create(options.device, options.kernels, products, *streams);
+      auto made = Fp8Matmuls::create(options.device, options.kernels, matmuls, *streams);
       if (!made)
         return made.error();
       fp8 = std::move(*made);
@@ -96,7 +96,7 @@ runtime::MachineMaker cudaMachine(const CudaOptions &options) {
     if (!reference)
       return reference.error();
     return std::unique_ptr<runtime::Machine>(std::make_unique<CudaMachine>(
-        setting, options, *streams, place, std::move(*reference), std::move(products),
+        setting, options, *streams, place, std::move(*reference), std::move(matmuls),
         std::move(plans), std::move(fp8), std::move(graphs), hostPlace));
   };
 }

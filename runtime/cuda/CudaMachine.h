@@ -42,7 +42,7 @@ struct CudaOptions {
   /// The first step times the best few cuBLASLt algorithms of each matmul and keeps the fastest. It
   /// excludes isDeterministic, because the fastest one may differ between runs.
   bool isBenchmark = false;
-  /// Executes matmuls in fp8 if their shapes allow it (`Fp8Products`). Needs `cublas`.
+  /// Executes matmuls in fp8 if their shapes allow it (`Fp8Matmuls`). Needs `cublas`.
   bool multipliesInFp8 = false;
   /// Receives messages: before the first block, the work of the libraries and the reasons for the
   /// rest; after the first step, the time saved by timing matmuls.

@@ -45,12 +45,12 @@ namespace {
 /// Reads a region as a sequence of steps on a matmul's result.
 class Reader {
 public:
-  Reader(const Stage &stage, const Block &block, const Region &region, ValueId product)
+  Reader(const Stage &stage, const Block &block, const Region &region, ValueId matmul)
       : stage(stage), block(block), region(region), values(program::regionValues(block, region)),
-        type(stage.values[size_t(product)]) {
-    levels[product] = 0;
+        type(stage.values[size_t(matmul)]) {
+    levels[matmul] = 0;
     for (ValueId value : values.operands)
-      if (value != product)
+      if (value != matmul)
         sources[value] = value;
   }
 
@@ -69,7 +69,7 @@ public:
 
 private:
   const TensorType &typeOf(ValueId value) const { return stage.values[size_t(value)]; }
-  bool isProduct(ValueId value) const {
+  bool isMatmul(ValueId value) const {
     auto found = levels.find(value);
     return found != levels.end() && found->second == last;
   }
@@ -119,9 +119,9 @@ private:
 
   bool add(const Instruction &instruction) {
     ValueId x = instruction.operands[0], y = instruction.operands[1];
-    if (!isProduct(x))
+    if (!isMatmul(x))
       std::swap(x, y);
-    if (!isProduct(x) || isProduct(y) || made.function != Epilogue::Function::Identity)
+    if (!isMatmul(x) || isMatmul(y) || made.function != Epilogue::Function::Identity)
       return false;
     if (auto bias = biases.find(y); bias != biases.end() && !made.bias)
       made.bias = bias->second;
@@ -134,7 +134,7 @@ private:
   }
 
   bool cast(const Instruction &instruction) {
-    bool isAlone = last == 0 && isProduct(instruction.operands[0]);
+    bool isAlone = last == 0 && isMatmul(instruction.operands[0]);
     bool isNarrow = type.dtype == DType::BF16 || type.dtype == DType::F16;
     if (!isAlone || !isNarrow || typeOf(instruction.results[0]).dtype != DType::F32)
       return false;
@@ -147,7 +147,7 @@ private:
     bool isGradient = instruction.op == "gelu_grad";
     ValueId x = instruction.operands[0];
     if (made.function != Epilogue::Function::Identity ||
-        !isProduct(isGradient ? instruction.operands[1] : x))
+        !isMatmul(isGradient ? instruction.operands[1] : x))
       return false;
     if (instruction.attrs.getString("approximate") != "tanh") {
       reason = "a gelu that is not the tanh form";
@@ -240,7 +240,7 @@ private:
     for (ValueId value : program::regionValues(block, region).operands) {
       Epilogue epilogue;
       std::string why;
-      std::vector<int> chain = productBefore(region, value);
+      std::vector<int> chain = matmulBefore(region, value);
       if (chain.empty())
         continue;
       if (Reader(stage, block, region, value).read(epilogue, why)) {
@@ -259,7 +259,7 @@ private:
 
   /// Returns the einsum whose result only this region reads, with the reshapes in between; empty if
   /// there is no such einsum.
-  std::vector<int> productBefore(const Region &region, ValueId value) const {
+  std::vector<int> matmulBefore(const Region &region, ValueId value) const {
     std::vector<int> chain;
     auto isReadByRegion = [&](int reader) {
       return reader >= region.first && reader < region.first + region.count;

@@ -12,8 +12,8 @@ using program::Region;
 using program::ValueId;
 
 Status LibraryCalls::prepare(BlockId id) {
-  if (products)
-    if (Status status = prepareProducts(id); !status)
+  if (matmuls)
+    if (Status status = prepareMatmuls(id); !status)
       return status;
   if (plans)
     for (const Region &region : code().block(id).regions)
@@ -23,7 +23,7 @@ Status LibraryCalls::prepare(BlockId id) {
   return Status::ok();
 }
 
-Status LibraryCalls::prepareProducts(BlockId id) {
+Status LibraryCalls::prepareMatmuls(BlockId id) {
   const program::Block &block = code().block(id);
   Epilogues found = findEpilogues(code(), block);
   for (const auto &[why, count] : found.apart)
@@ -34,7 +34,7 @@ Status LibraryCalls::prepareProducts(BlockId id) {
   for (const Region &region : block.regions)
     if (region.count == 1 && instructionAt(id, region.first).op == "einsum" &&
         !isLeftOut(id, region.first))
-      if (Status status = prepareProduct(id, region.first); !status)
+      if (Status status = prepareMatmul(id, region.first); !status)
         return status;
   return Status::ok();
 }
@@ -61,18 +61,18 @@ Error LibraryCalls::at(BlockId id, int index, const Error &error) const {
 //===----------------------------------------------------------------------===//
 
 /// Prepares an einsum as a matmul, if it is one.
-Status LibraryCalls::prepareProduct(BlockId id, int index) {
+Status LibraryCalls::prepareMatmul(BlockId id, int index) {
   const Instruction &einsum = instructionAt(id, index);
-  auto found = einsumProductOf(code(), einsum, typeOf(einsum.results[0]));
+  auto found = einsumMatmulOf(code(), einsum, typeOf(einsum.results[0]));
   if (!found) {
-    ++noProducts[found.error().message];
+    ++noMatmuls[found.error().message];
     return Status::ok();
   }
   ValueId a = einsum.operands[found->swaps ? 1 : 0], b = einsum.operands[found->swaps ? 0 : 1];
   if (fp8) {
     auto enqueue = inFp8(einsum, *found, found->shape);
     if (enqueue) {
-      ++numProducts, ++numInFp8;
+      ++numMatmuls, ++numInFp8;
       blocks[id].calls[index] = [enqueue = *enqueue, a, b, c = einsum.results[0]](
                                     const Stream &stream, const AddressOf &addressOf) {
         return enqueue(stream, {addressOf(a), addressOf(b), addressOf(c)});
@@ -83,33 +83,33 @@ Status LibraryCalls::prepareProduct(BlockId id, int index) {
       return at(id, index, enqueue.error());
     ++notInFp8[enqueue.error().message];
   }
-  auto product = products->find(found->shape);
-  if (!product)
-    return at(id, index, product.error());
-  if (!*product) {
-    ++noProducts["the library has no way"];
+  auto matmul = matmuls->find(found->shape);
+  if (!matmul)
+    return at(id, index, matmul.error());
+  if (!*matmul) {
+    ++noMatmuls["the library has no way"];
     return Status::ok();
   }
-  ++numProducts;
-  blocks[id].calls[index] = [product = *product, a, b, c = einsum.results[0]](
+  ++numMatmuls;
+  blocks[id].calls[index] = [matmul = *matmul, a, b, c = einsum.results[0]](
                                 const Stream &stream, const AddressOf &addressOf) {
-    return product->enqueue(stream, addressOf(a), addressOf(b), addressOf(c));
+    return matmul->enqueue(stream, addressOf(a), addressOf(b), addressOf(c));
   };
   return Status::ok();
 }
 
 /// Returns the fp8 matmul of this shape: that of the einsum with its epilogue.
-Result<Fp8Products::Enqueue> LibraryCalls::inFp8(const Instruction &einsum,
-                                                 const EinsumProduct &product,
-                                                 const ProductShape &shape) const {
-  ValueId a = einsum.operands[product.swaps ? 1 : 0], b = einsum.operands[product.swaps ? 0 : 1];
+Result<Fp8Matmuls::Enqueue> LibraryCalls::inFp8(const Instruction &einsum,
+                                                const EinsumMatmul &matmul,
+                                                const MatmulShape &shape) const {
+  ValueId a = einsum.operands[matmul.swaps ? 1 : 0], b = einsum.operands[matmul.swaps ? 0 : 1];
   return fp8->find({shape, kernels::numElements(typeOf(a).shape),
                     kernels::numElements(typeOf(b).shape), gradients[size_t(a)],
                     gradients[size_t(b)]});
 }
 
 /// Returns the shape of the matmul alone, with the same result type.
-static ProductShape withoutEpilogue(ProductShape shape) {
+static MatmulShape withoutEpilogue(MatmulShape shape) {
   shape.epilogue = CublasEpilogue::Default;
   shape.adds = false;
   return shape;
@@ -118,14 +118,14 @@ static ProductShape withoutEpilogue(ProductShape shape) {
 /// Prepares a matmul with its epilogue if the library supports it. Otherwise both run separately.
 Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
   const Instruction &einsum = instructionAt(id, e.einsum);
-  auto found = epilogueProductOf(code(), einsum, e);
+  auto found = epilogueMatmulOf(code(), einsum, e);
   if (!found) {
-    if (!found.error().message.empty()) // else prepareProduct gives the reason
+    if (!found.error().message.empty()) // else prepareMatmul gives the reason
       ++apart[found.error().message];
     return Status::ok();
   }
-  const ProductShape &shape = found->shape;
-  Fp8Products::Enqueue enqueue;
+  const MatmulShape &shape = found->shape;
+  Fp8Matmuls::Enqueue enqueue;
   if (fp8) {
     auto made = inFp8(einsum, *found, shape);
     if (!made && made.error().code != ErrorCode::Usage)
@@ -137,7 +137,7 @@ Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
         return at(id, e.einsum, alone.error());
       if (alone) {
         ++apart[made.error().message + ", in fp8"];
-        return Status::ok(); // prepareProduct prepares it
+        return Status::ok(); // prepareMatmul prepares it
       }
     }
     if (made)
@@ -145,18 +145,18 @@ Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
     ++(made ? numInFp8 : notInFp8[made.error().message]);
   }
   if (!enqueue) {
-    auto product = products->find(shape);
-    if (!product)
-      return at(id, e.einsum, product.error());
-    if (!*product) {
+    auto matmul = matmuls->find(shape);
+    if (!matmul)
+      return at(id, e.einsum, matmul.error());
+    if (!*matmul) {
       ++apart["the library has no way"];
       return Status::ok();
     }
-    enqueue = [product = *product](const Stream &stream, const ProductAddresses &addresses) {
-      return product->enqueue(stream, addresses);
+    enqueue = [matmul = *matmul](const Stream &stream, const MatmulAddresses &addresses) {
+      return matmul->enqueue(stream, addresses);
     };
   }
-  ++numProducts;
+  ++numMatmuls;
   ++epilogues[e.name()];
   blocks[id].leftOut.insert(e.leftOut.begin(), e.leftOut.end());
   ValueId a = einsum.operands[found->swaps ? 1 : 0], b = einsum.operands[found->swaps ? 0 : 1];
@@ -244,21 +244,21 @@ std::vector<std::string> LibraryCalls::sentences() const {
     list.push_back("by cuDNN: " + describe(byCudnn));
   if (!notByCudnn.empty())
     list.push_back("by plain kernels, not by cuDNN: " + describe(notByCudnn));
-  if (!products)
+  if (!matmuls)
     return list;
   std::string others;
-  for (const auto &[why, count] : noProducts)
+  for (const auto &[why, count] : noMatmuls)
     others += (others.empty() ? "" : ", ") + std::to_string(count) + " for " + why;
-  list.push_back("matrix products: " + std::to_string(numProducts) + " by cuBLASLt" +
+  list.push_back("matmuls: " + std::to_string(numMatmuls) + " by cuBLASLt" +
                  (others.empty() ? "" : "; by plain kernels " + others));
   if (fp8)
-    list.push_back("in fp8: " + std::to_string(numInFp8) + " of the products, by way of " +
+    list.push_back("in fp8: " + std::to_string(numInFp8) + " of the matmuls, by way of " +
                    std::to_string(fp8->bytes()) + " bytes beside the memory plan" +
                    (notInFp8.empty() ? "" : "; not " + describe(notInFp8)));
   if (!epilogues.empty())
-    list.push_back("with their product, by cuBLASLt: " + describe(epilogues));
+    list.push_back("with their matmul, by cuBLASLt: " + describe(epilogues));
   if (!apart.empty())
-    list.push_back("apart from their product: " + describe(apart));
+    list.push_back("apart from their matmul: " + describe(apart));
   return list;
 }
 

@@ -7,7 +7,7 @@
 #ifndef TBC_RUNTIME_CUDA_LIBRARYCALLS_H
 #define TBC_RUNTIME_CUDA_LIBRARYCALLS_H
 
-#include "runtime/cuda/Fp8Products.h"
+#include "runtime/cuda/Fp8Matmuls.h"
 #include "runtime/cuda/GradientValues.h"
 #include "runtime/cuda/LibraryRequests.h"
 
@@ -24,12 +24,12 @@ public:
   /// Enqueues a region's work in a stream.
   using Call = std::function<Status(const Stream &, const AddressOf &)>;
 
-  /// `products`: null without cuBLASLt. `plans`: null without cuDNN. `fp8`: null if no matmul is to
+  /// `matmuls`: null without cuBLASLt. `plans`: null without cuDNN. `fp8`: null if no matmul is to
   /// be in fp8.
-  LibraryCalls(const program::Program &program, int stage, std::shared_ptr<MatrixProducts> products,
+  LibraryCalls(const program::Program &program, int stage, std::shared_ptr<Matmuls> matmuls,
                std::shared_ptr<CudnnPlans> plans = nullptr,
-               std::shared_ptr<Fp8Products> fp8 = nullptr)
-      : program(program), stage(stage), products(std::move(products)), plans(std::move(plans)),
+               std::shared_ptr<Fp8Matmuls> fp8 = nullptr)
+      : program(program), stage(stage), matmuls(std::move(matmuls)), plans(std::move(plans)),
         fp8(std::move(fp8)) {
     if (this->fp8)
       gradients = gradientsOf(code());
@@ -45,7 +45,7 @@ public:
   /// Describes the libraries' work in all prepared blocks, and the reasons for the rest.
   std::vector<std::string> sentences() const;
   /// Describes the time saved by timing the matmuls so far; empty without timing.
-  std::string gain() const { return products ? products->gain() : ""; }
+  std::string gain() const { return matmuls ? matmuls->gain() : ""; }
 
 private:
   struct BlockCalls {
@@ -60,25 +60,25 @@ private:
     return code().values[size_t(value)];
   }
   Error at(program::BlockId id, int index, const Error &error) const;
-  Status prepareProducts(program::BlockId id);
+  Status prepareMatmuls(program::BlockId id);
 
   Status prepareEpilogue(program::BlockId id, const Epilogue &epilogue);
-  Status prepareProduct(program::BlockId id, int index);
+  Status prepareMatmul(program::BlockId id, int index);
 
-  Result<Fp8Products::Enqueue> inFp8(const program::Instruction &einsum,
-                                     const EinsumProduct &product, const ProductShape &shape) const;
+  Result<Fp8Matmuls::Enqueue> inFp8(const program::Instruction &einsum, const EinsumMatmul &matmul,
+                                    const MatmulShape &shape) const;
 
   Status prepareCudnn(program::BlockId id, const program::Region &region);
 
   const program::Program &program;
   int stage;
-  std::shared_ptr<MatrixProducts> products;
+  std::shared_ptr<Matmuls> matmuls;
   std::shared_ptr<CudnnPlans> plans;
-  std::shared_ptr<Fp8Products> fp8;
+  std::shared_ptr<Fp8Matmuls> fp8;
   std::vector<bool> gradients; // by value, for fp8
   std::map<program::BlockId, BlockCalls> blocks;
-  int64_t numProducts = 0;                   // einsums executed by cuBLASLt
-  std::map<std::string, int64_t> noProducts; // reasons for other einsums, with counts
+  int64_t numMatmuls = 0;                   // einsums executed by cuBLASLt
+  std::map<std::string, int64_t> noMatmuls; // reasons for other einsums, with counts
   std::map<std::string, int64_t> epilogues, apart;
   int64_t numInFp8 = 0;                               // of the matmuls
   std::map<std::string, int64_t> notInFp8;            // reasons, with counts

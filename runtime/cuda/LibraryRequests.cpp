@@ -64,10 +64,10 @@ CudnnRequest cudnnRequestOf(const program::Program &program, int stage, BlockId 
 // Matmuls
 //===----------------------------------------------------------------------===//
 
-Result<EinsumProduct> einsumProductOf(const program::Stage &stage, const Instruction &einsum,
-                                      const kernels::TensorType &result) {
-  return productOf(einsum.attrs, stage.values[size_t(einsum.operands[0])],
-                   stage.values[size_t(einsum.operands[1])], result);
+Result<EinsumMatmul> einsumMatmulOf(const program::Stage &stage, const Instruction &einsum,
+                                    const kernels::TensorType &result) {
+  return matmulOf(einsum.attrs, stage.values[size_t(einsum.operands[0])],
+                  stage.values[size_t(einsum.operands[1])], result);
 }
 
 /// Returns cuBLASLt's name of the epilogue.
@@ -86,20 +86,20 @@ static CublasEpilogue kindOf(const Epilogue &e) {
   return CublasEpilogue::Default;
 }
 
-Result<EinsumProduct> epilogueProductOf(const program::Stage &stage, const Instruction &einsum,
-                                        const Epilogue &e) {
+Result<EinsumMatmul> epilogueMatmulOf(const program::Stage &stage, const Instruction &einsum,
+                                      const Epilogue &e) {
   kernels::TensorType type = stage.values[size_t(einsum.results[0])];
   type.dtype = stage.values[size_t(e.result)].dtype;
-  auto found = einsumProductOf(stage, einsum, type);
+  auto found = einsumMatmulOf(stage, einsum, type);
   if (!found)
     return Error{ErrorCode::Usage, ""};
-  ProductShape &shape = found->shape;
+  MatmulShape &shape = found->shape;
   shape.epilogue = kindOf(e);
   shape.adds = e.added.has_value();
   bool isDense = shape.batch == 1 && shape.strideC == shape.n &&
                  shape.m * shape.n == kernels::numElements(type.shape);
   if (!isDense && e.function != Epilogue::Function::Cast)
-    return Error{ErrorCode::Usage, "a product that is a batch"};
+    return Error{ErrorCode::Usage, "a matmul that is a batch"};
   if (e.bias && kernels::numElements(stage.values[size_t(*e.bias)].shape) != shape.n)
     return Error{ErrorCode::Usage, "a bias that is not along its rows"};
   constexpr int64_t auxiliaryStep = 8; // for CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD
@@ -120,7 +120,7 @@ LibraryUse libraryUseOf(const program::Program &program, int stage, BlockId id, 
   const program::Block &block = code.block(id);
   LibraryUse use;
   for (const Epilogue &epilogue : findEpilogues(code, block).list) {
-    if (!epilogueProductOf(code, block.instructions[size_t(epilogue.einsum)], epilogue))
+    if (!epilogueMatmulOf(code, block.instructions[size_t(epilogue.einsum)], epilogue))
       continue;
     use.leftOut.insert(epilogue.leftOut.begin(), epilogue.leftOut.end());
     use.regions[epilogue.region.first] = Library::CublasLt;
@@ -130,7 +130,7 @@ LibraryUse libraryUseOf(const program::Program &program, int stage, BlockId id, 
     if (region.count != 1 || use.leftOut.count(region.first))
       continue;
     if (instruction.op == "einsum" &&
-        einsumProductOf(code, instruction, code.values[size_t(instruction.results[0])]))
+        einsumMatmulOf(code, instruction, code.values[size_t(instruction.results[0])]))
       use.regions[region.first] = Library::CublasLt;
     if (isCudnnOp(instruction.op) &&
         cudnnWorkOf(cudnnRequestOf(program, stage, id, region, version, capability)))

@@ -11,7 +11,7 @@
 
 #include "runtime/cuda/CudnnOps.h"
 #include "runtime/cuda/Epilogues.h"
-#include "runtime/cuda/MatrixProducts.h"
+#include "runtime/cuda/Matmuls.h"
 
 #include <map>
 #include <set>
@@ -24,15 +24,14 @@ CudnnRequest cudnnRequestOf(const program::Program &program, int stage, program:
                             const program::Region &region, size_t version, int capability);
 
 /// Returns the einsum at `index` of a block as one matmul with a result of this type. Errors:
-/// Usage, as for productOf.
-Result<EinsumProduct> einsumProductOf(const program::Stage &stage,
-                                      const program::Instruction &einsum,
-                                      const kernels::TensorType &result);
+/// Usage, as for matmulOf.
+Result<EinsumMatmul> einsumMatmulOf(const program::Stage &stage, const program::Instruction &einsum,
+                                    const kernels::TensorType &result);
 
 /// Returns a matmul with its epilogue. Errors: Usage, with the reason for keeping them apart; empty
 /// if the einsum alone is no matmul either.
-Result<EinsumProduct> epilogueProductOf(const program::Stage &stage,
-                                        const program::Instruction &einsum, const Epilogue &e);
+Result<EinsumMatmul> epilogueMatmulOf(const program::Stage &stage,
+                                      const program::Instruction &einsum, const Epilogue &e);
 
 enum class Library { CublasLt, Cudnn };
 

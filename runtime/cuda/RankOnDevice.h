@@ -26,14 +26,14 @@ class CudaMachine : public runtime::Machine {
 public:
   CudaMachine(const runtime::MachineSetting &setting, const CudaOptions &options,
               std::shared_ptr<Streams> streams, const DeviceArena &arena,
-              std::unique_ptr<Machine> reference, std::shared_ptr<MatrixProducts> products,
-              std::shared_ptr<CudnnPlans> plans, std::shared_ptr<Fp8Products> fp8,
-              StepGraphs graphs, const PinnedArena &hostArena)
+              std::unique_ptr<Machine> reference, std::shared_ptr<Matmuls> matmuls,
+              std::shared_ptr<CudnnPlans> plans, std::shared_ptr<Fp8Matmuls> fp8, StepGraphs graphs,
+              const PinnedArena &hostArena)
       : program(setting.program), stage(setting.stage), code(program.stages[stage]),
         memory(setting.memory), options(options), arith(setting.context.arith),
         device(*options.device), streams(std::move(streams)), arena(arena), hostArena(hostArena),
         reference(std::move(reference)),
-        libraries(setting.program, setting.stage, std::move(products), std::move(plans),
+        libraries(setting.program, setting.stage, std::move(matmuls), std::move(plans),
                   std::move(fp8)),
         graphs(std::move(graphs)) {}
 

@@ -1,7 +1,7 @@
 //===- StartLibraries.cpp - Starting NVIDIA's libraries on a device ----------===//
 
 #include "runtime/cuda/StartLibraries.h"
-#include "runtime/cuda/MatrixProducts.h"
+#include "runtime/cuda/Matmuls.h"
 
 #include <thread>
 

@@ -64,7 +64,7 @@ TEST_F(CudaGraphsTest, ReplaysTrainAsTheReferenceDoes) {
     }
 }
 
-TEST_F(CudaGraphsTest, AGraphHoldsTheFastestProducts) {
+TEST_F(CudaGraphsTest, AGraphHoldsTheFastestMatmuls) {
   MlpOptions o = mlp();
   o.dp = 2;
   Program program = programOf(o);
@@ -79,15 +79,15 @@ TEST_F(CudaGraphsTest, AGraphHoldsTheFastestProducts) {
   EXPECT_THAT(gpus->driver.leaks(), IsEmpty());
   EXPECT_EQ(cublas.numAlive(), 0);
   // Both ranks time every algorithm of a shape four times.
-  int numShapes = cublas.numProductsBy(0) / (2 * 4);
+  int numShapes = cublas.numMatmulsBy(0) / (2 * 4);
   EXPECT_GT(numShapes, 0);
-  EXPECT_EQ(cublas.numProductsBy(0), numShapes * 2 * 4);
-  EXPECT_EQ(cublas.numProductsBy(2), numShapes * 2 * 4);
-  EXPECT_GT(cublas.numProductsBy(1), numShapes * 2 * 4);
+  EXPECT_EQ(cublas.numMatmulsBy(0), numShapes * 2 * 4);
+  EXPECT_EQ(cublas.numMatmulsBy(2), numShapes * 2 * 4);
+  EXPECT_GT(cublas.numMatmulsBy(1), numShapes * 2 * 4);
   std::string number = std::to_string(numShapes);
   EXPECT_THAT(
-      said, ElementsAre(HasSubstr("matrix products: "),
-                        HasSubstr("of " + number + " shapes of products " + number + " are faster"),
+      said, ElementsAre(HasSubstr("matmuls: "),
+                        HasSubstr("of " + number + " shapes of matmuls " + number + " are faster"),
                         HasSubstr("each step is one CUDA graph of ")));
 }
 

@@ -141,7 +141,7 @@ TEST_F(CudaCli, FlagsThatExcludeEachOtherAreRefusedBeforeADeviceIsOpened) {
   EXPECT_THAT(run.err, HasSubstr("this run uses none"));
 }
 
-TEST_F(CudaCli, Fp8IsForProductsOnGpus) {
+TEST_F(CudaCli, Fp8IsForMatmulsOnGpus) {
   ASSERT_EQ(compile("tiny-mlp", "--gpus 1", "--target cuda").code, 0);
   EXPECT_THAT(readAll(folder + "/program/kernels.cuda.json"),
               AllOf(HasSubstr("tbc_fp8_scale_e4m3"), HasSubstr("tbc_fp8_quantise_e5m2_")));

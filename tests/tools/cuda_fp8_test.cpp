@@ -134,7 +134,7 @@ protected:
       }
       world.finish(0);
     }
-    EXPECT_EQ(cublas->numProductsInFp8() > 0, isInFp8);
+    EXPECT_EQ(cublas->numMatmulsInFp8() > 0, isInFp8);
     EXPECT_EQ(cublas->numGradientsInFp8() > 0, isInFp8);
     options = {}, kernels = nullptr, device = nullptr;
     EXPECT_THAT(driver->complaints(), IsEmpty());
@@ -157,7 +157,7 @@ protected:
 };
 
 //===----------------------------------------------------------------------===//
-// Products
+// Matmuls
 //===----------------------------------------------------------------------===//
 
 /// Returns the largest quantisation error of `x` in a tensor with largest magnitude `amax`: half
@@ -176,14 +176,14 @@ struct Matrices {
   bool transposedA = false, transposedB = false, isGradientA = false, isGradientB = false;
 };
 
-TEST_F(Fp8OnDevices, ProductsAreAsFarOffAsTheirFormatsAllow) {
+TEST_F(Fp8OnDevices, MatmulsAreAsFarOffAsTheirFormatsAllow) {
   model = test::loadModel("tiny-mlp", "sgd"); // for its context
   makeDriver();
   open(test::withFakeImage({}), *model.context);
   {
     auto streams = *cuda::Streams::create(device, std::chrono::milliseconds(0));
-    auto products = *cuda::MatrixProducts::create(device, test::FakeCublasLt::table());
-    auto inFp8 = *cuda::Fp8Products::create(device, kernels, products, streams);
+    auto matmuls = *cuda::Matmuls::create(device, test::FakeCublasLt::table());
+    auto inFp8 = *cuda::Fp8Matmuls::create(device, kernels, matmuls, streams);
     auto allocated = cuda::DeviceMemory::allocate(device, 1 << 16, "matrices");
     ASSERT_TRUE(allocated);
     const cuda::DeviceMemory &memory = *allocated;
@@ -192,7 +192,7 @@ TEST_F(Fp8OnDevices, ProductsAreAsFarOffAsTheirFormatsAllow) {
     for (Matrices x : {Matrices{}, Matrices{1, 16, 16, 16, true, false, false, true},
                        Matrices{1, 32, 16, 48, false, true, true, false},
                        Matrices{3, 16, 32, 16, true, true, false, false}}) {
-      cuda::ProductShape shape;
+      cuda::MatmulShape shape;
       shape.m = x.m, shape.n = x.n, shape.k = x.k, shape.batch = x.batch;
       shape.transposedA = x.transposedA, shape.transposedB = x.transposedB;
       shape.strideA = x.transposedA ? x.m : x.k, shape.strideB = x.transposedB ? x.k : x.n;
@@ -250,7 +250,7 @@ TEST_F(Fp8OnDevices, ProductsAreAsFarOffAsTheirFormatsAllow) {
       EXPECT_GT(largest, 0); // it is no f32 matmul
     }
     // The error of an unsupported shape names the reason.
-    cuda::ProductShape odd;
+    cuda::MatmulShape odd;
     odd.m = 24, odd.n = odd.k = 16;
     auto refused = inFp8->find({odd, 24 * 16, 16 * 16, false, false});
     ASSERT_FALSE(refused);
@@ -262,7 +262,7 @@ TEST_F(Fp8OnDevices, ProductsAreAsFarOffAsTheirFormatsAllow) {
 }
 
 /// Returns a block with the matmul of bf16 matrices [16, depth] and [depth, 16], and gelu after it.
-program::Program productWithGelu(int64_t depth) {
+program::Program matmulWithGelu(int64_t depth) {
   using Ints = std::vector<int64_t>;
   program::Program program;
   program.stages.emplace_back();
@@ -295,17 +295,17 @@ program::Program productWithGelu(int64_t depth) {
 struct Opened {
   Opened(const cuda::DevicePtr &device, const std::shared_ptr<const cuda::KernelModule> &kernels)
       : streams(*cuda::Streams::create(device, std::chrono::milliseconds(0))),
-        products(*cuda::MatrixProducts::create(device, test::FakeCublasLt::table())),
-        inFp8(*cuda::Fp8Products::create(device, kernels, products, streams)) {}
-  Result<cuda::Fp8Products::Enqueue> find(int64_t depth) const {
-    cuda::ProductShape shape;
+        matmuls(*cuda::Matmuls::create(device, test::FakeCublasLt::table())),
+        inFp8(*cuda::Fp8Matmuls::create(device, kernels, matmuls, streams)) {}
+  Result<cuda::Fp8Matmuls::Enqueue> find(int64_t depth) const {
+    cuda::MatmulShape shape;
     shape.m = shape.n = shape.strideB = shape.strideC = 16;
     shape.k = shape.strideA = depth;
     return inFp8->find({shape, 16 * depth, depth * 16, false, false});
   }
   std::shared_ptr<cuda::Streams> streams;
-  std::shared_ptr<cuda::MatrixProducts> products;
-  std::shared_ptr<cuda::Fp8Products> inFp8;
+  std::shared_ptr<cuda::Matmuls> matmuls;
+  std::shared_ptr<cuda::Fp8Matmuls> inFp8;
 };
 constexpr int64_t tooDeep = int64_t(1) << 21; // 32 MiB an operand
 
@@ -313,16 +313,16 @@ TEST_F(Fp8OnDevices, AnEpilogueThatFp8HasNotIsDoneApart) {
   model = test::loadModel("tiny-mlp", "sgd"); // for its context
   makeDriver();
   open(test::withFakeImage({}), *model.context);
-  program::Program given = productWithGelu(16);
+  program::Program given = matmulWithGelu(16);
   for (auto code : {cuda::CublasCode::InvalidValue, cuda::CublasCode::NotSupported}) {
     cublas->refusesFp8WithGelu(code);
     Opened opened(device, kernels);
-    cuda::LibraryCalls calls(given, 0, opened.products, nullptr, opened.inFp8);
+    cuda::LibraryCalls calls(given, 0, opened.matmuls, nullptr, opened.inFp8);
     Status status = calls.prepare(schedule::Action::Kind::Forward);
     ASSERT_TRUE(status) << status.error().message;
     EXPECT_THAT(calls.sentences(),
-                AllOf(Contains(HasSubstr("in fp8: 1 of the products")),
-                      Contains("apart from their product: 1 shapes for which the library has no "
+                AllOf(Contains(HasSubstr("in fp8: 1 of the matmuls")),
+                      Contains("apart from their matmul: 1 shapes for which the library has no "
                                "way, in fp8")));
     EXPECT_TRUE(opened.streams->wait());
   }
@@ -336,13 +336,13 @@ TEST_F(Fp8OnDevices, WhatFindsNoMemoryStaysInItsOwnTypes) {
   open(test::withFakeImage({}), *model.context);
   {
     Opened opened(device, kernels);
-    program::Program given = productWithGelu(tooDeep);
-    cuda::LibraryCalls calls(given, 0, opened.products, nullptr, opened.inFp8);
+    program::Program given = matmulWithGelu(tooDeep);
+    cuda::LibraryCalls calls(given, 0, opened.matmuls, nullptr, opened.inFp8);
     Status status = calls.prepare(schedule::Action::Kind::Forward);
     ASSERT_TRUE(status) << status.error().message;
-    EXPECT_THAT(calls.sentences(), AllOf(Contains(AllOf(HasSubstr("in fp8: 0 of the products"),
+    EXPECT_THAT(calls.sentences(), AllOf(Contains(AllOf(HasSubstr("in fp8: 0 of the matmuls"),
                                                         HasSubstr("not 1 no memory to work in"))),
-                                         Contains("with their product, by cuBLASLt: 1 gelu")));
+                                         Contains("with their matmul, by cuBLASLt: 1 gelu")));
     // Matmuls found before still work.
     auto small = opened.find(16);
     ASSERT_TRUE(small) << small.error().message;
@@ -382,8 +382,8 @@ TEST_F(Fp8OnDevices, MemoryThatIsLostIsAnError) {
     // fp8 with gelu is unsupported. Without gelu there is no memory for it, nor for restoring the
     // earlier buffers.
     cublas->refusesFp8WithGelu(cuda::CublasCode::InvalidValue);
-    program::Program given = productWithGelu(32);
-    cuda::LibraryCalls calls(given, 0, opened.products, nullptr, opened.inFp8);
+    program::Program given = matmulWithGelu(32);
+    cuda::LibraryCalls calls(given, 0, opened.matmuls, nullptr, opened.inFp8);
     constexpr int ofSizes = 2; // the sizes of both operands, allocated before
     driver->failCall("cuMemAlloc_v2", cuda::DriverCode::OutOfMemory, ofSizes);
     driver->failCall("cuMemAlloc_v2", cuda::DriverCode::OutOfMemory);

@@ -221,8 +221,8 @@ protected:
     if (!hasLibraries)
       return;
     if (isBenchmark)
-      EXPECT_GT(cublas->numProductsBy(1), cublas->numProductsBy(0));
-    for (auto [epilogue, count] : cublas->productsByEpilogue())
+      EXPECT_GT(cublas->numMatmulsBy(1), cublas->numMatmulsBy(0));
+    for (auto [epilogue, count] : cublas->matmulsByEpilogue())
       products[epilogue] += count;
     for (cuda::CudnnKind kind :
          {cuda::CudnnKind::OperationMatmul, cuda::CudnnKind::ConvolutionForward,
@@ -328,7 +328,7 @@ TEST_F(CudaPlans, TinyGpt2WithLibraries) {
   EXPECT_GT((products[{CublasEpilogue::GeluGradient, false}]), 0);
 }
 
-TEST_F(CudaPlans, TinyGpt2WithTheFastestProducts) {
+TEST_F(CudaPlans, TinyGpt2WithTheFastestMatmuls) {
   isBenchmark = true;
   check("tiny-gpt2", "fsdp=2", "sgd", {}, "f32", /*hasLibraries=*/true);
   check("tiny-gpt2", "pp=2", "sgd", {}, "bf16", /*hasLibraries=*/true);

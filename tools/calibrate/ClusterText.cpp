@@ -128,7 +128,7 @@ static std::string gpuClusterText(const Measurements &m, const std::string &name
                  m.bytesPerSecond);
   text += format("# As of products of f32.\nvector_flops_per_second = %.4g\n", f32.peak);
   text += format("# A copy of four bytes among many.\nlaunch_seconds = %.4g\n\n", m.kernelFloor);
-  text += format("[device.peak_flops_per_second]\n# Of square products by cuBLASLt, as launch + "
+  text += format("[device.peak_flops_per_second]\n# Of square matmuls by cuBLASLt, as launch + "
                  "ramp + FLOPs / this; mean error %.0f %% and %.0f %%.\nf32 = %.4g\nbf16 = %.4g\n"
                  "# Not measured; as bf16.\nf16 = %.4g\n\n",
                  100 * f32.error, 100 * bf16.error, f32.peak, bf16.peak, bf16.peak);

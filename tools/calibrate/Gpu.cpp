@@ -2,7 +2,7 @@
 
 #include "tools/calibrate/Gpu.h"
 
-#include "runtime/cuda/MatrixProducts.h"
+#include "runtime/cuda/Matmuls.h"
 #include "runtime/cuda/Streams.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@ namespace {
 class Gpu {
 public:
   Gpu(const cuda::DevicePtr &device, std::shared_ptr<cuda::Streams> streams,
-      std::shared_ptr<cuda::MatrixProducts> products, bool isQuick,
-      comm::Communicator &communicator, Measurements &measurements)
+      std::shared_ptr<cuda::Matmuls> products, bool isQuick, comm::Communicator &communicator,
+      Measurements &measurements)
       : device(device), streams(std::move(streams)), products(std::move(products)),
         isQuick(isQuick), communicator(communicator), m(measurements) {}
 
@@ -38,11 +38,11 @@ private:
   /// enqueued at once; the mean over the ranks.
   Result<double> time(int count, const std::function<Status(const cuda::Stream &)> &enqueue);
   Result<double> timeOfMine(int count, const std::function<Status(const cuda::Stream &)> &enqueue);
-  Status addProduct(std::vector<KernelPoint> &points, int64_t rows, int64_t size, DType dtype);
+  Status addMatmul(std::vector<KernelPoint> &points, int64_t rows, int64_t size, DType dtype);
 
   cuda::DevicePtr device;
   std::shared_ptr<cuda::Streams> streams;
-  std::shared_ptr<cuda::MatrixProducts> products;
+  std::shared_ptr<cuda::Matmuls> products;
   bool isQuick;
   comm::Communicator &communicator;
   Measurements &m;
@@ -126,8 +126,8 @@ Status Gpu::copies() {
 }
 
 /// Times a matmul [rows, size] x [size, size].
-Status Gpu::addProduct(std::vector<KernelPoint> &points, int64_t rows, int64_t size, DType dtype) {
-  cuda::ProductShape shape;
+Status Gpu::addMatmul(std::vector<KernelPoint> &points, int64_t rows, int64_t size, DType dtype) {
+  cuda::MatmulShape shape;
   shape.m = rows, shape.n = shape.k = size;
   shape.strideA = shape.strideB = shape.strideC = size;
   shape.input = shape.result = dtype;
@@ -157,10 +157,10 @@ Status Gpu::matmuls() {
   const int64_t largest = isQuick ? 64 : 8192;
   for (DType dtype : {DType::F32, DType::BF16})
     for (int64_t size = isQuick ? 16 : 128; size <= largest; size *= 2)
-      if (Status status = addProduct(m.matmuls, size, size, dtype); !status)
+      if (Status status = addMatmul(m.matmuls, size, size, dtype); !status)
         return status;
   for (int64_t size = isQuick ? 16 : 1024; size <= largest; size *= 2)
-    if (Status status = addProduct(m.rows, 1, size, DType::F32); !status)
+    if (Status status = addMatmul(m.rows, 1, size, DType::F32); !status)
       return status;
   return Status::ok();
 }
@@ -206,7 +206,7 @@ Status measureGpu(const cuda::DevicePtr &device, const cuda::CublasLt &cublas, b
   auto streams = cuda::Streams::create(device, std::chrono::minutes(1));
   if (!streams)
     return streams.error();
-  auto products = cuda::MatrixProducts::create(device, cublas);
+  auto products = cuda::Matmuls::create(device, cublas);
   if (!products)
     return products.error();
   if (auto *calls = dynamic_cast<cuda::DeviceCommunicator *>(&communicator))

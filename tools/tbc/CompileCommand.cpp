@@ -101,9 +101,9 @@ static void sayEpilogues(const program::Program &program) {
         apart[why] += count;
     }
   if (!together.empty())
-    std::cout << "  with their product, where cuBLASLt can: " << cuda::describe(together) << "\n";
+    std::cout << "  with their matmul, where cuBLASLt can: " << cuda::describe(together) << "\n";
   if (!apart.empty())
-    std::cout << "  apart from their product: " << cuda::describe(apart) << "\n";
+    std::cout << "  apart from their matmul: " << cuda::describe(apart) << "\n";
 }
 
 /// Compiles the kernels of a program and prints a summary. `programText`: the content of the

@@ -101,9 +101,9 @@ protected:
     auto cublas = isReal ? cuda::startedCublasLt(device, refusals)
                          : Result<cuda::CublasLt>(FakeCublasLt::table());
     ASSERT_TRUE(cublas) << cublas.error().message;
-    auto someProducts = cuda::MatrixProducts::create(device, *cublas);
-    ASSERT_TRUE(someProducts) << someProducts.error().message;
-    products = *someProducts;
+    auto someMatmuls = cuda::Matmuls::create(device, *cublas);
+    ASSERT_TRUE(someMatmuls) << someMatmuls.error().message;
+    products = *someMatmuls;
     auto cudnn = isReal ? cuda::loadCudnn() : Result<cuda::Cudnn>(FakeCudnn::table());
     ASSERT_TRUE(cudnn) << cudnn.error().message;
     auto somePlans = cuda::CudnnPlans::create(device, *cudnn);
@@ -214,13 +214,13 @@ protected:
   std::optional<test::FakeCudnn> fakeCudnn;
   cuda::DevicePtr device;
   std::shared_ptr<cuda::Streams> streams;
-  std::shared_ptr<cuda::MatrixProducts> products;
+  std::shared_ptr<cuda::Matmuls> products;
   std::shared_ptr<cuda::CudnnPlans> plans;
 };
 
 double toleranceOf(DType dtype) { return dtype == DType::F32 ? 2e-5 : 2e-2; }
 
-TEST_F(LibraryDeviceTest, ProductsWithWhatFollows) {
+TEST_F(LibraryDeviceTest, MatmulsWithWhatFollows) {
   constexpr int64_t m = 96, n = 64, k = 48;
   const Attrs labels = {
       {"lhs_labels", Ints{0, 1}}, {"rhs_labels", Ints{1, 2}}, {"out_labels", Ints{0, 2}}};

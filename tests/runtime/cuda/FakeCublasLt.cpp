@@ -312,7 +312,7 @@ struct FakeCublasCalls {
                            const cuda::MatmulAlgorithm *algorithm, void *workspace,
                            size_t workspaceBytes, cuda::StreamHandle stream) {
     TBC_ENTER(matmul);
-    Matmul product = of<Matmul>(handle);
+    Matmul matmul = of<Matmul>(handle);
     Layout a = of<Layout>(aLayout), b = of<Layout>(bLayout), d = of<Layout>(dLayout);
     auto addressOf = [](const void *pointer) {
       return cuda::DeviceAddress(reinterpret_cast<uintptr_t>(pointer));
@@ -322,7 +322,7 @@ struct FakeCublasCalls {
         theCublas->driver.complain("cuBLASLt: an address is no multiple of 256");
     const float addedPart = *static_cast<const float *>(beta);
     size_t way = size_t(algorithm->data[0] - firstWay);
-    if (wrong(product, a, b, d) || way >= theCublas->ways.size() ||
+    if (wrong(matmul, a, b, d) || way >= theCublas->ways.size() ||
         workspaceBytes < workspaceNeeded || cLayout != dLayout ||
         *static_cast<const float *>(alpha) != 1 ||
         (addedPart == 0 ? cData != dData : addedPart != 1 || addressOf(cData) % 256 != 0))
@@ -330,10 +330,10 @@ struct FakeCublasCalls {
     if (theCublas->ways[way] < 0)
       return CublasCode::NotSupported;
     ++theCublas->multiplied;
-    ++theCublas->productsByWay[way];
+    ++theCublas->matmulsByWay[way];
     theCublas->multipliedInFp8 += isFp8(a.type);
     theCublas->gradientsInFp8 += a.type == CudaType::E5M2 || b.type == CudaType::E5M2;
-    ++theCublas->epilogues[{product.epilogue, addedPart == 1}];
+    ++theCublas->epilogues[{matmul.epilogue, addedPart == 1}];
     theCublas->driver.enqueue(stream, "cuBLASLt", {}, [=](FakeAccess &memory) {
       memory.write<char>(addressOf(workspace), workspaceBytes);
       for (int64_t index = 0; index < d.batch; ++index) {
@@ -341,34 +341,34 @@ struct FakeCublasCalls {
         auto right = read(memory, addressOf(bData), b, index);
         double scale = 1;
         if (isFp8(a.type))
-          for (const void *pointer : {product.scaleA, product.scaleB})
+          for (const void *pointer : {matmul.scaleA, matmul.scaleB})
             scale *= double(*memory.read<float>(addressOf(pointer), 1));
-        int64_t depth = product.transposesA ? a.rows : a.columns;
+        int64_t depth = matmul.transposesA ? a.rows : a.columns;
         std::vector<std::vector<double>> result, auxiliary, added;
         std::vector<double> bias(size_t(d.rows), 0.0);
-        Layout ofAuxiliary{d.type, d.rows, d.columns, product.auxiliaryStride};
-        if (product.hasBias())
-          bias = read(memory, addressOf(product.bias), {d.type, d.rows, 1, d.rows}, 0)[0];
+        Layout ofAuxiliary{d.type, d.rows, d.columns, matmul.auxiliaryStride};
+        if (matmul.hasBias())
+          bias = read(memory, addressOf(matmul.bias), {d.type, d.rows, 1, d.rows}, 0)[0];
         if (addedPart == 1)
           added = read(memory, addressOf(cData), d, index);
-        if (product.isGradient())
-          auxiliary = read(memory, addressOf(product.auxiliary), ofAuxiliary, 0);
+        if (matmul.isGradient())
+          auxiliary = read(memory, addressOf(matmul.auxiliary), ofAuxiliary, 0);
         for (int64_t column = 0; column < d.columns; ++column) {
           std::vector<double> &to = result.emplace_back();
           for (int64_t row = 0; row < d.rows; ++row) {
             double sum = 0;
             for (int64_t i = 0; i < depth; ++i)
-              sum += (product.transposesA ? left[row][i] : left[i][row]) *
-                     (product.transposesB ? right[i][column] : right[column][i]);
+              sum += (matmul.transposesA ? left[row][i] : left[i][row]) *
+                     (matmul.transposesB ? right[i][column] : right[column][i]);
             sum = sum * scale + bias[size_t(row)] + (added.empty() ? 0 : added[column][row]);
-            if (product.isGradient())
+            if (matmul.isGradient())
               sum *= geluDerivative(auxiliary[column][row]);
             to.push_back(sum);
           }
         }
-        if (product.isGelu() && product.hasAuxiliary())
-          write(memory, addressOf(product.auxiliary), ofAuxiliary, 0, result);
-        if (product.isGelu())
+        if (matmul.isGelu() && matmul.hasAuxiliary())
+          write(memory, addressOf(matmul.auxiliary), ofAuxiliary, 0, result);
+        if (matmul.isGelu())
           for (std::vector<double> &column : result)
             std::transform(column.begin(), column.end(), column.begin(), gelu);
         write(memory, addressOf(dData), d, index, result);

@@ -43,23 +43,23 @@ public:
   /// each. A negative time: the algorithm fails when it runs.
   void hasWays(std::vector<double> secondsOfEach) { ways = std::move(secondsOfEach); }
   /// Returns how often algorithm `way` ran.
-  int numProductsBy(size_t way) const {
-    auto found = productsByWay.find(way);
-    return found == productsByWay.end() ? 0 : found->second;
+  int numMatmulsBy(size_t way) const {
+    auto found = matmulsByWay.find(way);
+    return found == matmulsByWay.end() ? 0 : found->second;
   }
   /// Returns the number of heuristic queries, and of matmuls that ran.
   int numAsked() const { return asked; }
-  int numProducts() const { return multiplied; }
-  int numProductsInFp8() const { return multipliedInFp8; }
+  int numMatmuls() const { return multiplied; }
+  int numMatmulsInFp8() const { return multipliedInFp8; }
   /// Returns how many of the fp8 matmuls had an e5m2 operand.
   int numGradientsInFp8() const { return gradientsInFp8; }
   /// Returns how many matmuls forbade split sums (split-K).
   int numWithoutParts() const { return withoutParts; }
   /// Counts of matmuls by epilogue and by whether a matrix is added (beta).
-  const std::map<std::pair<cuda::CublasEpilogue, bool>, int> &productsByEpilogue() const {
+  const std::map<std::pair<cuda::CublasEpilogue, bool>, int> &matmulsByEpilogue() const {
     return epilogues;
   }
-  int numProducts(cuda::CublasEpilogue epilogue, bool adds) const {
+  int numMatmuls(cuda::CublasEpilogue epilogue, bool adds) const {
     auto found = epilogues.find({epilogue, adds});
     return found == epilogues.end() ? 0 : found->second;
   }
@@ -74,7 +74,7 @@ private:
   std::optional<cuda::CublasCode> ofFp8WithGelu;
   std::string failing;
   std::vector<double> ways = {0};
-  std::map<size_t, int> productsByWay;
+  std::map<size_t, int> matmulsByWay;
   int withoutParts = 0;
   int multipliedInFp8 = 0, gradientsInFp8 = 0;
   int asked = 0, multiplied = 0, alive = 0;

@@ -1,6 +1,6 @@
 //===- benchmark_test.cpp - Matmuls by the fastest algorithm ---------------===//
 
-#include "runtime/cuda/MatrixProducts.h"
+#include "runtime/cuda/Matmuls.h"
 #include "runtime/kernels/Tensor.h"
 #include "tests/runtime/cuda/FakeCublasLt.h"
 
@@ -30,8 +30,8 @@ protected:
     put(a(), m * k, 1);
     put(b(), k * n, 2);
     put(c(), m * n, 100);
-    products = *cuda::MatrixProducts::create(device, FakeCublasLt::table(),
-                                             /*isDeterministic=*/false, streams);
+    matmuls = *cuda::Matmuls::create(device, FakeCublasLt::table(),
+                                     /*isDeterministic=*/false, streams);
   }
 
   cuda::DeviceAddress a() const { return memory.address(); }
@@ -63,16 +63,16 @@ protected:
   }
 
   Status multiply(bool adds = false) {
-    cuda::ProductShape shape;
+    cuda::MatmulShape shape;
     shape.m = m, shape.n = n, shape.k = k;
     shape.strideA = k, shape.strideB = n, shape.strideC = n;
     shape.adds = adds;
-    auto product = products->find(shape);
-    if (!product)
-      return product.error();
-    cuda::ProductAddresses at{a(), b(), c()};
+    auto matmul = matmuls->find(shape);
+    if (!matmul)
+      return matmul.error();
+    cuda::MatmulAddresses at{a(), b(), c()};
     at.added = adds ? c() : 0;
-    return (*product)->enqueue(streams->of(program::Stream::Compute), at);
+    return (*matmul)->enqueue(streams->of(program::Stream::Compute), at);
   }
 
   FakeDriver driver;
@@ -80,22 +80,22 @@ protected:
   cuda::DevicePtr device;
   std::shared_ptr<cuda::Streams> streams;
   cuda::DeviceMemory memory;
-  std::shared_ptr<cuda::MatrixProducts> products;
+  std::shared_ptr<cuda::Matmuls> matmuls;
 };
 
 TEST_F(BenchmarkTest, TheFastestWayIsTakenFromTheFirstCallOn) {
   cublas.hasWays({3e-3, 1e-3, 2e-3});
   ASSERT_TRUE(multiply());
   // Each runs once for warm-up and three times timed.
-  EXPECT_EQ(cublas.numProductsBy(0), 4);
-  EXPECT_EQ(cublas.numProductsBy(1), 4 + 1);
-  EXPECT_EQ(cublas.numProductsBy(2), 4);
+  EXPECT_EQ(cublas.numMatmulsBy(0), 4);
+  EXPECT_EQ(cublas.numMatmulsBy(1), 4 + 1);
+  EXPECT_EQ(cublas.numMatmulsBy(2), 4);
   ASSERT_TRUE(multiply());
-  EXPECT_EQ(cublas.numProductsBy(1), 4 + 2);
-  EXPECT_EQ(cublas.numProducts(), 3 * 4 + 2);
+  EXPECT_EQ(cublas.numMatmulsBy(1), 4 + 2);
+  EXPECT_EQ(cublas.numMatmuls(), 3 * 4 + 2);
   EXPECT_EQ(result(), expected(false));
-  EXPECT_EQ(products->gain(),
-            "benchmark: of 1 shapes of products 1 are faster by another algorithm than cuBLASLt's "
+  EXPECT_EQ(matmuls->gain(),
+            "benchmark: of 1 shapes of matmuls 1 are faster by another algorithm than cuBLASLt's "
             "first; all take 2.000 ms of a step, in place of 6.000");
   EXPECT_THAT(driver.complaints(), IsEmpty());
 }
@@ -103,21 +103,21 @@ TEST_F(BenchmarkTest, TheFastestWayIsTakenFromTheFirstCallOn) {
 TEST_F(BenchmarkTest, TheLibrarysFirstStaysWhereNoneIsFaster) {
   cublas.hasWays({1e-3, 1e-3, 2e-3});
   ASSERT_TRUE(multiply());
-  EXPECT_EQ(cublas.numProductsBy(0), 4 + 1);
-  EXPECT_THAT(products->gain(), HasSubstr("of 1 shapes of products 0 are faster"));
+  EXPECT_EQ(cublas.numMatmulsBy(0), 4 + 1);
+  EXPECT_THAT(matmuls->gain(), HasSubstr("of 1 shapes of matmuls 0 are faster"));
 }
 
 TEST_F(BenchmarkTest, EightWaysAreTriedAtMost) {
   cublas.hasWays({9e-3, 8e-3, 7e-3, 6e-3, 5e-3, 4e-3, 3e-3, 2e-3, 1e-3});
   ASSERT_TRUE(multiply());
-  EXPECT_EQ(cublas.numProductsBy(7), 4 + 1);
-  EXPECT_EQ(cublas.numProductsBy(8), 0);
+  EXPECT_EQ(cublas.numMatmulsBy(7), 4 + 1);
+  EXPECT_EQ(cublas.numMatmulsBy(8), 0);
 }
 
 TEST_F(BenchmarkTest, ASumInPlaceIsAddedToOnce) {
   cublas.hasWays({3e-3, 1e-3});
   ASSERT_TRUE(multiply(/*adds=*/true));
-  EXPECT_EQ(cublas.numProductsBy(1), 4 + 1);
+  EXPECT_EQ(cublas.numMatmulsBy(1), 4 + 1);
   EXPECT_EQ(result(), expected(true));
   EXPECT_THAT(driver.complaints(), IsEmpty());
 }
@@ -126,18 +126,18 @@ TEST_F(BenchmarkTest, ASumInPlaceIsNotTimedWithoutRoomToDoItElsewhere) {
   cublas.hasWays({3e-3, 1e-3});
   driver.failCall("cuMemAlloc_v2", cuda::DriverCode::OutOfMemory);
   ASSERT_TRUE(multiply(/*adds=*/true));
-  EXPECT_EQ(cublas.numProductsBy(0), 1);
-  EXPECT_EQ(cublas.numProducts(), 1);
+  EXPECT_EQ(cublas.numMatmulsBy(0), 1);
+  EXPECT_EQ(cublas.numMatmuls(), 1);
   EXPECT_EQ(result(), expected(true));
-  EXPECT_THAT(products->gain(), HasSubstr("; 1 not timed, for want of memory"));
+  EXPECT_THAT(matmuls->gain(), HasSubstr("; 1 not timed, for want of memory"));
 }
 
 TEST_F(BenchmarkTest, AWayThatIsRefusedAfterAllIsPassedOver) {
   cublas.hasWays({-1, 3e-3, -1, 2e-3});
   ASSERT_TRUE(multiply());
-  EXPECT_EQ(cublas.numProductsBy(3), 4 + 1);
+  EXPECT_EQ(cublas.numMatmulsBy(3), 4 + 1);
   EXPECT_EQ(result(), expected(false));
-  EXPECT_THAT(products->gain(), HasSubstr("all take 2.000 ms of a step, in place of 2.000"));
+  EXPECT_THAT(matmuls->gain(), HasSubstr("all take 2.000 ms of a step, in place of 2.000"));
 }
 
 TEST_F(BenchmarkTest, AFailureIsAnError) {
@@ -145,7 +145,7 @@ TEST_F(BenchmarkTest, AFailureIsAnError) {
   Status refused = multiply();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::RankFailed);
-  EXPECT_EQ(products->gain(), "");
+  EXPECT_EQ(matmuls->gain(), "");
   cublas.hasWays({3e-3, 1e-3});
   driver.failCall("cuEventElapsedTime", cuda::DriverCode::InvalidHandle);
   Status untimed = multiply(/*adds=*/true);
@@ -158,20 +158,20 @@ TEST_F(BenchmarkTest, WhatIsRecordedIsNotTimed) {
   ASSERT_TRUE(streams->beginRecording(0, 0));
   ASSERT_TRUE(multiply());
   ASSERT_TRUE(streams->endRecording());
-  EXPECT_EQ(cublas.numProductsBy(0), 1);
-  EXPECT_EQ(cublas.numProducts(), 1);
+  EXPECT_EQ(cublas.numMatmulsBy(0), 1);
+  EXPECT_EQ(cublas.numMatmuls(), 1);
   ASSERT_TRUE(multiply());
-  EXPECT_EQ(cublas.numProductsBy(1), 4 + 1);
+  EXPECT_EQ(cublas.numMatmulsBy(1), 4 + 1);
 }
 
 TEST_F(BenchmarkTest, WithoutItTheLibrarysFirstIsTaken) {
   cublas.hasWays({3e-3, 1e-3});
-  products = nullptr; // its workspace
-  products = *cuda::MatrixProducts::create(device, FakeCublasLt::table());
+  matmuls = nullptr; // its workspace
+  matmuls = *cuda::Matmuls::create(device, FakeCublasLt::table());
   ASSERT_TRUE(multiply());
-  EXPECT_EQ(cublas.numProductsBy(0), 1);
-  EXPECT_EQ(cublas.numProducts(), 1);
-  EXPECT_EQ(products->gain(), "");
+  EXPECT_EQ(cublas.numMatmulsBy(0), 1);
+  EXPECT_EQ(cublas.numMatmuls(), 1);
+  EXPECT_EQ(matmuls->gain(), "");
 }
 
 } // namespace

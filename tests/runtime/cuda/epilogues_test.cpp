@@ -41,7 +41,7 @@ public:
     program.mesh.axes = {};
     program.stages.emplace_back();
     ValueId a = argument({m, k}), b = argument({k, n});
-    product =
+    matmul =
         add("einsum", {a, b}, {m, n},
             {{"lhs_labels", Ints{0, 1}}, {"rhs_labels", Ints{1, 2}}, {"out_labels", Ints{0, 2}}});
     ends = {0};
@@ -96,7 +96,7 @@ public:
   cuda::Epilogues find() { return cuda::findEpilogues(stage(), block()); }
 
   program::Program program;
-  ValueId product = 0;
+  ValueId matmul = 0;
 
 private:
   ValueId value(const TensorType &type) {
@@ -113,7 +113,7 @@ protected:
   EpiloguesTest() : cublas(driver) {
     device = *cuda::Device::open(FakeDriver::table(), 0);
     streams = *cuda::Streams::create(device, std::chrono::milliseconds(0));
-    products = *cuda::MatrixProducts::create(device, FakeCublasLt::table());
+    matmuls = *cuda::Matmuls::create(device, FakeCublasLt::table());
   }
 
   /// Runs the block by libraries only, and compares its results with those of its instructions.
@@ -141,7 +141,7 @@ protected:
           {Arith::Native}, instruction.attrs, operands,
           {example.stage().values[size_t(instruction.results[0])]})[0];
     }
-    cuda::LibraryCalls calls(example.program, 0, products);
+    cuda::LibraryCalls calls(example.program, 0, matmuls);
     ASSERT_TRUE(calls.prepare(forward));
     for (const program::Region &region : example.block().regions) {
       if (calls.isLeftOut(forward, region.first))
@@ -175,18 +175,18 @@ protected:
   FakeCublasLt cublas;
   cuda::DevicePtr device;
   std::shared_ptr<cuda::Streams> streams;
-  std::shared_ptr<cuda::MatrixProducts> products;
+  std::shared_ptr<cuda::Matmuls> matmuls;
   std::vector<std::string> said;
 };
 
 TEST_F(EpiloguesTest, ABias) {
   Example e;
   ValueId bias = e.argument({n});
-  e.finish({e.add("add", {e.product, e.broadcast(bias)}, {m, n})});
+  e.finish({e.add("add", {e.matmul, e.broadcast(bias)}, {m, n})});
   run(e);
-  EXPECT_EQ(cublas.numProducts(CublasEpilogue::Bias, false), 1);
-  EXPECT_THAT(said, ElementsAre("matrix products: 1 by cuBLASLt",
-                                "with their product, by cuBLASLt: 1 bias"));
+  EXPECT_EQ(cublas.numMatmuls(CublasEpilogue::Bias, false), 1);
+  EXPECT_THAT(said,
+              ElementsAre("matmuls: 1 by cuBLASLt", "with their matmul, by cuBLASLt: 1 bias"));
 }
 
 TEST_F(EpiloguesTest, AResidualWithABiasInEitherOrder) {
@@ -194,7 +194,7 @@ TEST_F(EpiloguesTest, AResidualWithABiasInEitherOrder) {
     Example e;
     ValueId bias = e.argument({n}), other = e.argument({2, m / 2, n});
     ValueId repeated = e.broadcast(bias);
-    ValueId sum = e.product;
+    ValueId sum = e.matmul;
     if (biasFirst)
       sum = e.add("add", {repeated, sum}, {m, n});
     sum = e.add("add", {e.reshape(other, {m, n}), sum}, {m, n});
@@ -203,38 +203,38 @@ TEST_F(EpiloguesTest, AResidualWithABiasInEitherOrder) {
     e.finish({e.reshape(sum, {2, m / 2, n})});
     run(e);
   }
-  EXPECT_EQ(cublas.numProducts(CublasEpilogue::Bias, true), 2);
+  EXPECT_EQ(cublas.numMatmuls(CublasEpilogue::Bias, true), 2);
 }
 
 TEST_F(EpiloguesTest, AResidualInPlace) {
   Example e;
   ValueId other = e.argument({m, n});
-  ValueId sum = e.add("add", {other, e.product}, {m, n});
+  ValueId sum = e.add("add", {other, e.matmul}, {m, n});
   e.finish({sum});
   e.stage().memory.values[size_t(sum)] = e.stage().memory.values[size_t(other)];
   run(e);
-  EXPECT_EQ(cublas.numProducts(CublasEpilogue::Default, true), 1);
+  EXPECT_EQ(cublas.numMatmuls(CublasEpilogue::Default, true), 1);
 }
 
-TEST_F(EpiloguesTest, GeluOfABiasedProduct) {
+TEST_F(EpiloguesTest, GeluOfABiasedMatmul) {
   for (bool isTraining : {true, false}) {
     Example e;
     ValueId bias = e.argument({n});
-    ValueId x = e.add("add", {e.product, e.broadcast(bias)}, {m, n});
+    ValueId x = e.add("add", {e.matmul, e.broadcast(bias)}, {m, n});
     ValueId inner = e.gelu(e.reshape(x, {2, m / 2, n}), {2, m / 2, n});
     ValueId y = e.reshape(inner, {m, n});
     e.finish(isTraining ? std::vector<ValueId>{x, y} : std::vector<ValueId>{y});
     run(e);
   }
-  EXPECT_EQ(cublas.numProducts(CublasEpilogue::GeluAuxiliaryBias, false), 1);
-  EXPECT_EQ(cublas.numProducts(CublasEpilogue::GeluBias, false), 1);
+  EXPECT_EQ(cublas.numMatmuls(CublasEpilogue::GeluAuxiliaryBias, false), 1);
+  EXPECT_EQ(cublas.numMatmuls(CublasEpilogue::GeluBias, false), 1);
 }
 
-TEST_F(EpiloguesTest, GeluOfAProduct) {
+TEST_F(EpiloguesTest, GeluOfAMatmul) {
   Example e;
-  e.finish({e.gelu(e.product)});
+  e.finish({e.gelu(e.matmul)});
   run(e);
-  EXPECT_EQ(cublas.numProducts(CublasEpilogue::Gelu, false), 1);
+  EXPECT_EQ(cublas.numMatmuls(CublasEpilogue::Gelu, false), 1);
 }
 
 TEST_F(EpiloguesTest, TheGradientOfGeluAfterOtherWork) {
@@ -244,7 +244,7 @@ TEST_F(EpiloguesTest, TheGradientOfGeluAfterOtherWork) {
       e.add("einsum", {other, other}, {m, m},
             {{"lhs_labels", Ints{0, 1}}, {"rhs_labels", Ints{2, 1}}, {"out_labels", Ints{0, 2}}});
   e.endRegion();
-  ValueId dy = e.reshape(e.product, {2, m / 2, n});
+  ValueId dy = e.reshape(e.matmul, {2, m / 2, n});
   e.endRegion();
   ValueId dx = e.add("gelu_grad", {e.reshape(x, {2, m / 2, n}), dy}, {2, m / 2, n},
                      {{"approximate", std::string("tanh")}});
@@ -252,37 +252,37 @@ TEST_F(EpiloguesTest, TheGradientOfGeluAfterOtherWork) {
   ASSERT_EQ(e.find().list.size(), 1u);
   EXPECT_THAT(e.find().list[0].leftOut, ElementsAre(0, 2));
   run(e);
-  EXPECT_EQ(cublas.numProducts(CublasEpilogue::GeluGradient, false), 1);
+  EXPECT_EQ(cublas.numMatmuls(CublasEpilogue::GeluGradient, false), 1);
 }
 
 TEST_F(EpiloguesTest, ACastToF32) {
   Example e(DType::BF16);
-  e.finish({e.add("cast", {e.product}, {m, n}, {}, DType::F32)});
+  e.finish({e.add("cast", {e.matmul}, {m, n}, {}, DType::F32)});
   run(e, 1e-2); // the reference rounds in between
-  EXPECT_EQ(cublas.numProducts(), 1);
+  EXPECT_EQ(cublas.numMatmuls(), 1);
 }
 
 TEST_F(EpiloguesTest, InBFloat16) {
   Example e(DType::BF16);
   ValueId bias = e.argument({n});
-  ValueId x = e.add("add", {e.product, e.broadcast(bias)}, {m, n});
+  ValueId x = e.add("add", {e.matmul, e.broadcast(bias)}, {m, n});
   e.finish({x, e.gelu(x)});
   run(e, 2e-2);
-  EXPECT_EQ(cublas.numProducts(CublasEpilogue::GeluAuxiliaryBias, false), 1);
+  EXPECT_EQ(cublas.numMatmuls(CublasEpilogue::GeluAuxiliaryBias, false), 1);
 }
 
 TEST_F(EpiloguesTest, WhatTheLibraryCannotDoIsDoneApart) {
   cublas.hasNoWayWithEpilogues();
   Example e;
   ValueId bias = e.argument({n});
-  e.finish({e.add("add", {e.product, e.broadcast(bias)}, {m, n})});
-  cuda::LibraryCalls calls(e.program, 0, products);
+  e.finish({e.add("add", {e.matmul, e.broadcast(bias)}, {m, n})});
+  cuda::LibraryCalls calls(e.program, 0, matmuls);
   ASSERT_TRUE(calls.prepare(forward));
   EXPECT_NE(calls.find(forward, 0), nullptr);
   EXPECT_FALSE(calls.isLeftOut(forward, 0));
   EXPECT_EQ(calls.find(forward, 1), nullptr);
-  EXPECT_THAT(calls.sentences(), ElementsAre("matrix products: 1 by cuBLASLt",
-                                             "apart from their product: 1 the library has no way"));
+  EXPECT_THAT(calls.sentences(), ElementsAre("matmuls: 1 by cuBLASLt",
+                                             "apart from their matmul: 1 the library has no way"));
 }
 
 //===----------------------------------------------------------------------===//
@@ -293,7 +293,7 @@ TEST_F(EpiloguesTest, WhatTheLibraryCannotDoIsDoneApart) {
 Example biased(const std::function<std::vector<ValueId>(Example &, ValueId)> &change) {
   Example e;
   ValueId bias = e.argument({n});
-  ValueId sum = e.add("add", {e.product, e.broadcast(bias)}, {m, n});
+  ValueId sum = e.add("add", {e.matmul, e.broadcast(bias)}, {m, n});
   e.finish(change(e, sum));
   return e;
 }
@@ -302,14 +302,14 @@ TEST(Epilogues, WhatOthersReadStaysApart) {
   EXPECT_THAT(biased([](Example &, ValueId sum) { return std::vector<ValueId>{sum}; }).find().list,
               ::testing::SizeIs(1));
   // The matmul's own result is a result of the block.
-  EXPECT_THAT(biased([](Example &e, ValueId sum) { return std::vector<ValueId>{sum, e.product}; })
+  EXPECT_THAT(biased([](Example &e, ValueId sum) { return std::vector<ValueId>{sum, e.matmul}; })
                   .find()
                   .list,
               IsEmpty());
   // Another kernel reads the matmul's result.
   EXPECT_THAT(biased([](Example &e, ValueId sum) {
                 e.endRegion();
-                return std::vector<ValueId>{sum, e.add("exp", {e.product}, {m, n})};
+                return std::vector<ValueId>{sum, e.add("exp", {e.matmul}, {m, n})};
               })
                   .find()
                   .list,
@@ -341,7 +341,7 @@ TEST(Epilogues, ABiasAlongAnotherDimIsNone) {
   Example e;
   ValueId column = e.argument({m});
   ValueId repeated = e.add("broadcast", {column}, {m, n}, {{"dims", Ints{0}}});
-  e.finish({e.add("add", {e.product, repeated}, {m, n})});
+  e.finish({e.add("add", {e.matmul, repeated}, {m, n})});
   EXPECT_THAT(e.find().list, IsEmpty());
 }
 
@@ -359,7 +359,7 @@ TEST(Epilogues, TheMemoryPlanMayKeepThemApart) {
     ValueId bias = e.argument({n}), x = e.argument({m, n});
     ValueId other = e.add("exp", {x}, {m, n});
     e.endRegion();
-    ValueId sum = e.add("add", {e.product, e.broadcast(bias)}, {m, n});
+    ValueId sum = e.add("add", {e.matmul, e.broadcast(bias)}, {m, n});
     e.finish({other, sum});
     return e;
   };

@@ -1,14 +1,14 @@
-//===- MatrixProducts.cpp - Einsums by cuBLASLt ----------------------------===//
+//===- Matmuls.cpp - Einsums by cuBLASLt ----------------------------------===//
 
-#include "runtime/cuda/MatrixProducts.h"
+#include "runtime/cuda/Matmuls.h"
 
 #include <algorithm>
 
 namespace tbc::cuda {
 
 using kernels::DType;
-using kernels::ProductLoop;
-using kernels::ProductPlan;
+using kernels::MatmulLoop;
+using kernels::MatmulPlan;
 
 Status checkCublas(const CublasLt &library, CublasCode code, const std::string &what) {
   if (code == CublasCode::Success)
@@ -28,10 +28,10 @@ static bool isMultiplied(DType input, DType result) {
          (isNarrow && (result == input || result == DType::F32));
 }
 
-static ProductShape shapeOf(const ProductPlan &plan) {
+static MatmulShape shapeOf(const MatmulPlan &plan) {
   // The stride of a dim of one element is irrelevant, but the library requires a valid one.
   auto stride = [](int64_t stride, int64_t columns) { return std::max(stride, columns); };
-  ProductShape shape;
+  MatmulShape shape;
   shape.m = plan.m.size, shape.n = plan.n.size, shape.k = plan.k.size;
   shape.transposedA = !kernels::isDense(plan.m.size, plan.m.lhs, plan.k.size, plan.k.lhs);
   shape.transposedB = !kernels::isDense(plan.k.size, plan.k.rhs, plan.n.size, plan.n.rhs);
@@ -39,37 +39,37 @@ static ProductShape shapeOf(const ProductPlan &plan) {
   shape.strideB = shape.transposedB ? stride(plan.n.rhs, shape.k) : stride(plan.k.rhs, shape.n);
   shape.strideC = stride(plan.m.out, shape.n);
   if (!plan.around.empty()) {
-    const ProductLoop &batch = plan.around[0];
+    const MatmulLoop &batch = plan.around[0];
     shape.batch = batch.size;
     shape.batchA = batch.lhs, shape.batchB = batch.rhs, shape.batchC = batch.out;
   }
   return shape;
 }
 
-Result<EinsumProduct> productOf(const kernels::Attrs &attrs, const kernels::TensorType &lhs,
-                                const kernels::TensorType &rhs, const kernels::TensorType &result) {
+Result<EinsumMatmul> matmulOf(const kernels::Attrs &attrs, const kernels::TensorType &lhs,
+                              const kernels::TensorType &rhs, const kernels::TensorType &result) {
   auto none = [](const std::string &why) { return Error{ErrorCode::Usage, why}; };
   if (lhs.dtype != rhs.dtype || !isMultiplied(lhs.dtype, result.dtype))
-    return none("no product of " + std::string(name(lhs.dtype)) + " and " +
+    return none("no matmul of " + std::string(name(lhs.dtype)) + " and " +
                 std::string(name(rhs.dtype)) + " to " + std::string(name(result.dtype)));
   if (kernels::numElements(lhs.shape) == 0 || kernels::numElements(rhs.shape) == 0)
     return none("nothing to multiply");
-  kernels::ProductRoles roles = kernels::productRoles(attrs, lhs, rhs, result);
+  kernels::MatmulRoles roles = kernels::matmulRoles(attrs, lhs, rhs, result);
   if (roles.sumsOneOperand)
     return none("a sum over one operand");
   bool isAny = false;
   for (bool swaps : {false, true}) {
-    ProductPlan plan;
+    MatmulPlan plan;
     if (!choose(swaps ? swapped(roles) : roles, /*maySum=*/false, plan))
       continue;
     isAny = true;
     if (plan.around.size() > 1)
       continue;
-    EinsumProduct product{shapeOf(plan), swaps};
-    product.shape.input = lhs.dtype, product.shape.result = result.dtype;
-    return product;
+    EinsumMatmul matmul{shapeOf(plan), swaps};
+    matmul.shape.input = lhs.dtype, matmul.shape.result = result.dtype;
+    return matmul;
   }
-  return none(isAny ? "several loops around a product" : "no dims that make matrices");
+  return none(isAny ? "several loops around a matmul" : "no dims that make matrices");
 }
 
 //===----------------------------------------------------------------------===//
@@ -84,7 +84,7 @@ static CudaType typeOf(DType dtype, std::optional<program::fp8::Format> format =
                                : CudaType::F32;
 }
 
-MatrixProduct::~MatrixProduct() {
+Matmul::~Matmul() {
   for (LayoutHandle layout : {layoutA, layoutB, layoutC})
     if (layout)
       library.layoutDestroy(layout);
@@ -105,7 +105,7 @@ static bool hasAuxiliary(CublasEpilogue epilogue) {
          epilogue == CublasEpilogue::GeluAuxiliaryBias || epilogue == CublasEpilogue::GeluGradient;
 }
 
-Status MatrixProduct::place(const ProductAddresses &at) const {
+Status Matmul::place(const MatmulAddresses &at) const {
   auto set = [&](MatmulAttribute attribute, DeviceAddress address) {
     const void *pointer = pointerTo(address);
     return checkCublas(library, library.matmulSet(matmul, attribute, &pointer, sizeof pointer),
@@ -122,7 +122,7 @@ Status MatrixProduct::place(const ProductAddresses &at) const {
   return status && isScaled ? set(MatmulAttribute::ScalePointerB, at.scaleA) : status;
 }
 
-Status MatrixProduct::enqueue(const Stream &stream, const ProductAddresses &at) {
+Status Matmul::enqueue(const Stream &stream, const MatmulAddresses &at) {
   // Several matmuls may share one shape; a call uses the descriptor's current addresses.
   Status status = place(at);
   if (status && !candidates.empty() && !timedIn->isRecording())
@@ -130,16 +130,16 @@ Status MatrixProduct::enqueue(const Stream &stream, const ProductAddresses &at) 
   if (!status)
     return status;
   ++numCalls;
-  return checkCublas(library, multiply(stream, at), "a product of matrices");
+  return checkCublas(library, multiply(stream, at), "a matmul");
 }
 
-void MatrixProduct::take(const MatmulChoice &choice) {
+void Matmul::take(const MatmulChoice &choice) {
   algorithm = choice.algorithm;
   workspaceBytes = choice.workspaceBytes;
 }
 
 /// Enqueues the matmul. Bias and auxiliary matrix are in the descriptor.
-CublasCode MatrixProduct::multiply(const Stream &stream, const ProductAddresses &at) const {
+CublasCode Matmul::multiply(const Stream &stream, const MatmulAddresses &at) const {
   const float one = 1, beta = at.added ? 1 : 0;
   void *out = const_cast<void *>(pointerTo(at.c));
   const void *added = at.added ? pointerTo(at.added) : out;
@@ -171,16 +171,16 @@ static Status makeLayout(const CublasLt &library, LayoutHandle &layout, CudaType
 
 /// Sets the epilogue, if any. The library checks the alignment of pointers when it chooses an
 /// algorithm, so they get the workspace's alignment, which all tensors share.
-Status MatrixProducts::describeEpilogue(MatrixProduct &product, const ProductShape &s) const {
-  product.epilogue = s.epilogue;
-  ProductAddresses somewhere;
+Status Matmuls::describeEpilogue(Matmul &matmul, const MatmulShape &s) const {
+  matmul.epilogue = s.epilogue;
+  MatmulAddresses somewhere;
   for (DeviceAddress *address :
        {&somewhere.bias, &somewhere.auxiliary, &somewhere.scaleA, &somewhere.scaleB})
     *address = workspace.address();
   if (s.epilogue == CublasEpilogue::Default)
-    return product.place(somewhere);
+    return matmul.place(somewhere);
   auto set = [&](MatmulAttribute attribute, const void *value, size_t bytes) {
-    return checkCublas(library, library.matmulSet(product.matmul, attribute, value, bytes),
+    return checkCublas(library, library.matmulSet(matmul.matmul, attribute, value, bytes),
                        "describing an epilogue");
   };
   auto epilogue = uint32_t(s.epilogue);
@@ -188,56 +188,56 @@ Status MatrixProducts::describeEpilogue(MatrixProduct &product, const ProductSha
   int64_t stride = s.strideC;
   if (status && hasAuxiliary(s.epilogue))
     status = set(MatmulAttribute::AuxiliaryStride, &stride, sizeof stride);
-  return status ? product.place(somewhere) : status;
+  return status ? matmul.place(somewhere) : status;
 }
 
-Result<std::unique_ptr<MatrixProduct>> MatrixProducts::make(const ProductShape &s) {
-  std::unique_ptr<MatrixProduct> product(new MatrixProduct(library));
-  product->handle = handle;
-  product->workspace = workspace.address();
-  product->isScaled = s.formatA.has_value();
+Result<std::unique_ptr<Matmul>> Matmuls::make(const MatmulShape &s) {
+  std::unique_ptr<Matmul> matmul(new Matmul(library));
+  matmul->handle = handle;
+  matmul->workspace = workspace.address();
+  matmul->isScaled = s.formatA.has_value();
   CudaType typeA = typeOf(s.input, s.formatA), typeB = typeOf(s.input, s.formatB);
-  Status status = checkCublas(
-      library, library.matmulCreate(&product->matmul, CublasCompute::F32, CudaType::F32),
-      "describing a product");
+  Status status =
+      checkCublas(library, library.matmulCreate(&matmul->matmul, CublasCompute::F32, CudaType::F32),
+                  "describing a matmul");
   auto transpose = [&](MatmulAttribute which, bool isTransposed) {
     int32_t operation = int32_t(isTransposed ? CublasOperation::Transpose : CublasOperation::None);
     if (status)
       status = checkCublas(library,
-                           library.matmulSet(product->matmul, which, &operation, sizeof operation),
-                           "describing a product");
+                           library.matmulSet(matmul->matmul, which, &operation, sizeof operation),
+                           "describing a matmul");
   };
   transpose(MatmulAttribute::TransposeA, s.transposedB);
   transpose(MatmulAttribute::TransposeB, s.transposedA);
   if (status)
-    status = describeEpilogue(*product, s);
+    status = describeEpilogue(*matmul, s);
   if (status)
     status =
         s.transposedA
-            ? makeLayout(library, product->layoutA, typeA, s.k, s.m, s.strideA, s.batch, s.batchA)
-            : makeLayout(library, product->layoutA, typeA, s.m, s.k, s.strideA, s.batch, s.batchA);
+            ? makeLayout(library, matmul->layoutA, typeA, s.k, s.m, s.strideA, s.batch, s.batchA)
+            : makeLayout(library, matmul->layoutA, typeA, s.m, s.k, s.strideA, s.batch, s.batchA);
   if (status)
     status =
         s.transposedB
-            ? makeLayout(library, product->layoutB, typeB, s.n, s.k, s.strideB, s.batch, s.batchB)
-            : makeLayout(library, product->layoutB, typeB, s.k, s.n, s.strideB, s.batch, s.batchB);
+            ? makeLayout(library, matmul->layoutB, typeB, s.n, s.k, s.strideB, s.batch, s.batchB)
+            : makeLayout(library, matmul->layoutB, typeB, s.k, s.n, s.strideB, s.batch, s.batchB);
   if (status)
-    status = makeLayout(library, product->layoutC, typeOf(s.result), s.m, s.n, s.strideC, s.batch,
+    status = makeLayout(library, matmul->layoutC, typeOf(s.result), s.m, s.n, s.strideC, s.batch,
                         s.batchC);
   if (!status)
     return status.error();
-  product->resultBytes =
+  matmul->resultBytes =
       ((s.batch - 1) * s.batchC + (s.m - 1) * s.strideC + s.n) * kernels::byteWidth(s.result);
-  product->device = device;
-  product->timedIn = timedIn;
-  Result<bool> hasWay = chooseAlgorithm(*product);
+  matmul->device = device;
+  matmul->timedIn = timedIn;
+  Result<bool> hasWay = chooseAlgorithm(*matmul);
   if (!hasWay)
     return hasWay.error();
-  return *hasWay ? std::move(product) : nullptr;
+  return *hasWay ? std::move(matmul) : nullptr;
 }
 
 /// Returns false if the library has no algorithm.
-Result<bool> MatrixProducts::chooseAlgorithm(MatrixProduct &product) const {
+Result<bool> Matmuls::chooseAlgorithm(Matmul &matmul) const {
   const char *what = "asking how to multiply";
   PreferenceHandle preference = nullptr;
   uint64_t most = uint64_t(workspace.bytes());
@@ -258,8 +258,8 @@ Result<bool> MatrixProducts::chooseAlgorithm(MatrixProduct &product) const {
   int numFound = 0;
   CublasCode code =
       !status ? CublasCode::Success
-              : library.chooseAlgorithms(handle, product.matmul, product.layoutB, product.layoutA,
-                                         product.layoutC, product.layoutC, preference,
+              : library.chooseAlgorithms(handle, matmul.matmul, matmul.layoutB, matmul.layoutA,
+                                         matmul.layoutC, matmul.layoutC, preference,
                                          int(choices.size()), choices.data(), &numFound);
   library.preferenceDestroy(preference);
   if (!status)
@@ -277,9 +277,9 @@ Result<bool> MatrixProducts::chooseAlgorithm(MatrixProduct &product) const {
                 choices.end());
   if (choices.empty())
     return false;
-  product.take(choices[0]);
+  matmul.take(choices[0]);
   if (choices.size() > 1)
-    product.candidates = std::move(choices);
+    matmul.candidates = std::move(choices);
   return true;
 }
 
@@ -287,33 +287,32 @@ Result<bool> MatrixProducts::chooseAlgorithm(MatrixProduct &product) const {
 // All of a device
 //===----------------------------------------------------------------------===//
 
-Result<std::shared_ptr<MatrixProducts>> MatrixProducts::create(const DevicePtr &device,
-                                                               const CublasLt &library,
-                                                               bool isDeterministic,
-                                                               std::shared_ptr<Streams> timedIn) {
+Result<std::shared_ptr<Matmuls>> Matmuls::create(const DevicePtr &device, const CublasLt &library,
+                                                 bool isDeterministic,
+                                                 std::shared_ptr<Streams> timedIn) {
   if (Status status = device->makeCurrent(); !status)
     return status.error();
-  std::shared_ptr<MatrixProducts> products(
-      new MatrixProducts(device, library, isDeterministic, std::move(timedIn)));
+  std::shared_ptr<Matmuls> matmuls(
+      new Matmuls(device, library, isDeterministic, std::move(timedIn)));
   auto memory = DeviceMemory::allocate(device, cublasWorkspaceBytes, "the workspace of cuBLASLt");
   if (!memory)
     return memory.error();
-  products->workspace = std::move(*memory);
-  if (Status status = checkCublas(library, library.create(&products->handle),
+  matmuls->workspace = std::move(*memory);
+  if (Status status = checkCublas(library, library.create(&matmuls->handle),
                                   device->name() + ", starting cuBLASLt");
       !status)
     return status.error();
-  return products;
+  return matmuls;
 }
 
-MatrixProducts::~MatrixProducts() {
-  products.clear();
+Matmuls::~Matmuls() {
+  matmuls.clear();
   if (handle && !device->isGivenUp())
     library.destroy(handle);
 }
 
-Result<MatrixProduct *> MatrixProducts::find(const ProductShape &shape) {
-  auto [found, isNew] = products.try_emplace(shape);
+Result<Matmul *> Matmuls::find(const MatmulShape &shape) {
+  auto [found, isNew] = matmuls.try_emplace(shape);
   if (isNew) {
     auto made = make(shape);
     if (!made)

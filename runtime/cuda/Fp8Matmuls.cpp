@@ -1,6 +1,6 @@
-//===- Fp8Products.cpp - Matmuls in fp8 -------------------------------------===//
+//===- Fp8Matmuls.cpp - Matmuls in fp8 ------------------------------------===//
 
-#include "runtime/cuda/Fp8Products.h"
+#include "runtime/cuda/Fp8Matmuls.h"
 
 #include <algorithm>
 
@@ -13,9 +13,10 @@ using fp8::Format;
 static constexpr int64_t scalesAt = fp8::numWarps * 4, scaleBytes = 256,
                          matricesAt = scalesAt + 2 * scaleBytes;
 
-Result<std::shared_ptr<Fp8Products>>
-Fp8Products::create(const DevicePtr &device, std::shared_ptr<const KernelModule> kernels,
-                    std::shared_ptr<MatrixProducts> products, std::shared_ptr<Streams> streams) {
+Result<std::shared_ptr<Fp8Matmuls>> Fp8Matmuls::create(const DevicePtr &device,
+                                                       std::shared_ptr<const KernelModule> kernels,
+                                                       std::shared_ptr<Matmuls> matmuls,
+                                                       std::shared_ptr<Streams> streams) {
   constexpr int ada = 89;
   if (device->capability() < ada)
     return Error{ErrorCode::Usage, device->name() +
@@ -26,9 +27,9 @@ Fp8Products::create(const DevicePtr &device, std::shared_ptr<const KernelModule>
     return Error{ErrorCode::Usage,
                  "the program has no kernels that make matrices of fp8: it multiplies none, or was "
                  "compiled before there were any; compile it again"};
-  std::shared_ptr<Fp8Products> made(new Fp8Products(device));
+  std::shared_ptr<Fp8Matmuls> made(new Fp8Matmuls(device));
   made->kernels = std::move(kernels);
-  made->products = std::move(products);
+  made->matmuls = std::move(matmuls);
   made->streams = std::move(streams);
   return made;
 }
@@ -47,8 +48,8 @@ static std::vector<int64_t> sizesOf(int64_t count, int64_t batch, int64_t rows, 
           isTransposed};
 }
 
-Result<Fp8Products::Operand> Fp8Products::operandOf(kernels::DType type, Format format,
-                                                    const std::vector<int64_t> &sizes) {
+Result<Fp8Matmuls::Operand> Fp8Matmuls::operandOf(kernels::DType type, Format format,
+                                                  const std::vector<int64_t> &sizes) {
   Operand operand;
   for (auto [kernel, symbol] : {std::pair(&operand.amax, fp8::amaxSymbol(type)),
                                 std::pair(&operand.scale, fp8::scaleSymbol(format)),
@@ -78,7 +79,7 @@ Result<Fp8Products::Operand> Fp8Products::operandOf(kernels::DType type, Format 
 }
 
 /// Grows the workspace. No running work may use it.
-Status Fp8Products::reserve(int64_t bytes) {
+Status Fp8Matmuls::reserve(int64_t bytes) {
   // Memory outside all plans stays small compared with a device's memory.
   constexpr int64_t mostBytes = int64_t(2) << 30;
   int64_t before = memory.bytes();
@@ -102,8 +103,8 @@ Status Fp8Products::reserve(int64_t bytes) {
   return Error{ErrorCode::Usage, "no memory to work in"};
 }
 
-Status Fp8Products::launch(const LaunchableKernel &kernel, const Stream &stream,
-                           std::vector<DeviceAddress> addresses) const {
+Status Fp8Matmuls::launch(const LaunchableKernel &kernel, const Stream &stream,
+                          std::vector<DeviceAddress> addresses) const {
   std::vector<void *> arguments;
   for (DeviceAddress &address : addresses)
     arguments.push_back(&address);
@@ -112,8 +113,8 @@ Status Fp8Products::launch(const LaunchableKernel &kernel, const Stream &stream,
   return streams->note(kernel.symbol);
 }
 
-Status Fp8Products::quantise(const Operand &operand, const Stream &stream, DeviceAddress from,
-                             DeviceAddress to, DeviceAddress scales) const {
+Status Fp8Matmuls::quantise(const Operand &operand, const Stream &stream, DeviceAddress from,
+                            DeviceAddress to, DeviceAddress scales) const {
   DeviceAddress partials = memory.address(), sizes = operand.sizes->address();
   Status status = launch(*operand.amax, stream, {from, sizes, partials});
   if (status)
@@ -121,9 +122,9 @@ Status Fp8Products::quantise(const Operand &operand, const Stream &stream, Devic
   return status ? launch(*operand.quantise, stream, {from, sizes, scales, to}) : status;
 }
 
-Result<Fp8Products::Enqueue> Fp8Products::find(const Request &request) {
+Result<Fp8Matmuls::Enqueue> Fp8Matmuls::find(const Request &request) {
   auto none = [](const std::string &why) { return Error{ErrorCode::Usage, why}; };
-  const ProductShape &given = request.shape;
+  const MatmulShape &given = request.shape;
   if (given.m % fp8::step || given.n % fp8::step || given.k % fp8::step)
     return none("sizes that are no multiples of 16");
   if (request.isGradientA && request.isGradientB)
@@ -136,17 +137,17 @@ Result<Fp8Products::Enqueue> Fp8Products::find(const Request &request) {
   if (given.epilogue != CublasEpilogue::Default && given.result == kernels::DType::F32)
     return none("an epilogue with a result in f32");
 
-  ProductShape shape = given;
+  MatmulShape shape = given;
   shape.formatA = request.isGradientA ? Format::E5M2 : Format::E4M3;
   shape.formatB = request.isGradientB ? Format::E5M2 : Format::E4M3;
   shape.strideA = shape.strideB = shape.k;
   shape.batchA = given.batchA ? shape.m * shape.k : 0;
   shape.batchB = given.batchB ? shape.n * shape.k : 0;
   shape.transposedA = false, shape.transposedB = true;
-  auto product = products->find(shape);
-  if (!product)
-    return product.error();
-  if (!*product)
+  auto matmul = matmuls->find(shape);
+  if (!matmul)
+    return matmul.error();
+  if (!*matmul)
     return none("shapes for which the library has no way");
   auto a = operandOf(given.input, *shape.formatA,
                      sizesOf(request.elementsA, batchA, given.m, given.k, given.batchA,
@@ -161,9 +162,9 @@ Result<Fp8Products::Enqueue> Fp8Products::find(const Request &request) {
   int64_t roomA = aligned(a->bytes);
   if (Status status = reserve(matricesAt + roomA + aligned(b->bytes)); !status)
     return status.error();
-  return Enqueue([this, product = *product, a = *a, b = *b,
-                  roomA](const Stream &stream, const ProductAddresses &addresses) {
-    ProductAddresses at = addresses;
+  return Enqueue([this, matmul = *matmul, a = *a, b = *b, roomA](const Stream &stream,
+                                                                 const MatmulAddresses &addresses) {
+    MatmulAddresses at = addresses;
     DeviceAddress scalesA = memory.address() + DeviceAddress(scalesAt);
     DeviceAddress scalesB = scalesA + DeviceAddress(scaleBytes);
     at.a = memory.address() + DeviceAddress(matricesAt);
@@ -172,7 +173,7 @@ Result<Fp8Products::Enqueue> Fp8Products::find(const Request &request) {
     Status status = quantise(a, stream, addresses.a, at.a, scalesA);
     if (status)
       status = quantise(b, stream, addresses.b, at.b, scalesB);
-    return status ? product->enqueue(stream, at) : status;
+    return status ? matmul->enqueue(stream, at) : status;
   });
 }
 

@@ -1,4 +1,4 @@
-//===- Products.h - An einsum as matmuls ----------------------------------===//
+//===- Matmuls.h - An einsum as matmuls -----------------------------------===//
 //
 // Part of tbc. Plain C++. For matmul libraries: divides an einsum into one matmul and loops around
 // it.
@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TBC_RUNTIME_KERNELS_PRODUCTS_H
-#define TBC_RUNTIME_KERNELS_PRODUCTS_H
+#ifndef TBC_RUNTIME_KERNELS_MATMULS_H
+#define TBC_RUNTIME_KERNELS_MATMULS_H
 
 #include "runtime/kernels/Attrs.h"
 #include "runtime/kernels/Tensor.h"
@@ -23,42 +23,42 @@ namespace tbc::kernels {
 
 /// One or several labels as a single loop. Strides count elements; 0 if the tensor lacks the
 /// labels.
-struct ProductLoop {
+struct MatmulLoop {
   int64_t size, lhs, rhs, out;
 };
-using ProductLoops = std::vector<ProductLoop>;
+using MatmulLoops = std::vector<MatmulLoop>;
 
-struct ProductRoles {
-  ProductLoops batch, contracted, lhsFree, rhsFree;
+struct MatmulRoles {
+  MatmulLoops batch, contracted, lhsFree, rhsFree;
   /// Whether a label of a single operand is summed; then there is no matmul.
   bool sumsOneOperand = false;
 };
 
 /// Returns the roles of an einsum of dense row-major tensors (runtime/kernels/Einsum.h).
-ProductRoles productRoles(const Attrs &attrs, const TensorType &lhs, const TensorType &rhs,
-                          const TensorType &result);
+MatmulRoles matmulRoles(const Attrs &attrs, const TensorType &lhs, const TensorType &rhs,
+                        const TensorType &result);
 
 /// Returns the roles with the operands exchanged.
-ProductRoles swapped(ProductRoles roles);
+MatmulRoles swapped(MatmulRoles roles);
 
 /// A matmul c[m x n] (+)= a[m x k] * b[k x n] inside loops. c has unit stride along n; a and b have
 /// it along one of their dims.
-struct ProductPlan {
-  ProductLoop m{1, 0, 0, 0}, n{1, 0, 0, 0}, k{1, 0, 0, 0};
+struct MatmulPlan {
+  MatmulLoop m{1, 0, 0, 0}, n{1, 0, 0, 0}, k{1, 0, 0, 0};
   /// Loops over batch and free labels: independent of each other.
-  ProductLoops around;
+  MatmulLoops around;
   /// Contracted labels except k.
-  ProductLoops summed;
+  MatmulLoops summed;
 };
 
 /// Sets `best` to the plan with the largest matmuls; returns false if there is no plan. Sums over
 /// loops around a matmul round to the result's type in between, so they are used only with
 /// `maySum`.
-bool choose(const ProductRoles &roles, bool maySum, ProductPlan &best);
+bool choose(const MatmulRoles &roles, bool maySum, MatmulPlan &best);
 
 /// Whether a matrix of this size has dense rows: unit stride along columns.
 bool isDense(int64_t rows, int64_t rowStride, int64_t columns, int64_t columnStride);
 
 } // namespace tbc::kernels
 
-#endif // TBC_RUNTIME_KERNELS_PRODUCTS_H
+#endif // TBC_RUNTIME_KERNELS_MATMULS_H

@@ -1,6 +1,6 @@
-//===- ProductBenchmark.cpp - Timing of matmul algorithms ------------------===//
+//===- MatmulBenchmark.cpp - Timing of matmul algorithms ------------------===//
 
-#include "runtime/cuda/MatrixProducts.h"
+#include "runtime/cuda/Matmuls.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -9,16 +9,15 @@ namespace tbc::cuda {
 
 /// Returns the device's seconds for one matmul with this algorithm; nullopt if the library refuses
 /// it after all.
-Result<std::optional<double>> MatrixProduct::timeOf(const MatmulChoice &choice,
-                                                    const Stream &stream,
-                                                    const ProductAddresses &at) {
+Result<std::optional<double>> Matmul::timeOf(const MatmulChoice &choice, const Stream &stream,
+                                             const MatmulAddresses &at) {
   constexpr int numTimed = 3;
   take(choice);
   // The first call also loads the kernel.
   CublasCode code = multiply(stream, at);
   if (code == CublasCode::NotSupported)
     return std::optional<double>();
-  Status status = checkCublas(library, code, "timing a product of matrices");
+  Status status = checkCublas(library, code, "timing a matmul");
   if (!status)
     return status.error();
   Result<Event> begin = Event::create(device, /*isTimed=*/true);
@@ -29,7 +28,7 @@ Result<std::optional<double>> MatrixProduct::timeOf(const MatmulChoice &choice,
     return end.error();
   status = stream.record(*begin);
   for (int i = 0; i < numTimed && status; ++i)
-    status = checkCublas(library, multiply(stream, at), "timing a product of matrices");
+    status = checkCublas(library, multiply(stream, at), "timing a matmul");
   if (status)
     status = stream.record(*end);
   if (status)
@@ -44,14 +43,14 @@ Result<std::optional<double>> MatrixProduct::timeOf(const MatmulChoice &choice,
 
 /// Times the algorithms on the operands of the current matmul; each run computes its result again.
 /// An accumulating matmul uses a separate result.
-Status MatrixProduct::chooseFastest(const Stream &stream, const ProductAddresses &addresses) {
+Status Matmul::chooseFastest(const Stream &stream, const MatmulAddresses &addresses) {
   std::vector<MatmulChoice> choices = std::move(candidates);
   candidates.clear();
-  ProductAddresses at = addresses;
+  MatmulAddresses at = addresses;
   DeviceMemory elsewhere;
   if (at.added == at.c) {
     // Memory outside the memory plan may not be available.
-    auto memory = DeviceMemory::allocate(device, resultBytes, "a product that is timed");
+    auto memory = DeviceMemory::allocate(device, resultBytes, "a matmul that is timed");
     if (!memory) {
       hasNoRoom = true;
       return Status::ok();
@@ -80,25 +79,25 @@ Status MatrixProduct::chooseFastest(const Stream &stream, const ProductAddresses
   return Status::ok();
 }
 
-std::string MatrixProducts::gain() const {
+std::string Matmuls::gain() const {
   int64_t numTimed = 0, numOther = 0, numUntimed = 0;
   double first = 0, best = 0;
-  for (const auto &[shape, product] : products) {
-    if (!product)
+  for (const auto &[shape, matmul] : matmuls) {
+    if (!matmul)
       continue;
-    numUntimed += product->hasNoRoom;
-    if (!product->isTimed)
+    numUntimed += matmul->hasNoRoom;
+    if (!matmul->isTimed)
       continue;
     ++numTimed;
-    numOther += product->seconds < product->firstSeconds;
-    first += product->firstSeconds * double(product->numCalls);
-    best += product->seconds * double(product->numCalls);
+    numOther += matmul->seconds < matmul->firstSeconds;
+    first += matmul->firstSeconds * double(matmul->numCalls);
+    best += matmul->seconds * double(matmul->numCalls);
   }
   if (numTimed + numUntimed == 0)
     return "";
   char text[256];
   std::snprintf(text, sizeof text,
-                "benchmark: of %lld shapes of products %lld are faster by another algorithm than "
+                "benchmark: of %lld shapes of matmuls %lld are faster by another algorithm than "
                 "cuBLASLt's first; all take %.3f ms of a step, in place of %.3f",
                 static_cast<long long>(numTimed), static_cast<long long>(numOther), best * 1e3,
                 first * 1e3);

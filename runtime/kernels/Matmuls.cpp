@@ -1,6 +1,6 @@
-//===- Products.cpp - An einsum as matmuls --------------------------------===//
+//===- Matmuls.cpp - An einsum as matmuls ---------------------------------===//
 
-#include "runtime/kernels/Products.h"
+#include "runtime/kernels/Matmuls.h"
 #include "runtime/kernels/Support.h"
 
 #include <algorithm>
@@ -16,11 +16,11 @@ static int64_t strideOf(int64_t label, const Labels &labels, const Shape &stride
 
 /// Appends the label to the loops, merged with the last one if it is contiguous with it in all
 /// tensors.
-static void append(ProductLoops &loops, const ProductLoop &loop) {
+static void append(MatmulLoops &loops, const MatmulLoop &loop) {
   if (loop.size == 1)
     return;
   if (!loops.empty()) {
-    ProductLoop &last = loops.back();
+    MatmulLoop &last = loops.back();
     if (last.lhs == loop.size * loop.lhs && last.rhs == loop.size * loop.rhs &&
         last.out == loop.size * loop.out) {
       last = {last.size * loop.size, loop.lhs, loop.rhs, loop.out};
@@ -30,22 +30,22 @@ static void append(ProductLoops &loops, const ProductLoop &loop) {
   loops.push_back(loop);
 }
 
-ProductRoles productRoles(const Attrs &attrs, const TensorType &lhsType, const TensorType &rhsType,
-                          const TensorType &result) {
+MatmulRoles matmulRoles(const Attrs &attrs, const TensorType &lhsType, const TensorType &rhsType,
+                        const TensorType &result) {
   const Labels &lhs = attrs.getInts("lhs_labels"), &rhs = attrs.getInts("rhs_labels");
   const Labels &out = attrs.getInts("out_labels");
   Shape lhsStrides = rowMajorStrides(lhsType.shape);
   Shape rhsStrides = rowMajorStrides(rhsType.shape);
   Shape outStrides = rowMajorStrides(result.shape);
-  ProductRoles roles;
+  MatmulRoles roles;
   auto add = [&](int64_t label, int64_t size) {
     int64_t inLhs = strideOf(label, lhs, lhsStrides), inRhs = strideOf(label, rhs, rhsStrides);
     int64_t inOut = strideOf(label, out, outStrides);
     roles.sumsOneOperand |= inOut < 0 && (inLhs < 0 || inRhs < 0) && size != 1;
-    ProductLoops &loops = inOut < 0   ? roles.contracted
-                          : inRhs < 0 ? roles.lhsFree
-                          : inLhs < 0 ? roles.rhsFree
-                                      : roles.batch;
+    MatmulLoops &loops = inOut < 0   ? roles.contracted
+                         : inRhs < 0 ? roles.lhsFree
+                         : inLhs < 0 ? roles.rhsFree
+                                     : roles.batch;
     append(loops, {size, std::max<int64_t>(inLhs, 0), std::max<int64_t>(inRhs, 0),
                    std::max<int64_t>(inOut, 0)});
   };
@@ -61,8 +61,8 @@ bool isDense(int64_t rows, int64_t rowStride, int64_t columns, int64_t columnStr
   return (columnStride == 1 || columns == 1) && (rowStride >= columns || rows == 1);
 }
 
-static bool isFeasible(const ProductPlan &plan) {
-  const ProductLoop &m = plan.m, &n = plan.n, &k = plan.k;
+static bool isFeasible(const MatmulPlan &plan) {
+  const MatmulLoop &m = plan.m, &n = plan.n, &k = plan.k;
   return (isDense(m.size, m.lhs, k.size, k.lhs) || isDense(k.size, k.lhs, m.size, m.lhs)) &&
          (isDense(k.size, k.rhs, n.size, n.rhs) || isDense(n.size, n.rhs, k.size, k.rhs)) &&
          isDense(m.size, m.out, n.size, n.out);
@@ -70,23 +70,23 @@ static bool isFeasible(const ProductPlan &plan) {
 
 /// Calls fn for every choice of one loop; the others go to its second argument. Without loops, a
 /// loop of size 1 is chosen.
-template <typename Fn> static void forEachChoice(const ProductLoops &loops, Fn &&fn) {
+template <typename Fn> static void forEachChoice(const MatmulLoops &loops, Fn &&fn) {
   if (loops.empty())
-    return fn(ProductLoop{1, 0, 0, 0}, ProductLoops());
+    return fn(MatmulLoop{1, 0, 0, 0}, MatmulLoops());
   for (size_t i = 0; i < loops.size(); ++i) {
-    ProductLoops rest = loops;
+    MatmulLoops rest = loops;
     rest.erase(rest.begin() + int64_t(i));
     fn(loops[i], rest);
   }
 }
 
-bool choose(const ProductRoles &roles, bool maySum, ProductPlan &best) {
+bool choose(const MatmulRoles &roles, bool maySum, MatmulPlan &best) {
   bool isFound = false;
   int64_t most = -1;
-  forEachChoice(roles.lhsFree, [&](const ProductLoop &m, const ProductLoops &restM) {
-    forEachChoice(roles.rhsFree, [&](const ProductLoop &n, const ProductLoops &restN) {
-      forEachChoice(roles.contracted, [&](const ProductLoop &k, const ProductLoops &restK) {
-        ProductPlan plan;
+  forEachChoice(roles.lhsFree, [&](const MatmulLoop &m, const MatmulLoops &restM) {
+    forEachChoice(roles.rhsFree, [&](const MatmulLoop &n, const MatmulLoops &restN) {
+      forEachChoice(roles.contracted, [&](const MatmulLoop &k, const MatmulLoops &restK) {
+        MatmulPlan plan;
         plan.m = m, plan.n = n, plan.k = k;
         plan.around = roles.batch;
         plan.around.insert(plan.around.end(), restM.begin(), restM.end());
@@ -104,10 +104,10 @@ bool choose(const ProductRoles &roles, bool maySum, ProductPlan &best) {
   return isFound;
 }
 
-ProductRoles swapped(ProductRoles roles) {
+MatmulRoles swapped(MatmulRoles roles) {
   std::swap(roles.lhsFree, roles.rhsFree);
-  for (ProductLoops *loops : {&roles.batch, &roles.contracted, &roles.lhsFree, &roles.rhsFree})
-    for (ProductLoop &loop : *loops)
+  for (MatmulLoops *loops : {&roles.batch, &roles.contracted, &roles.lhsFree, &roles.rhsFree})
+    for (MatmulLoop &loop : *loops)
       std::swap(loop.lhs, loop.rhs);
   return roles;
 }
