@@ -35,12 +35,15 @@ EXPERTS = "eager"
 
 
 def distinct(make):
-    """Makes a kind and perturbs its parameters, so that none are equal."""
+    """Makes a kind and perturbs its parameters and statistics, so that none are equal."""
     made = make()
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for parameter in made.module.parameters():
             parameter += (0.02 * torch.randn(parameter.shape, generator=generator)).to(parameter.dtype)
+        for name, buffer in made.module.named_buffers():
+            if "running_" in name:
+                buffer += 0.02 * torch.rand(buffer.shape, generator=generator)
     return made
 
 
@@ -98,6 +101,10 @@ def decoder(config, dtype=torch.float32, **attributes):
     return Kind(Tokens(model, use_cache=False), {"input_ids": ids()}, ("input_ids",))
 
 
+# For an option of config_of that a configuration derives from others.
+LEFT_OUT = object()
+
+
 def config_of(name, **options):
     import transformers
 
@@ -115,7 +122,8 @@ def config_of(name, **options):
         eos_token_id=2,
         attention_dropout=0.0,
     )
-    return getattr(transformers, name)(**{**base, **options})
+    options = {key: value for key, value in {**base, **options}.items() if value is not LEFT_OUT}
+    return getattr(transformers, name)(**options)
 
 
 # Decoders: the configuration's class, its options, the attention, and the dtype.
@@ -138,6 +146,7 @@ DEEPSEEK = {
 }
 GEMMA = {"sliding_window": 8, "query_pre_attn_scalar": 8}
 GPT_OSS = {**MOE, "num_local_experts": 4, "sliding_window": 8}
+GPT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 MAMBA = {"num_heads": 8, "head_dim": 8, "state_size": 16, "n_groups": 1, "expand": 2, "chunk_size": 8}
 DECODERS = {
     "llama": ("LlamaConfig", {}, "sdpa", torch.float32),
@@ -157,6 +166,24 @@ DECODERS = {
     "gpt-oss": ("GptOssConfig", GPT_OSS, "eager", torch.float32),
     "gpt-oss-bf16": ("GptOssConfig", GPT_OSS, "eager", torch.bfloat16),
     "mamba2": ("Mamba2Config", MAMBA, "eager", torch.float32),
+    "mistral": ("MistralConfig", {"sliding_window": 8}, "sdpa", torch.float32),
+    "qwen2": ("Qwen2Config", {}, "sdpa", torch.float32),
+    "qwen2-moe": ("Qwen2MoeConfig", {**QWEN_MOE, "shared_expert_intermediate_size": 40}, "eager", torch.float32),
+    "olmoe": ("OlmoeConfig", {**MOE, "num_experts": 4}, "eager", torch.float32),
+    "gemma": ("GemmaConfig", {}, "sdpa", torch.float32),
+    "phi": ("PhiConfig", {"num_key_value_heads": 4}, "sdpa", torch.float32),
+    "gpt2": ("GPT2Config", {**GPT, "n_positions": 64}, "sdpa", torch.float32),
+    "gpt-neox": ("GPTNeoXConfig", {"hidden_dropout": 0.0}, "sdpa", torch.float32),
+    "gptj": ("GPTJConfig", {**GPT, "rotary_dim": 4}, "eager", torch.float32),
+    "falcon": ("FalconConfig", {"hidden_dropout": 0.0, "head_dim": LEFT_OUT}, "eager", torch.float32),
+    "mpt": ("MptConfig", {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64}, "eager", torch.float32),
+    "stablelm": ("StableLmConfig", {}, "sdpa", torch.float32),
+    "starcoder2": ("Starcoder2Config", {"residual_dropout": 0.0, "embedding_dropout": 0.0}, "sdpa", torch.float32),
+    "cohere": ("CohereConfig", {}, "sdpa", torch.float32),
+    "granite": ("GraniteConfig", {"attention_multiplier": 0.25, "logits_scaling": 2.0}, "sdpa", torch.float32),
+    "glm": ("GlmConfig", {}, "sdpa", torch.float32),
+    "nemotron": ("NemotronConfig", {}, "sdpa", torch.float32),
+    "smollm3": ("SmolLM3Config", {"no_rope_layer_interval": 2}, "sdpa", torch.float32),
 }
 for _name, (_config, _options, _attention, _dtype) in DECODERS.items():
     KINDS[_name] = partial(
@@ -210,6 +237,36 @@ def modernbert():
         config_of("ModernBertConfig", local_attention=8, cls_token_id=1, sep_token_id=2),
         attn_implementation="eager",
     )
+
+
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+# Encoders: the model's class, the configuration's class, its options.
+ENCODERS = {
+    "bert": ("BertForMaskedLM", "BertConfig", NO_DROPOUT),
+    "roberta": ("RobertaForMaskedLM", "RobertaConfig", NO_DROPOUT),
+    "electra": ("ElectraForMaskedLM", "ElectraConfig", {**NO_DROPOUT, "embedding_size": 16}),
+    "albert": ("AlbertForMaskedLM", "AlbertConfig", {**NO_DROPOUT, "embedding_size": 16}),
+    "distilbert": (
+        "DistilBertForMaskedLM",
+        "DistilBertConfig",
+        {"dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4, "dropout": 0.0},
+    ),
+    "funnel": (
+        "FunnelForMaskedLM",
+        "FunnelConfig",
+        {
+            "d_model": 32,
+            "block_sizes": [1, 1],
+            "n_head": 4,
+            "d_head": 8,
+            "d_inner": 48,
+            "hidden_dropout": 0.0,
+            "num_hidden_layers": LEFT_OUT,
+        },
+    ),
+}
+for _name, (_model, _config, _options) in ENCODERS.items():
+    KINDS[_name] = partial(distinct, lambda m=_model, c=_config, o=_options: encoder(m, config_of(c, **o)))
 
 
 @kind
@@ -347,6 +404,34 @@ def vit():
             )
         )
     )
+
+
+# Classifiers of images: the model's class, the configuration's class, its options.
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+PATCHES = {**SMALL, "image_size": 32, "patch_size": 8, "num_labels": 10}
+STAGES = {"hidden_sizes": [8, 16], "depths": [1, 1], "num_labels": 10}
+IMAGES = {
+    "deit": ("DeiTForImageClassification", "DeiTConfig", PATCHES),
+    "beit": ("BeitForImageClassification", "BeitConfig", {**PATCHES, "drop_path_rate": 0.0}),
+    "dinov2": ("Dinov2ForImageClassification", "Dinov2Config", {**PATCHES, "mlp_ratio": 2}),
+    "resnet": ("ResNetForImageClassification", "ResNetConfig", {**STAGES, "embedding_size": 8}),
+    "regnet": ("RegNetForImageClassification", "RegNetConfig", {**STAGES, "embedding_size": 8, "groups_width": 8}),
+    "poolformer": (
+        "PoolFormerForImageClassification",
+        "PoolFormerConfig",
+        {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "num_labels": 10, "drop_path_rate": 0.0},
+    ),
+}
+
+
+def classifier(model_class, config_class, options):
+    import transformers
+
+    return image(getattr(transformers, model_class)(getattr(transformers, config_class)(**options)))
+
+
+for _name, _row in IMAGES.items():
+    KINDS[_name] = partial(distinct, partial(classifier, *_row))
 
 
 @kind
