@@ -2,6 +2,8 @@
 
 #include "planner/view/Against.h"
 
+#include "planner/view/Kineto.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -18,7 +20,12 @@ static const char *const sendGroup = "send";
 static const char *const waitGroup = "wait for other stages";
 
 static std::string firstWord(const std::string &text) { return text.substr(0, text.find(' ')); }
-static std::string kernelGroup(const std::string &action) { return "kernels of " + action; }
+static const std::string kernelPrefix = "kernels of ";
+/// All kernels, where a profile does not say what they are for.
+static const char *const anyKernels = "kernels";
+static std::string kernelGroup(const std::string &action) {
+  return action.empty() ? anyKernels : kernelPrefix + action;
+}
 
 //===----------------------------------------------------------------------===//
 // Measured
@@ -140,7 +147,10 @@ Result<MeasuredStep> readProfile(const std::string &text, const std::string &sou
   if (!trace.is_object() || !trace.contains("traceEvents") || !trace.at("traceEvents").is_array())
     return Error{ErrorCode::Usage,
                  source + ": not a profile of tbc run --profile: no list \"traceEvents\""};
-  return ProfileReader(source, plan).read(trace);
+  if (!isKineto(trace))
+    return ProfileReader(source, plan).read(trace);
+  auto converted = fromKineto(trace, source, plan);
+  return converted ? ProfileReader(source, plan).read(*converted) : converted.error();
 }
 
 //===----------------------------------------------------------------------===//
@@ -191,8 +201,11 @@ Report compareProfile(const StepTimeline &timeline, const Plan &plan, const Meas
     double difference() const { return measured - predicted; }
   };
   std::map<std::string, Residual> byGroup;
-  for (const auto &[group, seconds] : groupSeconds(timeline, plan, profile.ranks))
-    byGroup[group].predicted = seconds;
+  const bool hasAnyKernels = profile.seconds.count(anyKernels) > 0;
+  for (const auto &[group, seconds] : groupSeconds(timeline, plan, profile.ranks)) {
+    const bool isKernels = group.rfind(kernelPrefix, 0) == 0;
+    byGroup[hasAnyKernels && isKernels ? anyKernels : group].predicted += seconds;
+  }
   for (const auto &[group, seconds] : profile.seconds)
     byGroup[group].measured = seconds;
   std::vector<Residual> rows;

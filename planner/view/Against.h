@@ -1,7 +1,7 @@
 //===- Against.h - A measured step beside the predicted one ----------------===//
 //
-// Plain C++. Reads the trace of `tbc run --profile`, and compares it with the timeline of its plan
-// group by group.
+// Plain C++. Reads the trace of `tbc run --profile` or of torch.profiler, and compares it with the
+// timeline of its plan group by group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,8 @@ struct MeasuredStep {
   std::vector<std::string> events;
 };
 
-/// Reads `text`, a trace of `tbc run --profile` of `plan`. `source` names it in messages. Errors:
+/// Reads `text`, a trace of `tbc run --profile` of `plan`, or of one rank by torch.profiler; its
+/// kernels are one group, "kernels". `source` names it in messages. Errors:
 /// Usage for other text, or for ranks that the plan does not have.
 Result<MeasuredStep> readProfile(const std::string &text, const std::string &source,
                                  const Plan &plan);

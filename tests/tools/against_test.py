@@ -116,6 +116,48 @@ class AgainstTest(unittest.TestCase):
         alone = self.tbc("timeline", "sharded.json", "-o", "-", "--against", "run.json")
         self.assertEqual(json.loads(alone)["traceEvents"], both)
 
+    def as_kineto(self, name, rank, slower=1):
+        """Returns the prediction as torch.profiler would write it for a rank, behind another step."""
+        trace = json.loads(self.tbc("timeline", f"{name}.json", "-o", "-", "--ranks", str(rank)))["traceEvents"]
+        kernels = {"all_gather": "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+                   "reduce_scatter": "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL", "all_reduce": "ncclDevKernel_AllReduce_Sum_f32_TREE_LL"}
+        events = [{"ph": "X", "cat": "kernel", "name": "of the step before", "pid": 0, "tid": 7, "ts": 5.0, "dur": 3.0, "args": {"stream": 7}},
+                  {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#2", "pid": 99, "tid": 99, "ts": 0, "dur": 900.0},
+                  {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 99, "tid": 99, "ts": 1000.0, "dur": 1e6, "args": {}}]  # fmt: skip
+        for event in (e for e in trace if e["ph"] == "X"):
+            moved = {"ph": "X", "pid": 0, "ts": event["ts"] + 1000, "dur": event["dur"]}
+            if event["cat"] == "step":
+                events.append({**moved, "cat": "gpu_user_annotation", "name": "ProfilerStep#3", "tid": 7})
+            elif event["cat"] == "kernel":
+                events.append({**moved, "dur": event["dur"] * slower, "cat": "kernel", "name": "void at::native::kernel", "tid": 7, "args": {"stream": 7}})
+            elif event["cat"] == "communication":
+                events.append({**moved, "cat": "kernel", "name": kernels[event["name"].split()[0]], "tid": 20, "args": {"stream": 20}})
+        return {"schemaVersion": 1, "deviceProperties": [], "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}, "traceEvents": events}
+
+    def test_a_profile_of_pytorch(self):
+        table, both = self.compare("sharded", self.as_kineto("sharded", 1))
+        self.assertLessEqual({"step", "kernels", "all_gather"}, set(table))
+        self.assertFalse([group for group in table if group.startswith("kernels of")])
+        for group, row in table.items():
+            self.assertEqual(row[3], "1.00", group)
+        names = {e["pid"]: e["args"]["name"] for e in both if e["name"] == "process_name"}
+        self.assertEqual(names[1 + 2], "rank 1, measured")
+        self.assertFalse([e for e in both if e["name"] in ("of the step before", "aten::mm")])
+        self.assertLessEqual({"stream 7", "stream 20"}, {e["args"]["name"] for e in both if e["name"] == "thread_name"})
+        table, _ = self.compare("sharded", self.as_kineto("sharded", 0, slower=2))
+        self.assertEqual(table["kernels"][3], "2.00")
+
+    def test_wrong_profiles_of_pytorch_are_refused(self):
+        good = self.as_kineto("sharded", 0)
+        host = [e for e in good["traceEvents"] if e["cat"] != "kernel"]
+        for profile, word in (
+            ({**good, "distributedInfo": {}}, "init_process_group"), ({**good, "traceEvents": host}, "ProfilerActivity.CUDA"),
+            ({**good, "traceEvents": [e for e in good["traceEvents"] if "Step" not in e["name"]]}, "call step() of it"),
+            ({**good, "distributedInfo": {"rank": 2}}, "has rank 2"),
+        ):  # fmt: skip
+            (self.folder / "wrong.json").write_text(json.dumps(profile))
+            self.assertIn(word, self.tbc("timeline", "sharded.json", "-o", "never.json", "--against", "wrong.json", code=2))
+
     def test_wrong_profiles_are_refused(self):
         good = self.as_profile("sharded")
         event = good["traceEvents"][0]

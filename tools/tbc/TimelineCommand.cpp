@@ -117,7 +117,8 @@ void addTimelineCommand(CLI::App &app, const SetAction &setAction) {
                    "stages: one rank of each stage; all; or ranks, for example 0,8-15")
       ->capture_default_str();
   command->add_option("--against", options->profile,
-                      "Profile of tbc run: draw it beside the prediction, and print the residuals");
+                      "Profile of tbc run or torch.profiler: draw it beside the prediction, and "
+                      "print the residuals");
   command->callback(
       [options, setAction] { setAction([options] { return runTimeline(*options); }); });
 }
