@@ -68,9 +68,9 @@ def bootstrap(root):
     line = ["unshare", "--mount", "--pid", "--fork", "--kill-child", program, "--variant=minbase",
             "--include=python3-minimal,libpython3-stdlib", "bookworm", root]  # fmt: skip
     try:
-        done = subprocess.run(line, capture_output=True, text=True, timeout=500)
+        done = subprocess.run(line, capture_output=True, text=True, timeout=240)
     except subprocess.TimeoutExpired:
-        print("debootstrap took more than 500 s")
+        print("debootstrap took more than four minutes")
         return None
     if done.returncode != 0:
         print("debootstrap failed:", *done.stdout.splitlines()[-3:], *done.stderr.splitlines()[-3:], sep="\n  ")
