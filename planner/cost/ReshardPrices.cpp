@@ -102,7 +102,7 @@ double ReshardPrices::compute(const Entry &from, const Entry &toEntry) {
   double total = 0; // of the same sequence as in derive
   for (const Collective &step : reshard::reshard(mesh, from.layout, from.sharding, to))
     total += network.seconds(step);
-  return total;
+  return total * (1 - hidden);
 }
 
 } // namespace tbc::planner

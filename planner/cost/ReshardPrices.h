@@ -17,13 +17,13 @@ namespace tbc::planner {
 class ReshardPrices {
 public:
   ReshardPrices(const reshard::Mesh &mesh, const Cluster &cluster)
-      : mesh(mesh), network(cluster, mesh) {}
+      : mesh(mesh), network(cluster, mesh), hidden(cluster.executor.hiddenOperands) {}
 
   /// Returns the number of `sharding` for values with layout `layout`.
   int intern(const reshard::TensorLayout &layout, const reshard::Sharding &sharding);
 
-  /// Returns the seconds from one sharding to another of the same layout; infinite if `to` is
-  /// partial and `from` is not.
+  /// Returns the exposed seconds from one sharding to another of the same layout; infinite if `to`
+  /// is partial and `from` is not.
   double seconds(int from, int to);
 
   int64_t localElements(int number) const;
@@ -43,6 +43,7 @@ private:
 
   reshard::Mesh mesh;
   NetworkCost network;
+  double hidden; // the part that kernels of the executor hide
   std::vector<int64_t> key;
   std::map<reshard::FactorId, int64_t> names;
   std::map<std::vector<int64_t>, int> numbers;

@@ -9,6 +9,24 @@
 
 namespace tbc::planner {
 
+const char *toString(TensorParallel layout) {
+  return layout == TensorParallel::Any        ? "any"
+         : layout == TensorParallel::Megatron ? "megatron"
+                                              : "megatron-sp";
+}
+
+std::optional<TensorParallel> parseTensorParallel(const std::string &name) {
+  for (TensorParallel layout :
+       {TensorParallel::Any, TensorParallel::Megatron, TensorParallel::MegatronTokens})
+    if (name == toString(layout))
+      return layout;
+  return std::nullopt;
+}
+
+const Executor &executorOf(const Cluster &cluster) {
+  return cluster.groups.empty() ? cluster.executor : cluster.groups[0].executor;
+}
+
 std::vector<std::string> executorNames() {
   std::vector<std::string> names{ownExecutor};
   for (const auto &[name, text] : executorTexts())
@@ -39,7 +57,23 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   cluster.overlapSlowdown = reader.number(overlap, "overlap", "slowdown", Range::Fraction, false,
                                           cluster.overlapSlowdown);
   executor.joinedGathers = reader.integer(overlap, "overlap", "joined_gathers", 1, 1 << 20);
+  executor.hiddenOperands =
+      reader.number(overlap, "overlap", "tensor_parallel", Range::Fraction, false);
   reader.closeTable(overlap, "overlap");
+
+  const toml::table &tensor = reader.section(root, "", "tensor_parallel");
+  const std::string layout = reader.text(tensor, "tensor_parallel", "layout");
+  if (std::optional<TensorParallel> known = parseTensorParallel(layout))
+    executor.tensorParallel = *known;
+  else if (const toml::node *node = tensor.get("layout"))
+    reader.fail(*node, "tensor_parallel.layout must be any, megatron or megatron-sp");
+  reader.closeTable(tensor, "tensor_parallel");
+
+  const toml::table &logits = reader.section(root, "", "logits");
+  executor.logitBytes = reader.number(logits, "logits", "bytes", Range::NotNegative);
+  executor.logitMovedBytes =
+      reader.number(logits, "logits", "moved_bytes", Range::NotNegative, false);
+  reader.closeTable(logits, "logits");
 
   const toml::table &recompute = reader.section(root, "", "recompute");
   executor.recomputesBlocks = reader.flag(recompute, "recompute", "whole_blocks");
@@ -52,6 +86,7 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   executor.residualFactor = bytes("residual_factor", 1);
   if (const toml::node *node = memory.get("residual_factor"); node && executor.residualFactor < 1)
     reader.fail(*node, "memory.residual_factor must be at least 1");
+  executor.gradientWidth = bytes("gradient_width", 0);
   executor.gradientBytes = bytes("gradient_bytes", 0);
   executor.parameterBytes = bytes("parameter_bytes", 0);
   executor.dataParallelBytes = bytes("data_parallel_bytes", 0);

@@ -11,6 +11,7 @@
 #include "runtime/abi/Status.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,17 @@ struct Cluster;
 /// The name of tbc's own Programs.
 constexpr const char *ownExecutor = "tbc";
 
+/// How the programs of an executor split ops over tp.
+enum class TensorParallel {
+  Any,           // as the planner finds
+  Megatron,      // matmuls by columns, then by rows; the rest whole. See pins/Megatron.h
+  MegatronTokens // the same, with the tokens split where values are whole (sequence parallelism)
+};
+
+/// "any", "megatron", "megatron-sp".
+const char *toString(TensorParallel layout);
+std::optional<TensorParallel> parseTensorParallel(const std::string &name);
+
 /// The properties of an executor that are no constants of a cluster; runBy() sets those. The
 /// defaults are those of tbc.
 struct Executor {
@@ -30,8 +42,16 @@ struct Executor {
   /// Under full recomputation a block runs its whole forward again, also the ops that backward does
   /// not read.
   bool recomputesBlocks = false;
+  TensorParallel tensorParallel = TensorParallel::Any;
+  /// The part of the communication between ops over tp that kernels hide.
+  double hiddenOperands = 0;
   /// Residuals kept, relative to those of tbc.
   double residualFactor = 1;
+  // Bytes per logit of a rank and micro-batch:
+  double logitBytes = 0;      // live at once around the loss, gradients included
+  double logitMovedBytes = 0; // read and written beside what tbc's loss does
+  /// Bytes of an element of the accumulated gradients; 0: as tbc's.
+  double gradientWidth = 0;
   // Bytes per parameter of a rank, as gathered:
   double gradientBytes = 0;     // of its gradient, at least
   double parameterBytes = 0;    // of copies and buffers, always
@@ -40,11 +60,16 @@ struct Executor {
   bool isOwn() const { return name == ownExecutor; }
   bool operator==(const Executor &o) const {
     return name == o.name && joinedGathers == o.joinedGathers &&
-           recomputesBlocks == o.recomputesBlocks && residualFactor == o.residualFactor &&
-           gradientBytes == o.gradientBytes && parameterBytes == o.parameterBytes &&
-           dataParallelBytes == o.dataParallelBytes;
+           recomputesBlocks == o.recomputesBlocks && tensorParallel == o.tensorParallel &&
+           hiddenOperands == o.hiddenOperands && residualFactor == o.residualFactor &&
+           logitBytes == o.logitBytes && logitMovedBytes == o.logitMovedBytes &&
+           gradientWidth == o.gradientWidth && gradientBytes == o.gradientBytes &&
+           parameterBytes == o.parameterBytes && dataParallelBytes == o.dataParallelBytes;
   }
 };
+
+/// Returns the executor of `cluster`; kinds of nodes have the same.
+const Executor &executorOf(const Cluster &cluster);
 
 /// Returns the names of all executors, sorted; "tbc" is one.
 std::vector<std::string> executorNames();

@@ -15,6 +15,8 @@ namespace tbc::planner {
 
 static const char *const workspaceLine = "kernel workspace";
 static const char *const contextLine = "device context";
+/// Gradients are accumulated in f32.
+static constexpr double ownGradientWidth = 4;
 static const char *const marginLine = "allocator margin";
 
 int64_t programBytes(const StageMemory &memory) {
@@ -107,6 +109,19 @@ LiveBytes liveBytes(const Graph &graph, const Assignment &assignment, const Deri
     result.buffers.push_back(bytes[size_t(BufferKind::Collective)]);
   }
   return result;
+}
+
+Logits logitsOf(const Graph &graph, const Derivation &derivation) {
+  Logits logits;
+  for (size_t op = 0; op < graph.ops.size(); ++op) {
+    if (graph.ops[op].kind != "class_sums" || graph.ops[op].phase != Phase::Forward)
+      continue;
+    const TensorLayout &layout = graph.values[size_t(graph.ops[op].operands[0])].layout;
+    const int64_t bytes = localBytes(layout, derivation.operands[op][0].sharding);
+    if (bytes / layout.elementBytes > logits.elements)
+      logits = {int(op), bytes / layout.elementBytes, layout.elementBytes};
+  }
+  return logits;
 }
 
 std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assignment,
@@ -242,8 +257,14 @@ KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks) 
   return peak;
 }
 
-/// Returns the bytes of states that the executor of a stage keeps beside tbc's program: more of the
-/// gradients, copies and buffers of parameters.
+/// What the executor of a stage keeps beside tbc's program.
+struct ExecutorBytes {
+  double states = 0;    // more of the gradients, copies and buffers of parameters
+  double logits = 0;    // live at once around the loss
+  double ownLogits = 0; // of these, among tbc's residuals
+};
+
+/// Returns the bytes of states that the executor of a stage keeps beside tbc's program.
 double executorStateBytes(const Graph &graph, const Assignment &assignment,
                           const Derivation &derivation, const StageDevices &devices, int stage,
                           const StaticBytes &fixed) {
@@ -299,10 +320,27 @@ double workspaceBytes(const Graph &graph, const Assignment &assignment, const Cl
   return double(most);
 }
 
+/// Returns what the executor of `stage` keeps; nothing for tbc's own.
+ExecutorBytes executorBytes(const Graph &graph, const Assignment &assignment,
+                            const Derivation &derivation, const StageDevices &devices, int stage,
+                            const StaticBytes &fixed) {
+  ExecutorBytes bytes;
+  const Executor &executor = devices.of(stage).executor;
+  if (executor.isOwn())
+    return bytes;
+  bytes.states = executorStateBytes(graph, assignment, derivation, devices, stage, fixed);
+  const Logits logits = logitsOf(graph, derivation);
+  if (logits.op < 0 || assignment.stageOf(graph.ops[size_t(logits.op)].chunk) != stage)
+    return bytes;
+  bytes.logits = executor.logitBytes * double(logits.elements);
+  bytes.ownLogits = double(logits.elements * logits.elementBytes);
+  return bytes;
+}
+
 /// The lines of one stage.
 StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const KeptBytes &kept,
                     const KeptBytes &keptOnHost, const KindBytes &peak, double update,
-                    double executorStates, double workspace) {
+                    const ExecutorBytes &executor, double workspace) {
   StageMemory memory;
   double owned = 0;
   auto add = [&](const char *name, double bytes) {
@@ -311,7 +349,8 @@ StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const Kept
   };
   add("parameters", fixed.parameters);
   add("master weights", fixed.master);
-  add("gradients", fixed.gradients);
+  const double width = cluster.executor.gradientWidth;
+  add("gradients", fixed.gradients * (width > 0 ? width / ownGradientWidth : 1));
   add("optimizer state", fixed.state);
   add("model state", fixed.modelState);
   add("inputs", kept.inputs);
@@ -322,8 +361,12 @@ StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const Kept
   add("gathered parameters", peak[size_t(BufferKind::Gathered)] + kept.gathered);
   add("collective buffers", peak[size_t(BufferKind::Collective)]);
   if (!cluster.executor.isOwn()) {
-    add("executor states", executorStates);
-    add("executor residuals", (cluster.executor.residualFactor - 1) * kept.residuals);
+    const double logits = std::min(executor.ownLogits, kept.residuals);
+    add("executor states", executor.states);
+    add("executor residuals", (cluster.executor.residualFactor - 1) * (kept.residuals - logits));
+    // Transients elsewhere in the step take the same memory.
+    add("executor logits",
+        std::max(0.0, executor.logits - logits - peak[size_t(BufferKind::Transient)]));
   }
   if (workspace > 0)
     memory.lines.push_back({workspaceLine, int64_t(workspace)});
@@ -359,7 +402,7 @@ std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assig
     stages.push_back(linesOf(
         devices.of(stage), fixed[stage], kept,
         keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]), peak, updateBytes,
-        executorStateBytes(graph, assignment, derivation, devices, stage, fixed[stage]),
+        executorBytes(graph, assignment, derivation, devices, stage, fixed[stage]),
         workspaceBytes(graph, assignment, devices.of(stage), chunks)));
   }
   return stages;

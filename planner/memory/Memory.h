@@ -37,6 +37,13 @@ std::vector<StaticBytes> staticBytes(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
                                      const reshard::Derivation &derivation, const Job &job);
 
+/// The operand of the cross entropy on a rank, for one micro-batch.
+struct Logits {
+  int op = -1; // that sums over the classes; -1: none
+  int64_t elements = 0, elementBytes = 0;
+};
+Logits logitsOf(const reshard::Graph &graph, const reshard::Derivation &derivation);
+
 /// Returns the named memory lines of every stage of a derived step. They follow the program's
 /// memory plan, buffer by buffer and with the same layout, then add context and allocator margin
 /// from the stage's cluster.

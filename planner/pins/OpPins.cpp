@@ -3,12 +3,14 @@
 #include "planner/pins/OpPins.h"
 #include "planner/graph/Recompute.h"
 #include "planner/graph/Stages.h"
+#include "planner/pins/Megatron.h"
 #include "planner/plan/ModelNames.h"
 #include "runtime/abi/ClosestWord.h"
 
 #include <algorithm>
 #include <fnmatch.h>
 #include <map>
+#include <numeric>
 #include <set>
 
 using namespace tbc::reshard;
@@ -20,8 +22,15 @@ std::string toString(const OpPin &pin) {
 }
 
 const std::vector<std::string> &opPinWords() {
-  static const std::vector<std::string> words = {"tp",        "column", "row",  "whole",
-                                                 "recompute", "keep",   "begin"};
+  static const std::vector<std::string> words = {"tp",
+                                                 "column",
+                                                 "row",
+                                                 "whole",
+                                                 toString(TensorParallel::Megatron),
+                                                 toString(TensorParallel::MegatronTokens),
+                                                 "recompute",
+                                                 "keep",
+                                                 "begin"};
   return words;
 }
 
@@ -37,7 +46,7 @@ static SplitKind kindOf(const Graph &graph, const GraphOp &op, const Loop &loop)
         return isParameterMatrix(graph, op.operands[place.tensor]);
       });
   if (!isInMatrix)
-    return OtherSplit;
+    return loop.factor == graph.sequenceFactor ? TokenSplit : OtherSplit;
   return loop.kind == LoopKind::Parallel ? ColumnSplit : RowSplit;
 }
 
@@ -116,10 +125,15 @@ static std::string closestGlob(const Graph &graph, const Job &job, const std::st
   return other == glob || matchingOps(graph, job, other).empty() ? "" : other;
 }
 
+/// Returns the layout named by `spec`; Any for other pins.
+static TensorParallel layoutOf(const std::string &spec) {
+  return parseTensorParallel(spec).value_or(TensorParallel::Any);
+}
+
 /// Returns the splits named by `spec`; 0 for other pins.
 static unsigned splitsOf(const std::string &spec) {
   if (spec == "tp")
-    return ColumnSplit | RowSplit | OtherSplit;
+    return ColumnSplit | RowSplit | TokenSplit | OtherSplit;
   return spec == "column" ? ColumnSplit : spec == "row" ? RowSplit : spec == "whole" ? WholeOp : 0;
 }
 
@@ -131,7 +145,15 @@ public:
   Narrowing(const Graph &graph, const Job &job, const std::vector<OpPin> &pins)
       : graph(graph), job(job), pins(pins) {}
 
-  Result<PinnedOps> run() {
+  Result<PinnedOps> run(TensorParallel layout) {
+    const bool hasExperts = std::any_of(graph.ops.begin(), graph.ops.end(),
+                                        [](const GraphOp &op) { return op.expertLoop >= 0; });
+    const bool isOpen = std::none_of(pins.begin(), pins.end(), [](const OpPin &pin) {
+      return splitsOf(pin.spec) || layoutOf(pin.spec) != TensorParallel::Any;
+    });
+    if (layout != TensorParallel::Any && isOpen && !hasExperts)
+      if (Status status = follow(layout, nullptr, allOps()); !status)
+        return status.error();
     for (const OpPin &pin : pins) {
       std::vector<int> ops = matchingOps(graph, job, pin.glob);
       if (ops.empty()) {
@@ -140,9 +162,15 @@ public:
                              (closest.empty() ? "; tbc check lists parameters"
                                               : "; did you mean \"" + closest + "\"?"));
       }
-      Status status = splitsOf(pin.spec)    ? split(pin, std::move(ops))
-                      : pin.spec == "begin" ? begin(pin, ops)
-                                            : keep(pin, ops);
+      const TensorParallel asked = layoutOf(pin.spec);
+      if (asked != TensorParallel::Any && (pin.isForbidden || hasExperts))
+        return fail(pin, pin.isForbidden ? "Megatron's layout can be pinned, not forbidden"
+                                         : "this layout is for models without experts; pin the "
+                                           "ops by column, row and whole");
+      Status status = asked != TensorParallel::Any ? follow(asked, &pin, ops)
+                      : splitsOf(pin.spec)         ? split(pin, std::move(ops))
+                      : pin.spec == "begin"        ? begin(pin, ops)
+                                                   : keep(pin, ops);
       if (!status)
         return status.error();
     }
@@ -205,6 +233,32 @@ private:
     return Status::ok();
   }
 
+  std::vector<int> allOps() const {
+    std::vector<int> ops(graph.ops.size());
+    std::iota(ops.begin(), ops.end(), 0);
+    return ops;
+  }
+
+  /// Restricts `ops` to Megatron's layout, which `pin` (or, if null, the executor) asks for.
+  Status follow(TensorParallel layout, const OpPin *pin, const std::vector<int> &ops) {
+    std::vector<bool> isMatrix;
+    const std::vector<unsigned> splits =
+        megatronSplits(graph, layout == TensorParallel::MegatronTokens, isMatrix);
+    found.splits.resize(graph.ops.size(), AnySplit);
+    found.isPreference.resize(graph.ops.size(), false);
+    for (int op : ops) {
+      if (pin && !(found.splits[op] & splits[op]))
+        return contradict(*pin, op, splits[op]);
+      found.splits[op] &= splits[op];
+      found.isPreference[op] = !pin || !isMatrix[op];
+      if (pin)
+        narrowed.push_back({op, pin, splits[op]});
+      if (pin && isMatrix[op] && !found.splitter)
+        found.splitter = pin;
+    }
+    return Status::ok();
+  }
+
   Status keep(const OpPin &pin, const std::vector<int> &ops) {
     bool isKept = (pin.spec == "keep") != pin.isForbidden;
     PinnedOps::Keep wanted = isKept ? PinnedOps::Keep::Keep : PinnedOps::Keep::Recompute;
@@ -258,14 +312,15 @@ private:
 } // namespace
 
 Result<PinnedOps> PinnedOps::make(const Graph &graph, const Job &job,
-                                  const std::vector<OpPin> &pins) {
-  return Narrowing(graph, job, pins).run();
+                                  const std::vector<OpPin> &pins, TensorParallel layout) {
+  return Narrowing(graph, job, pins).run(layout);
 }
 
 bool PinnedOps::areMetBy(const Graph &graph, const std::vector<OpStrategy> &strategies,
                          int axis) const {
   for (int op = 0; op < int(splits.size()); ++op)
-    if (splits[op] != AnySplit && !allows(op, splitKind(graph, op, strategies[op], axis)))
+    if (splits[op] != AnySplit && (isPreference.empty() || !isPreference[op]) &&
+        !allows(op, splitKind(graph, op, strategies[op], axis)))
       return false;
   return true;
 }

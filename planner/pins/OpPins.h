@@ -3,6 +3,7 @@
 #ifndef TBC_PLANNER_PINS_OPPINS_H
 #define TBC_PLANNER_PINS_OPPINS_H
 
+#include "planner/devices/Executor.h"
 #include "planner/pins/Pins.h"
 
 #include <vector>
@@ -18,13 +19,15 @@ std::string toString(const OpPin &pin);
 /// - WholeOp: not at all;
 /// - ColumnSplit: by a loop through the results of a parameter matrix it reads;
 /// - RowSplit: by a summed loop of that matrix;
+/// - TokenSplit: by the loop over the tokens of a sample;
 /// - OtherSplit: by another loop.
 enum SplitKind : unsigned {
   WholeOp = 1,
   ColumnSplit = 2,
   RowSplit = 4,
   OtherSplit = 8,
-  AnySplit = 15
+  TokenSplit = 16,
+  AnySplit = 31
 };
 
 /// Returns the kind of split of `strategy` over mesh axis `axis` (-1: not in the mesh).
@@ -40,6 +43,8 @@ struct PinnedOps {
 
   std::vector<unsigned> splits; // by op: the allowed SplitKinds; empty: any
   std::vector<Keep> keep;       // by op; empty: open
+  /// By op: its splits hold only where its sizes allow them. Empty: they always hold.
+  std::vector<bool> isPreference;
   /// The first forward ops of the stages after the first, ascending; empty: open.
   std::vector<int> begins;
   /// The first pin for a split over tp, or null.
@@ -51,8 +56,10 @@ struct PinnedOps {
   /// - a glob has no match (with a suggestion);
   /// - no matching op can satisfy the pin;
   /// - two pins leave an op without a choice (both are named), or begin the same stage.
+  /// Without pins for splits, all ops follow `layout`, if the model has no experts.
   static Result<PinnedOps> make(const reshard::Graph &graph, const Job &job,
-                                const std::vector<OpPin> &pins);
+                                const std::vector<OpPin> &pins,
+                                TensorParallel layout = TensorParallel::Any);
 
   bool allows(int op, SplitKind kind) const { return splits.empty() || (splits[op] & kind) != 0; }
   /// Whether `strategies`, with tp as axis `axis` of their mesh, satisfy the pins.

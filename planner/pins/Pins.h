@@ -33,6 +33,7 @@ struct OpPin {
   ///   ops, in all ops that allow it.
   /// - column, row: split by a result dim, or by a summed dim, of that matrix.
   /// - whole: not split over tp.
+  /// - megatron, megatron-sp: as in megatronSplits() of Megatron.h.
   /// - recompute, keep: recomputed or kept for backward, regardless of --recompute.
   /// - begin: a pipeline stage begins with the first matched op that may begin one. With such pins,
   ///   no other op begins a stage.

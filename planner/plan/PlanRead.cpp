@@ -377,7 +377,13 @@ private:
     executor.name = object.text("name");
     executor.joinedGathers = object.integer("joined_gathers", 1, 1 << 20);
     executor.recomputesBlocks = object.flag("recomputes_blocks");
+    const std::string layout = object.word("tensor_parallel", {"any", "megatron", "megatron-sp"});
+    executor.tensorParallel = parseTensorParallel(layout).value_or(TensorParallel::Any);
+    executor.hiddenOperands = object.number("hidden_operands", 1);
     executor.residualFactor = object.number("residual_factor");
+    executor.logitBytes = object.number("logit_bytes");
+    executor.logitMovedBytes = object.number("logit_moved_bytes");
+    executor.gradientWidth = object.number("gradient_width");
     executor.gradientBytes = object.number("gradient_bytes");
     executor.parameterBytes = object.number("parameter_bytes");
     executor.dataParallelBytes = object.number("data_parallel_bytes");

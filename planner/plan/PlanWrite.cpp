@@ -44,7 +44,12 @@ static Json executorJson(const Executor &executor) {
   return {{"name", executor.name},
           {"joined_gathers", executor.joinedGathers},
           {"recomputes_blocks", executor.recomputesBlocks},
+          {"tensor_parallel", toString(executor.tensorParallel)},
+          {"hidden_operands", executor.hiddenOperands},
           {"residual_factor", executor.residualFactor},
+          {"logit_bytes", executor.logitBytes},
+          {"logit_moved_bytes", executor.logitMovedBytes},
+          {"gradient_width", executor.gradientWidth},
           {"gradient_bytes", executor.gradientBytes},
           {"parameter_bytes", executor.parameterBytes},
           {"data_parallel_bytes", executor.dataParallelBytes}};

@@ -4,6 +4,7 @@
 #include "planner/cost/Cost.h"
 #include "planner/cost/StageNetworks.h"
 #include "planner/memory/Buffers.h"
+#include "planner/memory/Memory.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/reshard/Overlap.h"
 
@@ -22,6 +23,12 @@ static bool touchesData(const Mesh &mesh, const std::vector<AxisRef> &axes) {
   return std::any_of(axes.begin(), axes.end(), [&](const AxisRef &axis) {
     return std::count(names.begin(), names.end(), mesh.axes[axis.axis].name) > 0;
   });
+}
+
+/// Whether `step` is over `axis` alone.
+static bool isOver(const Collective &step, int axis) {
+  return !step.axes.empty() && std::all_of(step.axes.begin(), step.axes.end(),
+                                           [&](const AxisRef &ref) { return ref.axis == axis; });
 }
 
 /// Returns the op charged for the communication `reshard`.
@@ -143,10 +150,12 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
     byChunk->assign(assignment.numChunks(), 0);
 
   JoinedGathers gathers(devices, networks);
+  const int tensorAxis = assignment.mesh.axisIndex("tp");
   forEachCollective(derivation, overlap, [&](const Reshard &reshard, const Collective &step) {
-    const double time = reshard.where == Where::ParameterUse
-                            ? gathers.add(reshard, step)
-                            : networks.seconds(step, reshard.stage);
+    double time = reshard.where == Where::ParameterUse ? gathers.add(reshard, step)
+                                                       : networks.seconds(step, reshard.stage);
+    if (reshard.where == Where::Operand && isOver(step, tensorAxis))
+      time *= 1 - devices.of(reshard.stage).executor.hiddenOperands;
     if (time == 0)
       return;
     int op = chargedOp(graph, reshard);
@@ -276,6 +285,27 @@ static std::vector<double> moreRecomputed(const PlannedStep &step, const OpSecon
   return others;
 }
 
+/// Adds the passes over the logits that an executor makes and tbc does not: casts to f32, its
+/// copies, the gradient. Half of them are in forward.
+static void addLogits(const Graph &graph, const Derivation &derivation,
+                      const Assignment &assignment, const StageDevices &devices,
+                      std::vector<StageSeconds> &chunks, std::vector<ChunkSeconds> *work) {
+  const Logits logits = logitsOf(graph, derivation);
+  if (logits.op < 0)
+    return;
+  const size_t chunk = size_t(graph.ops[size_t(logits.op)].chunk);
+  const Cluster &cluster = devices.of(assignment.stageOf(int(chunk)));
+  const double bytes = cluster.executor.logitMovedBytes * double(logits.elements);
+  if (bytes == 0)
+    return;
+  const double seconds = updateSeconds(cluster, bytes, 0);
+  for (StagePart part : {&StageSeconds::forward, &StageSeconds::backward}) {
+    chunks[chunk].*part += seconds / 2;
+    if (work)
+      (*work)[chunk].add(part, "logits", "", 0, seconds / 2);
+  }
+}
+
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation &derivation,
                                        const Overlap &overlap, const Job &job,
                                        const StageDevices &devices,
@@ -313,6 +343,7 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
       if (work)
         (*work)[chunk].add(&StageSeconds::recompute, "rest of blocks", "", 0, more[chunk]);
     }
+  addLogits(graph, derivation, assignment, devices, chunks, work);
   // Work once per step of a stage is added to its first chunk.
   const std::vector<int> firstChunk = firstChunks(assignment);
   for (size_t p = 0; p < graph.parameters.size(); ++p) {

@@ -399,7 +399,8 @@ static std::vector<Candidate> scoreInOrder(const Scoring &scoring,
 
 Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
                             const Pins &asked, int top, Purpose purpose, const Progress &progress) {
-  Result<PinnedOps> pinned = PinnedOps::make(graph, job, asked.ops);
+  Result<PinnedOps> pinned =
+      PinnedOps::make(graph, job, asked.ops, executorOf(cluster).tensorParallel);
   if (!pinned)
     return pinned.error();
   Pins pins = asked;

@@ -3,6 +3,8 @@
 
 usage: accuracy.py DATA [--tbc PROGRAM] [--source GROUP ..] [--limit N] [--worst N] [--json FILE] [--set PRESET:SECTION.KEY=VALUE ..]
        accuracy.py DATA --read FILE      report again what --json wrote
+       accuracy.py DATA --gate FILE      exit code 1 if the errors are larger than those in FILE
+       accuracy.py DATA --keep FILE      write the errors to FILE, for --gate
 
 DATA holds runs.csv and memory.csv: one row per published run or memory figure, with the model, the
 layout and the measured value. Every usable row is predicted with its layout and its executor
@@ -30,6 +32,7 @@ Columns of the tables:
 
 import argparse
 import csv
+import functools
 import json
 import math
 import re
@@ -94,7 +97,7 @@ PARTS = {
     "total": (),
     "states": ("parameters", "master weights", "gradients", "optimizer state", "executor states"),
     "activations": ("saved residuals", "executor residuals"),
-    "activation_peak": ("saved residuals", "executor residuals", "transients", "gathered parameters", "collective buffers"),
+    "activation_peak": ("saved residuals", "executor residuals", "executor logits", "transients", "gathered parameters", "collective buffers"),
 }
 
 
@@ -219,12 +222,10 @@ def layout(row, taken_as):
     else:
         taken_as["run by tbc's own Programs: no executor is known"] += 1
     if degree["tp"] > 1:
-        # Megatron splits every matmul, not only the sequence.
-        job["pin"] = ["*=tp"]
-        if row["sp"] == "1" and row["kind"] in NORMS:
-            # Megatron's sequence parallelism splits the ops between them, and gathers again in
-            # backward.
-            job["pin"] += [NORMS[row["kind"]] + "=tp", NORMS[row["kind"]] + "=recompute"]
+        # Megatron's layout; its sequence parallelism splits the ops between matmuls too, and
+        # gathers again in backward.
+        splits_tokens = row["sp"] == "1" and row["kind"] in NORMS
+        job["pin"] = ["*=megatron-sp", NORMS[row["kind"]] + "=recompute"] if splits_tokens else ["*=megatron"]
     if degree["dp"] * degree["cp"] > 1:
         job["zero"] = zero
     if degree["pp"] > 1:
@@ -305,7 +306,15 @@ class Clusters:
         return self.known[key]
 
 
-def predicted_gib(answer, row, taken_as):
+@functools.lru_cache(None)
+def gradient_width(executor):
+    """Returns the bytes of an element of the gradients that an executor keeps."""
+    file = Path(__file__).resolve().parents[2] / "planner/executors" / f"{executor}.toml"
+    found = re.search(r"(?m)^gradient_width *= *([0-9.]+)", file.read_text()) if file.exists() else None
+    return float(found[1]) if found else 4
+
+
+def predicted_gib(answer, row, executor, taken_as):
     """Returns the measured component of the predicted memory in GiB: (with the executor's lines,
     without, low end, high end).
     """
@@ -316,7 +325,7 @@ def predicted_gib(answer, row, taken_as):
     if held != [2, 4, 12] and not row["mem_metric"].startswith("analytic"):
         taken_as[f"states of {row['state_bytes']} bytes for each parameter, in proportion to tbc's 2/4/12"] += 1
         for lines in stages:
-            lines["gradients"] *= held[1] / 4
+            lines["gradients"] *= held[1] / gradient_width(executor)
             for name in ("parameters", "master weights", "optimizer state"):
                 lines[name] *= (held[0] + held[2]) / 14
     if "rank 0" in row["mem_rank"]:
@@ -339,7 +348,7 @@ def predicted_gib(answer, row, taken_as):
     whole = max(part(lines) for lines in stages)
     # The interval of the largest stage, as a part of its program.
     peak = answer["peak_bytes"]
-    return (whole, max(part(lines, ("executor states", "executor residuals")) for lines in stages),
+    return (whole, max(part(lines, ("executor states", "executor residuals", "executor logits")) for lines in stages),
             whole * answer["low_bytes"] / peak, whole * answer["high_bytes"] / peak)
 
 
@@ -552,7 +561,7 @@ def predict(data, tbc, sources, limit, changes):
             if what == "time":
                 predicted, own, low, high = answer["step_seconds"], answer["step_seconds"], answer["low_seconds"], answer["high_seconds"]
             else:
-                predicted, own, low, high = predicted_gib(answer, row, taken_as)
+                predicted, own, low, high = predicted_gib(answer, row, json.loads(job).get("executor", "tbc"), taken_as)
             if not predicted > 0 or not float(row[MEASURED[what]]) > 0:
                 raise Unsupported("a value of zero")
         except Unsupported as why:
@@ -563,6 +572,31 @@ def predict(data, tbc, sources, limit, changes):
                       "predicted": predicted, "own": own, "low": low, "high": high, "measured": float(row[MEASURED[what]]),
                       "fits": answer["fits"]})
     return lines, refused, taken_as
+
+
+# What --gate lets pass: rounding, and constants of a cluster file in the last digit.
+GATE_ROOM = 0.001
+
+
+def macro_errors(lines):
+    """Returns the macro-average error of each kind of prediction, and the number of rows."""
+    found = {}
+    for what, its in by(lines, "what").items():
+        found[what] = statistics.fmean(mean_error(errors_of(group)) for group in by(its, "source").values())
+        found[what + " rows"] = len(its)
+    return found
+
+
+def gate(found, kept):
+    """Returns what is worse in `found` than in `kept`, both of macro_errors()."""
+    worse = []
+    for what, value in kept.items():
+        now = found.get(what, 0)
+        if what.endswith(" rows") and now < value:
+            worse.append(f"{what}: {now} are predicted, {value} were")
+        elif not what.endswith(" rows") and now > value + GATE_ROOM:
+            worse.append(f"{what}: macro-average error {percent(now)}, was {percent(value)}")
+    return worse
 
 
 def main():
@@ -576,6 +610,8 @@ def main():
     parser.add_argument("--read", type=Path, help="report the predictions in this file instead of making them")
     parser.add_argument("--set", action="append", default=[], metavar="PRESET:SECTION.KEY=VALUE",
                         help="another constant in the presets whose names begin so, to fit it (repeatable)")
+    parser.add_argument("--gate", type=Path, help="errors that must not grow")
+    parser.add_argument("--keep", type=Path, help="write the errors here")
     options = parser.parse_args()
     refused, taken_as = Counter(), Counter()
     if options.read:
@@ -597,7 +633,14 @@ def main():
     if refused:
         table("unsupported rows", ["source, reason", "rows"],
               [[f"{source}: {why}", count] for (source, why), count in sorted(refused.items())])
+    if options.keep:
+        options.keep.write_text(json.dumps(macro_errors(lines), indent=1) + "\n")
+    if options.gate:
+        for line in (worse := gate(macro_errors(lines), json.loads(options.gate.read_text()))):
+            print(f"worse than {options.gate.name}: {line}", file=sys.stderr)
+        return 1 if worse else 0
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -61,6 +61,16 @@ class Statistics(unittest.TestCase):
         self.assertAlmostEqual(accuracy.spearman([1, 2, 3], [10, 30, 20]), 0.5)
         self.assertTrue(math.isnan(accuracy.spearman([1, 2], [5, 5])))
 
+    def test_the_gate(self):
+        """0.2 and 0.1 of two sources are 15 %. Better, and 0.1 points worse, pass."""
+        lines = [{"what": "time", "source": source, "predicted": predicted, "measured": 1.0} for source, predicted in (("a", 1.2), ("b", 0.9))]
+        found = accuracy.macro_errors(lines)
+        self.assertAlmostEqual(found["time"], 0.15)
+        self.assertEqual(found["time rows"], 2)
+        self.assertEqual(accuracy.gate(found, {"time": 0.1495, "time rows": 2}), [])
+        self.assertIn("15.0 %, was 14.0 %", accuracy.gate(found, {"time": 0.14})[0])
+        self.assertIn("2 are predicted, 3 were", accuracy.gate(found, {"time": 0.15, "time rows": 3})[0])
+
     def test_constants_are_replaced_or_added(self):
         text = "[a]\nx = 1\n\n[b]\ny = 2\n"
         self.assertEqual(accuracy.changed(text, "a", "x", 3), "[a]\nx = 3\n\n[b]\ny = 2\n")

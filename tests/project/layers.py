@@ -56,7 +56,9 @@ LAYERS = {
     "planner/predict": _layer(
         "planner/cost planner/devices planner/memory planner/plan planner/reshard runtime/schedule"
     ),
-    "planner/pins": _layer("planner/cost planner/graph planner/plan planner/support runtime/schedule", "nlohmann"),
+    "planner/pins": _layer(
+        "planner/cost planner/devices planner/graph planner/plan planner/reshard planner/support runtime/schedule", "nlohmann"
+    ),
     "planner/place": _layer("planner/cost planner/graph planner/pins planner/plan planner/predict planner/reshard"),
     "planner/bound": _layer(
         "planner/cost planner/devices planner/graph planner/predict planner/reshard planner/support"

@@ -81,9 +81,7 @@ Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &plan
 }
 
 Status checkExecutor(const LoadedPlan &loaded, const std::string &planPath) {
-  const planner::Executor &executor = loaded.plan.cluster.groups.empty()
-                                          ? loaded.plan.cluster.executor
-                                          : loaded.plan.cluster.groups[0].executor;
+  const planner::Executor &executor = planner::executorOf(loaded.plan.cluster);
   if (executor.isOwn())
     return Status::ok();
   return Error{ErrorCode::Usage, planPath + " was made for " + executor.name +

@@ -238,6 +238,10 @@ TEST(Executor, RunsOnAnyCluster) {
   }
   EXPECT_EQ(runBy(cluster, "deepspeed")->overlapFraction, 0);
   EXPECT_EQ(runBy(cluster, "torchtitan")->executor.joinedGathers, 9);
+  EXPECT_EQ(runBy(cluster, "deepspeed")->executor.tensorParallel, TensorParallel::Megatron);
+  EXPECT_EQ(runBy(cluster, "megatron")->executor.tensorParallel, TensorParallel::MegatronTokens);
+  EXPECT_EQ(runBy(cluster, "nemo")->executor.gradientWidth, 2);
+  EXPECT_EQ(runBy(cluster, "torchtitan")->executor.logitBytes, 10);
   EXPECT_THAT(runBy(cluster, "megatrn").error().message,
               ::testing::HasSubstr("executor \"megatrn\" is none of deepspeed, "));
 

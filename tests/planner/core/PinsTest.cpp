@@ -12,6 +12,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 
 using namespace tbc;
 using namespace tbc::planner;
@@ -172,6 +173,64 @@ TEST(OpPins, DecideWhereStagesBegin) {
               AnyOf(HasSubstr("begins the same stage"), HasSubstr("3 stages")));
   EXPECT_THAT(errorWith(graph, {{}, {"h.1.*=begin"}}, onMesh("pp=2,dp=2")),
               HasSubstr("not forbidden"));
+}
+
+/// The collectives over tp in a plan, by name.
+std::map<std::string, int64_t> collectivesOf(const Plan &plan) {
+  std::map<std::string, int64_t> counts;
+  for (const CollectiveLine &line : plan.prediction.collectives)
+    if (line.count.axes == "tp")
+      counts[reshard::name(line.count.kind)] += line.count.count;
+  return counts;
+}
+
+/// Matmuls by columns, then by rows. Their sums are all_reduced, or with the tokens split
+/// reduce_scattered and gathered.
+TEST(OpPins, FollowMegatron) {
+  Graph graph = makeChain(sizes);
+  graph.sequenceFactor =
+      graph.values[graph.ops[0].results[0]].layout.dims[1].segments[0].factors[0].id;
+  const Pins mesh = onMesh("tp=4");
+  for (const char *word : {"*=megatron", "*=megatron-sp"}) {
+    Result<SearchAnswer> answer = planWith(graph, {{word}}, mesh);
+    ASSERT_TRUE(answer) << answer.error().message;
+    for (const char *op : {"h.0.q", "h.1.k", "h.2.v", "h.1.up", "head"})
+      EXPECT_EQ(splitOf(graph, answer->plan, op), ColumnSplit) << op;
+    for (const char *op : {"embed", "h.0.proj", "h.1.down", "h.2.down"})
+      EXPECT_EQ(splitOf(graph, answer->plan, op), RowSplit) << op;
+    const bool splitsTokens = std::string(word) == "*=megatron-sp";
+    for (const char *op : {"h.0.ln1", "h.1.add1", "h.2.add2", "ln_f"})
+      EXPECT_EQ(splitOf(graph, answer->plan, op), splitsTokens ? TokenSplit : WholeOp) << op;
+    std::map<std::string, int64_t> counts = collectivesOf(answer->plan);
+    EXPECT_EQ(counts["all_to_all"], 0) << word;
+    EXPECT_EQ(counts["reduce_scatter"] > 0, splitsTokens) << word;
+    EXPECT_GE(answer->plan.prediction.stepSeconds, answer->plan.lowerBoundSeconds);
+  }
+  EXPECT_THAT(errorWith(graph, {{}, {"*=megatron"}}), HasSubstr("pinned, not forbidden"));
+  EXPECT_THAT(errorWith(graph, {{"*=megatron", "h.1.up=row"}}, mesh),
+              AllOf(HasSubstr("--pin *=megatron"), HasSubstr("--pin h.1.up=row")));
+  graph.ops[0].expertLoop = 0;
+  EXPECT_THAT(errorWith(graph, {{"*=megatron"}}, mesh), HasSubstr("models without experts"));
+}
+
+/// An executor has its layout without pins; pins for splits come first.
+TEST(OpPins, OfAnExecutor) {
+  Graph graph = makeChain(sizes);
+  graph.sequenceFactor =
+      graph.values[graph.ops[0].results[0]].layout.dims[1].segments[0].factors[0].id;
+  const Job job = jobFor(4, 16);
+  const auto splits = [&](const std::vector<OpPin> &pins, TensorParallel layout) {
+    return PinnedOps::make(graph, job, pins, layout)->splits;
+  };
+  EXPECT_THAT(splits({}, TensorParallel::Any), testing::IsEmpty());
+  const std::vector<unsigned> own = splits({}, TensorParallel::MegatronTokens);
+  EXPECT_EQ(own, splits({{"*", "megatron-sp"}}, TensorParallel::Any));
+  EXPECT_NE(own, splits({}, TensorParallel::Megatron));
+  EXPECT_EQ(splits({{"*.up", "row"}}, TensorParallel::Megatron),
+            splits({{"*.up", "row"}}, TensorParallel::Any));
+  const PinnedOps ofExecutor = *PinnedOps::make(graph, job, {}, TensorParallel::Megatron);
+  EXPECT_EQ(ofExecutor.splitter, nullptr) << "meshes without tp stay";
+  EXPECT_TRUE(ofExecutor.areMetBy(graph, std::vector<reshard::OpStrategy>(graph.ops.size()), -1));
 }
 
 TEST(OpPins, SayWhatCannotBe) {

@@ -220,6 +220,13 @@ TEST(Search, PinnedIsNeverBetterThanFree) {
   }
 }
 
+int64_t bytesOf(const Plan &plan, const std::string &line) {
+  for (const MemoryLine &one : plan.prediction.stages[0].lines)
+    if (one.name == line)
+      return one.bytes;
+  return -1;
+}
+
 // An executor's gathers and buffers are in the answer, in its bound, and in plan.json.
 TEST(Search, PlansForItsExecutor) {
   const Graph graph = makeMlp(1, std::vector<int64_t>(17, 8192), 2);
@@ -244,6 +251,10 @@ TEST(Search, PlansForItsExecutor) {
   const Plan kept = plan("nanotron", "dp=256", "none"), mine = plan("tbc", "dp=256", "none");
   EXPECT_GT(kept.prediction.peakBytes, mine.prediction.peakBytes);
   EXPECT_GT(plan("megatron", "dp=256", "full").prediction.time.recompute, 0);
+  const Plan split = plan("nemo", "dp=128,tp=2", "none"),
+             whole = plan("megatron", "dp=128,tp=2", "none");
+  EXPECT_LT(split.prediction.time.operands, whole.prediction.time.operands) << "TP overlaps";
+  EXPECT_LT(bytesOf(split, "gradients"), bytesOf(whole, "gradients"));
 
   const std::string text = writePlan(kept);
   const Plan back = *readPlan(text, "plan.json");
