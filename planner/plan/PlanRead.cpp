@@ -367,6 +367,8 @@ private:
     cluster.contextBytes = object.integer("context_bytes", 0, maxBytes);
     cluster.allocatorFraction = object.number("allocator_fraction", 1);
     cluster.reservedFraction = object.number("reserved_fraction", 1);
+    if (object.has("kernel_workspace"))
+      cluster.hasKernelWorkspace = object.flag("kernel_workspace");
     if (object.has("executor"))
       cluster.executor = readExecutor(object);
   }

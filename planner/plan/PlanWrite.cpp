@@ -91,6 +91,7 @@ static Json alikeJson(const Cluster &cluster) {
   putUnless(json, "overlap_slowdown", cluster.overlapSlowdown, 0.0);
   putUnless(json, "context_uncertainty_bytes", cluster.contextUncertaintyBytes, int64_t(0));
   putUnless(json, "allocator_uncertainty", cluster.allocatorUncertainty, 0.0);
+  putUnless(json, "kernel_workspace", cluster.hasKernelWorkspace, true);
   return json;
 }
 

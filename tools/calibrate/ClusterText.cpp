@@ -212,10 +212,11 @@ std::string clusterText(const Measurements &m, const std::string &name) {
   text += format("[uncertainty]\n# The largest mean error of the lines above, 0.1 at least.\n"
                  "time = %.2f\n\n",
                  uncertainty);
-  text += format("[memory]\n# A rank that has connected to the others and holds nothing.\n"
-                 "context_bytes = %.0f\n# As cpu-local.\nallocator_fraction = 0.03\n"
-                 "reserved_fraction = 0.02\n",
-                 m.processBytes);
+  text += format(
+      "[memory]\n# A rank that has connected to the others and holds nothing.\n"
+      "context_bytes = %.0f\n# As cpu-local.\nallocator_fraction = 0.03\n"
+      "reserved_fraction = 0.02\nkernel_workspace = false # kernels on CPUs have one launch\n",
+      m.processBytes);
   return text;
 }
 
