@@ -127,6 +127,11 @@ def steps(text):
     return [int(step) for step in re.findall(r"(?m)^step (\d+)/", text)]
 
 
+def checkpoints():
+    """Returns the finished checkpoints; others have a longer name."""
+    return [path for path in Path("saved").glob("step-*") if re.fullmatch(r"step-\d+", path.name)]
+
+
 def ranks():
     """Returns the processes of this folder's job."""
     found = []
@@ -157,7 +162,7 @@ def under_slurm():
         """Waits until the job has restarted `after` times and trained on from a checkpoint."""
         wait(lambda: is_running(after), f"it does not start after {after} requeues")
         size = output.stat().st_size if output.exists() else 0
-        wait(lambda: output.exists() and max(steps(output.read_text()[size:]), default=0) > 0 and list(Path("saved").glob("step-*")), "it does not train")
+        wait(lambda: output.exists() and max(steps(output.read_text()[size:]), default=0) > 0 and checkpoints(), "it does not train")
         return output.read_text()
 
     trains(0)
