@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 NAMES = ("chromium", "chromium-headless-shell", "google-chrome", "chrome")
-SECONDS = 60  # until a browser that does not answer is an error
+SECONDS = 240  # for one answer; a busy machine is slow, and a browser that is gone ends the wait
 
 
 def find_browser():
