@@ -320,7 +320,7 @@ double workspaceBytes(const Graph &graph, const Assignment &assignment, const Cl
   return double(most);
 }
 
-/// Returns what the executor of `stage` keeps; nothing for tbc's own.
+/// Returns the bytes that the executor of `stage` keeps; zeros for tbc's own.
 ExecutorBytes executorBytes(const Graph &graph, const Assignment &assignment,
                             const Derivation &derivation, const StageDevices &devices, int stage,
                             const StaticBytes &fixed) {

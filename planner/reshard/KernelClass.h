@@ -32,7 +32,7 @@ enum class KernelClass {
 };
 
 /// The bytes that the kernel of an op keeps between its launches on a GPU, from the local shapes of
-/// its operands. Unset: none, or little enough for the cluster's context_bytes.
+/// its operands. Unset: zero, or little enough for the cluster's context_bytes.
 using WorkspaceFn = std::function<int64_t(const std::vector<std::vector<int64_t>> &)>;
 
 const std::vector<KernelClass> &kernelClasses();

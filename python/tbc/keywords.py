@@ -126,15 +126,15 @@ class NewKeywords(TypedDict, total=False):
     vocab: int
     # Rows of the position table; without one, the length of the input, else left open
     seq: int
-    # Experts of a layer (llama, grok)
+    # Experts of a layer (llama and its relatives)
     experts: int
     # Experts that compute a token (default: 2)
     experts_per_token: int
-    # Side of the image, in pixels (vit)
+    # Side of the image, in pixels (vit, dit)
     image: int
-    # Side of a patch, in pixels (vit)
+    # Side of a patch, in pixels (vit, dit)
     patch: int
-    # Classes (vit)
+    # Classes (vit, dit)
     classes: int
     # The output's table is the input's
     tied: bool

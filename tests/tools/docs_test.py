@@ -45,7 +45,7 @@ OTHERS = {
     "--gpus", "--no-python", "--nproc-per-node", "--master_addr", "--master-addr", "--master-port", "--node-rank", "--parsable", "--signal", "--ntasks-per-node", "--requeue", "--kill-on-bad-exit", "--distribution", "--nnodes", "--rdzv-endpoint",  # docker, torchrun, srun
     "--emulated", "--nodes", "--curves", "--rate", "--limit", "--set", "--tbc", "--cases", "--verify", "--update", "--list",
     "--tensor-model-parallel-size", "--micro-batch-size", "--global-batch-size", "--seq-length", "--bf16",  # Megatron-LM
-    "--seeds", "--jobs", "--write", "--check",  # scripts of tests/
+    "--seeds", "--jobs", "--write", "--check", "--gate", "--read", "--keep",  # scripts of tests/
     "--config-settings",  # pip
     "--mehs",  # misspelt in the page of an error
 }

@@ -149,7 +149,7 @@ private:
     return {found.begin, k.both(isLine, found.isThere)};
   }
   /// The same for an index of the depth. An absent one may have no index at all, as in a group
-  /// without rows, so nothing is read for it.
+  /// without rows, so no memory is read for it.
   TileOperand::Line depthLineOf(const Staged &staged, Value index) const {
     Values found = k.choose(
         e.less(index, tile.depthEnd),

@@ -16,7 +16,7 @@ using kernels::Arith;
 using kernels::Tensor;
 
 /// Keeps `top` weights of each token. Token t goes to the experts from t * t on, so some experts
-/// get more tokens than others and the last of many gets none.
+/// get more tokens than others and the last of many gets no token.
 static Tensor routed(const Tensor &weights, int64_t top, Arith arith) {
   std::vector<double> values = weights.toDoubles();
   int64_t experts = weights.shape()[1];
