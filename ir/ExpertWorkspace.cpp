@@ -28,7 +28,7 @@ ExpertWorkspace::ExpertWorkspace(const ExpertSizes &n, bool isGradient, int64_t 
   tokens = take(n.rows(), listBytes);
   rows = take(n.t * (n.chosen() + 1), listBytes);
   hidden = take(n.rows() * n.f, n.elementBytes);
-  made = take(n.rows() * (isGradient ? n.h : n.o), sumBytes);
+  made = take(n.rows() * (isGradient ? n.h : n.o), n.elementBytes);
   if (!isGradient)
     return;
   if (ranges == 0)

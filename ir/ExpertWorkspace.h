@@ -44,12 +44,12 @@ struct ExpertWorkspace {
   int64_t starts, experts; // [e + 1]: first rows; [tile]
   int64_t tokens, rows;    // [row]: its token, or t; [t, chosen + 1]: rows of a token
   int64_t hidden;          // [row, f]
-  int64_t made;            // sums [row, o], or [row, h] of the gradient
+  int64_t made;            // [row, o], or [row, h] of the gradient
   int64_t first = 0;       // gradient: gate and up, or their gradients: [row, parts f]
   int64_t terms = 0;       // gradient: sums [row, range]
   int64_t ranges = 0;
-  /// Example: 8,192 tokens, two of 8 experts, h = o = 2048, f = 4096, gated, bf16: 0.28 GiB
-  /// forward, 0.56 GiB for the gradient.
+  /// Example: 8,192 tokens, two of 8 experts, h = o = 2048, f = 4096, gated, bf16: 0.20 GiB
+  /// forward, 0.47 GiB for the gradient.
   int64_t bytes = 0;
 };
 

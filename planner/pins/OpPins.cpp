@@ -242,8 +242,14 @@ private:
   /// Restricts `ops` to Megatron's layout, which `pin` (or, if null, the executor) asks for.
   Status follow(TensorParallel layout, const OpPin *pin, const std::vector<int> &ops) {
     std::vector<bool> isMatrix;
-    const std::vector<unsigned> splits =
+    std::vector<unsigned> splits =
         megatronSplits(graph, layout == TensorParallel::MegatronTokens, isMatrix);
+    // A table of a vocabulary that cannot be split stays whole.
+    for (int op : ops)
+      if ((offeredSplits(graph, graph.ops[op]) & splits[op]) == 0) {
+        splits[op] = WholeOp | TokenSplit;
+        isMatrix[op] = false;
+      }
     found.splits.resize(graph.ops.size(), AnySplit);
     found.isPreference.resize(graph.ops.size(), false);
     for (int op : ops) {

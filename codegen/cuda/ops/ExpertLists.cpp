@@ -37,7 +37,7 @@ ExpertLists::ExpertLists(MLIRContext &context, const OpCall &call, bool isGradie
   starts = array(lists, memory.starts), experts = array(lists, memory.experts);
   tokens = array(lists, memory.tokens), rows = array(lists, memory.rows);
   hidden = array(values, memory.hidden), first = array(values, memory.first);
-  made = array(sums, memory.made), terms = array(sums, memory.terms);
+  made = array(values, memory.made), terms = array(sums, memory.terms);
 }
 
 void ExpertLists::add(FailureOr<region::Kernel> launch) {

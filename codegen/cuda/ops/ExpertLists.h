@@ -69,7 +69,7 @@ protected:
   WorkspaceArray starts, experts; // [e + 1]: first rows; [tile]
   WorkspaceArray tokens, rows;    // [row]: its token, or t; [t, top + 1]: rows of a token
   WorkspaceArray first, hidden;   // [row, parts f]: gate and up or their gradients; [row, f]
-  WorkspaceArray made, terms;     // [row, o or h] and [row, range], in f32
+  WorkspaceArray made, terms;     // [row, o or h]; in f32: [row, range]
 
 private:
   struct Piece {

@@ -18,12 +18,12 @@ namespace tbc::cuda {
 /// |---|---|---|
 /// | tokens per expert, lists | 3 launches | the same 3 |
 /// | first layer | a = act(gate) up | gate and up |
-/// | second layer | w out a, in f32 | da = out^T dy; w a, d gate, d up, terms of dw |
+/// | second layer | w out a | da = out^T dy; w a, d gate, d up, terms of dw |
 /// | sums over the experts of a token | y | dx (after in^T of d gate, d up), dw |
 /// | weights, over the tokens of an expert | | d in, d out |
 ///
-/// Rows of the hidden layer are rounded to the op's type; sums over experts are in f32 and in the
-/// order of the experts. A token with more than `top` experts gives NaN.
+/// Rows of both layers are rounded to the op's type; sums over experts are in f32 and in the order
+/// of the experts. A token with more than `top` experts gives NaN.
 mlir::FailureOr<region::Kernel> emitRoutedExperts(mlir::MLIRContext &context, const OpCall &call,
                                                   Form form);
 mlir::FailureOr<region::Kernel> emitRoutedExpertsGrad(mlir::MLIRContext &context,
