@@ -53,7 +53,7 @@ class PlanSchemaTest(unittest.TestCase):
         cls.plans = {}
         text = subprocess.run([TBC, "cluster", "h100-sxm"], check=True, capture_output=True, text=True, timeout=60).stdout
         for section, line in (("device", "floor_seconds = 1e-6"), ("overlap", "slowdown = 0.2"),
-                              ("kernel.causal_attention", "bytes_per_flop = 0.02")):
+                              ("kernel.causal_attention", "bytes_per_flop = 0.02"), ("memory", "kernel_workspace = false")):
             text = text.replace(f"[{section}]\n", f"[{section}]\n{line}\n")
         Path(cls.folder.name, "every-key.toml").write_text(text)
         Path(cls.folder.name, "mixed.toml").write_text(
