@@ -72,8 +72,9 @@ TEST_F(Planned, EachPresetPlansGpt2OnEightDevices) {
 // One device, several racks, and node sizes that do not divide.
 TEST_F(Planned, MoreDevicesAreNeverAnError) {
   load("tiny-mlp");
+  const std::vector<int64_t> all = {1, 2, 6, 16, 72, 80, 256}, some = {1, 6, 72};
   for (const std::string &preset : clusterPresets())
-    for (int64_t gpus : {1, 2, 6, 16, 72, 80, 256}) {
+    for (int64_t gpus : preset == defaultClusterName ? all : some) {
       auto answer = plan(preset, gpus, 256);
       ASSERT_TRUE(answer) << preset << " x " << gpus << ": " << answer.error().message;
       EXPECT_TRUE(answer->prediction.fits()) << preset << " x " << gpus;
