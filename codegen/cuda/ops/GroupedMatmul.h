@@ -14,12 +14,12 @@ inline constexpr int64_t tileRows = 128, tileColumns = 128;
 /// Column ranges of a tile that are summed apart (`TileMatmul::storeSum`).
 inline constexpr int64_t sumsOfTile = 4;
 
-/// An operand of a tile: `lines` of `width` contiguous elements. A line is a row of the left
-/// operand or a column of the right one, and its elements run along the depth; or it is an index of
-/// the depth
-/// (`linesAreDepth`), and its elements run along the rows or columns. Example: w[out, in] as the
-/// right operand of x w^T has `out` lines along the depth; as that of dy w it has lines of the
-/// depth.
+/// An operand of a tile, made of lines of `width` contiguous elements.
+///
+/// - By default a line is a row of the left operand or a column of the right one. Its elements run
+///   along the depth. Example: w[out, in] as the right operand of x w^T has `out` lines.
+/// - With `linesAreDepth` a line is an index of the depth. Its elements run along the rows or
+///   columns. Example: w[out, in] as the right operand of dy w.
 struct TileOperand {
   bool isResult = false;
   int index = 0; // of the operand or result of the call

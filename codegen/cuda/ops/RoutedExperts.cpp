@@ -14,7 +14,6 @@ using namespace mlir;
 namespace tbc::cuda {
 namespace {
 
-using kernels::DType;
 using Values = SmallVector<Value>;
 
 /// Formulas as of runtime/kernels/Activation.h.
@@ -126,7 +125,7 @@ private:
 
   using Line = TileOperand::Line;
   using Parts = TileMatmul::Parts;
-  static Value yes(const ThreadKernel &k) { return k.e.number(k.equal(k.thread, k.thread), 1); }
+  static Value yes(const ThreadKernel &k) { return k.e.constant(k.e.builder.getI1Type(), 1); }
 
   /// Elements [token of the row, width] of operand `index`.
   TileOperand ofTokens(const ThreadKernel &k, int index, int64_t width) const {
@@ -365,7 +364,7 @@ private:
   }
   /// Result [t, width] = the sum of `made` over the rows of a token.
   void emitTokenSums(int result, int64_t width) {
-    int64_t each = accessBytesOf(width);
+    int64_t each = elementsOfAccess(width);
     ThreadKernel k = open(n.t * (width / each));
     Values at = k.split(k.thread, {n.t, width / each});
     Value column = k.e.mul(at[1], k.integer(each));
@@ -390,7 +389,7 @@ private:
     add(k.finish());
   }
   /// Elements of f32 that a thread loads at once from rows of `width`.
-  static int64_t accessBytesOf(int64_t width) {
+  static int64_t elementsOfAccess(int64_t width) {
     return width % 4 == 0 ? 4 : width % 2 == 0 ? 2 : 1;
   }
 
