@@ -291,7 +291,7 @@ TEST_F(CudaFaults, EachEndsInTimeAndIsNamed) {
   const char *one = std::getenv("TBC_FAULT");
   const char *many = std::getenv("TBC_FAULTS");
   uint64_t first = one ? std::strtoull(one, nullptr, 10) : 0;
-  uint64_t count = one ? 1 : many ? std::strtoull(many, nullptr, 10) : 50;
+  uint64_t count = one ? 1 : many ? std::strtoull(many, nullptr, 10) : 20;
   ASSERT_GT(count, 0u);
   for (uint64_t number = first; number < first + count; ++number)
     run(caseOf(number, mlp()));

@@ -8,6 +8,7 @@
 
 #include "codegen/AssignStreams.h"
 #include "runtime/verify/Verify.h"
+#include "tests/runtime/support/FullTests.h"
 #include "tests/tools/Mutations.h"
 #include "tests/tools/PlanSupport.h"
 #include "tools/driver/Shrink.h"
@@ -175,9 +176,9 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
       {"tiny-llama", {"fsdp=2,tp=2", "auto", "", "selective"}, 2},
       {"tiny-resnet", {"dp=2"}, 2},
       {"tiny-mlp", {"pp=2,dp=2"}, 4, "fc1.weight"},
-      {"tiny-llama", withContext("cp=4", "ring", "zigzag"), 3},
+      {"tiny-llama", withContext("cp=4", "ring", "zigzag"), size_t(test::sampleSize(1, 3))},
       {"tiny-llama", withContext("cp=2", "all-gather", "contiguous"), 2},
-      {"gpt2", {"pp=2,fsdp=2,tp=2", "auto", "", "none", 1, 8}, 1},
+      {"gpt2-8l", {"pp=2,fsdp=2,tp=2", "auto", "", "none", 1, 8}, 1},
       {"moe-8l", {"dp=2,ep=2"}, 2, nullptr, {{"capacity_factor", 0.75}}},
   };
   Tally tally;
