@@ -146,12 +146,25 @@ def main():
 # ---- How the plan is applied: DTensor, FSDP2, pipelines, activation checkpointing. ----
 )python";
 
+/// Ends a rank without ending its interpreter. Caches of DTensor keep process groups beyond
+/// destroy_process_group, and with them Gloo's threads. Such a thread may release the tensor of the
+/// last collective late, needs the interpreter for it, and aborts the process where that is gone.
+static const char *const endText = R"python(
+if __name__ == "__main__":
+    main()
+    # Threads of Gloo outlive their groups, and abort an interpreter that ends while they release the
+    # tensors of the last collective. So end as multiprocessing does: handlers of atexit do not run.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+)python";
+
 Result<Exported> writePyTorch(const PlanFacts &facts) {
   Limits limits("PyTorch");
   checkPlan(facts, limits);
   if (Status status = limits.status(); !status)
     return status.error();
-  std::set<std::string> imports = {"import json", "import os", "import torch",
+  std::set<std::string> imports = {"import json", "import os", "import sys", "import torch",
                                    "import torch.distributed as dist"};
   std::string body;
   for (const auto &[name, text] : pythonParts()) {
@@ -162,14 +175,15 @@ Result<Exported> writePyTorch(const PlanFacts &facts) {
     body += "\n\n# -- " + (part.doc.empty() ? name : part.doc) + "\n\n\n" + part.body;
   }
   std::string text = header(facts, limits.warnings(), "#");
-  text += format("# Start: torchrun --nproc-per-node %lld THIS_SCRIPT\nfrom __future__ import "
-                 "annotations\n\n",
-                 (long long)facts.mesh().numRanks());
+  text += format(
+      "# Start: torchrun --standalone --nproc-per-node %lld THIS_SCRIPT\nfrom __future__ import "
+      "annotations\n\n",
+      (long long)facts.mesh().numRanks());
   for (const std::string &line : imports)
     text += line + "\n";
   text += mainText + body;
   text += "\n\n# ---- The plan: decisions and layout of plan.json. ----\nPLAN = r'''\n" +
-          planText(facts) + "'''\n\nif __name__ == \"__main__\":\n    main()\n";
+          planText(facts) + "'''\n" + endText;
   return Exported{text, limits.warnings()};
 }
 
