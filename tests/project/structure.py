@@ -25,7 +25,7 @@ LONG_FUNCTION, LONG_FILE = 50, 600
 # A value above its limit fails.
 LIMITS = {
     "% of functions over 50 lines": 1.3,
-    "files over 600 lines": 1,
+    "files over 600 lines": 0,
     "files over 600 lines in tests": 6,
     "methods of the largest class": 70,
     "arrows between rooms that close a circle": 0,
