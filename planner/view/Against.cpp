@@ -3,6 +3,7 @@
 #include "planner/view/Against.h"
 
 #include "planner/view/Kineto.h"
+#include "planner/view/Nsight.h"
 
 #include <nlohmann/json.hpp>
 
@@ -146,11 +147,18 @@ Result<MeasuredStep> readProfile(const std::string &text, const std::string &sou
   const Json trace = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!trace.is_object() || !trace.contains("traceEvents") || !trace.at("traceEvents").is_array())
     return Error{ErrorCode::Usage,
-                 source + ": not a profile of tbc run --profile: no list \"traceEvents\""};
+                 source + ": not a profile of tbc run --profile: no list \"traceEvents\"; of "
+                          "Nsight Systems give the export: nsys export --type sqlite FILE"};
   if (!isKineto(trace))
     return ProfileReader(source, plan).read(trace);
   auto converted = fromKineto(trace, source, plan);
   return converted ? ProfileReader(source, plan).read(*converted) : converted.error();
+}
+
+Result<MeasuredStep> readNsight(const std::string &path, const Plan &plan,
+                                std::optional<int64_t> firstRank) {
+  auto trace = fromNsight(path, plan, firstRank);
+  return trace ? ProfileReader(path, plan).read(*trace) : trace.error();
 }
 
 //===----------------------------------------------------------------------===//

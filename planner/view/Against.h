@@ -1,7 +1,7 @@
 //===- Against.h - A measured step beside the predicted one ----------------===//
 //
-// Plain C++. Reads the trace of `tbc run --profile` or of torch.profiler, and compares it with the
-// timeline of its plan group by group.
+// Plain C++. Reads the trace of `tbc run --profile`, of torch.profiler or of Nsight Systems, and
+// compares it with the timeline of its plan group by group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,6 +12,7 @@
 #include "planner/view/Timeline.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,11 @@ struct MeasuredStep {
 /// Usage for other text, or for ranks that the plan does not have.
 Result<MeasuredStep> readProfile(const std::string &text, const std::string &source,
                                  const Plan &plan);
+
+/// Reads the SQLite export of Nsight Systems at `path` (see fromNsight). Kernels are in the groups
+/// of the NVTX ranges around their launches, and without such ranges one group, "kernels".
+Result<MeasuredStep> readNsight(const std::string &path, const Plan &plan,
+                                std::optional<int64_t> firstRank);
 
 /// Returns the same groups of the timeline, the mean over `ranks`.
 std::map<std::string, double> groupSeconds(const StepTimeline &timeline, const Plan &plan,

@@ -40,9 +40,7 @@ bool isKineto(const Json &trace) {
   return false;
 }
 
-/// Returns the collective of a kernel of NCCL; "" for another kernel. Point-to-point kernels are
-/// sends between stages, or without stages an all_to_all.
-static std::string collectiveOf(const std::string &kernel, const Plan &plan) {
+std::string collectiveOfKernel(const std::string &kernel, const Plan &plan) {
   if (kernel.find("nccl") == std::string::npos)
     return "";
   const std::pair<const char *, const char *> kinds[] = {
@@ -115,7 +113,7 @@ Result<Json> fromKineto(const Json &trace, const std::string &source, const Plan
     if (time < begin || time >= end)
       continue;
     const int64_t stream = isNumber(event, "tid") ? event.at("tid").get<int64_t>() : 0;
-    const std::string kind = collectiveOf(name, plan);
+    const std::string kind = collectiveOfKernel(name, plan);
     hasKernels |= category == "kernel";
     streams.insert(stream);
     events.push_back({{"ph", "X"},

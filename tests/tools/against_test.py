@@ -12,6 +12,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from nsight_file import NsightFile
+
 TBC, SOURCE = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 PLANS = {
     "pipeline": "tiny-gpt2 --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --seq 16 --precision f32 --recompute full"
@@ -37,10 +39,12 @@ class AgainstTest(unittest.TestCase):
         assert run.returncode == code, (words, run.returncode, run.stderr)
         return run.stdout if code == 0 else run.stdout + run.stderr
 
-    def compare(self, name, profile):
-        """Returns {group: (predicted, measured, difference, ratio)} as printed, and the trace."""
-        (self.folder / "profile.json").write_text(json.dumps(profile))
-        title, _, *rows = self.tbc("timeline", f"{name}.json", "-o", "both.json", "--against", "profile.json").splitlines()
+    def compare(self, name, profile, *flags):
+        """Returns {group: (predicted, measured, difference, ratio)} as printed, and the trace. `profile` is a trace or a path."""
+        if isinstance(profile, dict):
+            (self.folder / "profile.json").write_text(json.dumps(profile))
+            profile = "profile.json"
+        title, _, *rows = self.tbc("timeline", f"{name}.json", "-o", "both.json", "--against", profile, *flags).splitlines()
         self.assertIn("largest difference first", title)
         table, units = {}, {"s": 1, "ms": 1e-3, "us": 1e-6}
         for row in rows:
@@ -157,6 +161,75 @@ class AgainstTest(unittest.TestCase):
         ):  # fmt: skip
             (self.folder / "wrong.json").write_text(json.dumps(profile))
             self.assertIn(word, self.tbc("timeline", "sharded.json", "-o", "never.json", "--against", "wrong.json", code=2))
+
+    def as_nsight(self, name, ranks, slower=1, ranges=True, step="train_step 3", without=()):
+        """Writes the prediction as Nsight Systems would for some ranks, each a process with a device, behind another step.
+
+        Kernels run long after their launches, those of backward come from another thread.
+        """
+        trace = json.loads(self.tbc("timeline", f"{name}.json", "-o", "-", "--ranks", ",".join(map(str, ranks))))["traceEvents"]
+        names = {"all_gather": "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "reduce_scatter": "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
+                 "all_reduce": "ncclDevKernel_AllReduce_Sum_f32_TREE_LL"}  # fmt: skip
+        second = 10**9
+        phases = {"forward": ("forward", 3.0), "backward": ("backward", 4.0), "update": ("Optimizer.step#AdamW.step", 5.0)}
+        with NsightFile(self.folder / "run.sqlite", without) as file:
+            for device, rank in enumerate(ranks):
+                process = {"process": 100 + device}
+                file.range(step.replace("3", "2"), second, 2 * second, **process)
+                file.kernel("of the step before", 2 * second, 2 * second + 5000, launched=second + 5, device=device, **process)
+                file.range(step, 3 * second, 6 * second, registered=True, **process)
+                file.kernel("of no step", 90 * second, 91 * second, launched=7 * second, device=device, **process)
+                if ranges:
+                    for phase, (text, begin) in phases.items():
+                        file.range(text, int(begin * second), int(begin * second) + second, **process)
+                    file.range("forward", 4 * second + 10, 4 * second + 900, thread=2, **process)  # recompute
+                for event in (e for e in trace if e["ph"] == "X" and e["pid"] == rank):
+                    begin, length = 9 * second + round(event["ts"] * 1000), round(event["dur"] * 1000)
+                    if event["cat"] == "kernel":
+                        part = ACTION.get(event["args"]["part"], event["args"]["part"])
+                        file.kernel("void at::native::kernel<float>(float*)", begin, begin + length * slower, device=device, thread=2 if part == "backward" else 1,
+                                    launched=int(phases[part][1] * second) + 500, **process)  # fmt: skip
+                    elif event["cat"] == "communication":
+                        file.kernel(names[event["name"].split()[0]], begin, begin + length, launched=3 * second + 7, device=device, stream=20, **process)
+                    elif event["cat"] == "step":
+                        file.copy(4096, begin, begin + length, launched=3 * second + 9, device=device, **process)
+        return self.folder / "run.sqlite"
+
+    def test_an_export_of_nsight_systems(self):
+        table, both = self.compare("sharded", self.as_nsight("sharded", [0, 1]))
+        self.assertLessEqual({"step", "kernels of forward", "kernels of backward", "kernels of update", "all_gather"}, set(table))
+        for group, row in table.items():
+            self.assertEqual(row[3], "1.00", group)
+        self.assertFalse([e for e in both if e["name"] in ("of the step before", "of no step")])
+        self.assertLessEqual({"stream 7", "stream 13", "stream 20"}, {e["args"]["name"] for e in both if e["name"] == "thread_name"})
+        self.assertEqual({e["pid"] for e in both if e["name"].startswith("void at::native")}, {2, 3})
+        self.assertEqual(min(e["ts"] for e in both if "ts" in e), 0)
+        table, _ = self.compare("sharded", self.as_nsight("sharded", [0, 1], slower=2))
+        self.assertEqual({row[3] for group, row in table.items() if group.startswith("kernels")}, {"2.00"})
+
+    def test_kernels_without_ranges_are_one_group(self):
+        table, both = self.compare("sharded", self.as_nsight("sharded", [1], ranges=False, step="ProfilerStep#3"), "--profile-rank", "1")
+        self.assertFalse([group for group in table if group.startswith("kernels of")])
+        self.assertEqual(table["kernels"][3], "1.00")
+        self.assertIn("rank 1, measured", {e["args"]["name"] for e in both if e["name"] == "process_name"})
+
+    def test_wrong_exports_of_nsight_systems_are_refused(self):
+        refuse = lambda *flags: self.tbc("timeline", "sharded.json", "-o", "never.json", "--against", "run.sqlite", *flags, code=2)  # noqa: E731
+        file = self.as_nsight("sharded", [1])
+        self.assertIn("has 1 of 2 ranks", refuse())
+        self.assertIn("beyond the plan's 2 ranks", refuse("--profile-rank", "2"))
+        self.as_nsight("sharded", [0, 1], step="epoch 3")
+        self.assertIn("torch.cuda.nvtx.range", refuse())
+        self.as_nsight("sharded", [0, 1], without=["NVTX_EVENTS"])
+        self.assertIn("torch.cuda.nvtx.range", refuse())
+        self.as_nsight("sharded", [0, 1], without=["CUPTI_ACTIVITY_KIND_KERNEL"])
+        self.assertIn("--cuda-graph-trace=node", refuse())
+        self.as_nsight("sharded", [0, 1])
+        file.write_bytes(file.read_bytes()[:5000])
+        self.assertIn("cannot be read as SQLite", refuse())
+        file.write_bytes(b"nsys-rep, not exported")
+        self.assertIn("nsys export --type sqlite", refuse())
+        self.assertIn("says its ranks by itself", refuse("--profile-rank", "0"))
 
     def test_wrong_profiles_are_refused(self):
         good = self.as_profile("sharded")

@@ -47,6 +47,7 @@ OTHERS = {
     "--tensor-model-parallel-size", "--micro-batch-size", "--global-batch-size", "--seq-length", "--bf16",  # Megatron-LM
     "--seeds", "--jobs", "--write", "--check", "--gate", "--read", "--keep",  # scripts of tests/
     "--config-settings",  # pip
+    "--trace", "--cuda-graph-trace", "--type",  # nsys
     "--mehs",  # misspelt in the page of an error
 }
 

@@ -2,6 +2,7 @@
 
 #include "planner/plan/PlanFile.h"
 #include "planner/view/Against.h"
+#include "planner/view/Nsight.h"
 #include "planner/view/Timeline.h"
 #include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
@@ -11,6 +12,7 @@
 #include <charconv>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <set>
 
 namespace tbc::cli {
@@ -19,6 +21,7 @@ namespace {
 
 struct Options {
   std::string plan, output, profile, ranks = "stages";
+  std::optional<int64_t> profileRank;
 };
 
 } // namespace
@@ -63,6 +66,17 @@ static Result<std::vector<int64_t>> parseRanks(const std::string &text, int64_t 
   }
 }
 
+static Result<planner::MeasuredStep> readMeasured(const Options &options,
+                                                  const planner::Plan &plan) {
+  if (planner::isSqlite(options.profile))
+    return planner::readNsight(options.profile, plan, options.profileRank);
+  if (options.profileRank)
+    return Error{ErrorCode::Usage, "--profile-rank is for exports of Nsight Systems; " +
+                                       options.profile + " says its ranks by itself"};
+  auto text = readFile(options.profile, ErrorCode::Usage);
+  return text ? planner::readProfile(*text, options.profile, plan) : text.error();
+}
+
 static Result<int> runTimeline(const Options &options) {
   if (Status status = checkWritable(options.output); !status)
     return status.error();
@@ -80,10 +94,7 @@ static Result<int> runTimeline(const Options &options) {
     return Error{timeline.error().code, options.plan + ": " + timeline.error().message};
   planner::MeasuredStep profile;
   if (!options.profile.empty()) {
-    auto measured = readFile(options.profile, ErrorCode::Usage);
-    if (!measured)
-      return measured.error();
-    auto read = planner::readProfile(*measured, options.profile, *plan);
+    auto read = readMeasured(options, *plan);
     if (!read)
       return read.error();
     profile = std::move(*read);
@@ -116,9 +127,15 @@ void addTimelineCommand(CLI::App &app, const SetAction &setAction) {
       ->add_option("--ranks", options->ranks,
                    "stages: one rank of each stage; all; or ranks, for example 0,8-15")
       ->capture_default_str();
-  command->add_option("--against", options->profile,
-                      "Profile of tbc run or torch.profiler: draw it beside the prediction, and "
-                      "print the residuals");
+  CLI::Option *against =
+      command->add_option("--against", options->profile,
+                          "Profile of tbc run, torch.profiler or Nsight Systems (SQLite): draw it "
+                          "beside the prediction, and print the residuals");
+  command
+      ->add_option("--profile-rank", options->profileRank,
+                   "Rank of the first process in an export of Nsight Systems")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(against);
   command->callback(
       [options, setAction] { setAction([options] { return runTimeline(*options); }); });
 }
