@@ -102,8 +102,8 @@ bool haveSameDevices(const Cluster &a, const Cluster &b) {
          a.interNode == b.interNode && a.hostMemoryBytes == b.hostMemoryBytes &&
          a.hostBytesPerSecond == b.hostBytesPerSecond && a.overlapFraction == b.overlapFraction &&
          a.overlapSlowdown == b.overlapSlowdown && a.executor == b.executor &&
-         a.timeUncertainty == b.timeUncertainty &&
-         a.contextUncertaintyBytes == b.contextUncertaintyBytes &&
+         a.timeUncertainty == b.timeUncertainty && a.timeFactor == b.timeFactor &&
+         a.measured == b.measured && a.contextUncertaintyBytes == b.contextUncertaintyBytes &&
          a.allocatorUncertainty == b.allocatorUncertainty &&
          a.hasKernelWorkspace == b.hasKernelWorkspace && a.contextBytes == b.contextBytes &&
          a.allocatorFraction == b.allocatorFraction && a.reservedFraction == b.reservedFraction &&
@@ -262,6 +262,25 @@ static Result<Cluster> readGroups(TomlReader &reader, const toml::table &root,
   return cluster;
 }
 
+/// Reads the tables [measured.EXECUTOR].
+static void readMeasured(TomlReader &reader, const toml::table &root, Cluster &cluster) {
+  const std::vector<std::string> executors = executorNames();
+  const toml::table &all = reader.section(root, "", "measured", false);
+  for (auto &&[key, node] : all) {
+    const std::string executor(key.str()), path = "measured." + executor;
+    if (std::find(executors.begin(), executors.end(), executor) == executors.end()) {
+      const std::string closest = closestWord(executor, executors);
+      reader.fail(node, "unknown executor " + path +
+                            (closest.empty() ? "" : "; did you mean measured." + closest + "?"));
+      continue;
+    }
+    const toml::table &table = reader.section(all, "measured", executor);
+    cluster.measured[executor] = {reader.number(table, path, "time_factor", Range::Positive),
+                                  reader.number(table, path, "time_uncertainty", Range::Fraction)};
+    reader.closeTable(table, path);
+  }
+}
+
 static Cluster readAll(TomlReader &reader, const toml::table &root) {
   constexpr int64_t maxBytes = int64_t(1) << 50;
   Cluster cluster;
@@ -318,6 +337,7 @@ static Cluster readAll(TomlReader &reader, const toml::table &root) {
   if (memory.contains("kernel_workspace"))
     cluster.hasKernelWorkspace = reader.flag(memory, "memory", "kernel_workspace");
   reader.closeTable(memory, "memory");
+  readMeasured(reader, root, cluster);
   reader.closeTable(root, "");
   return cluster;
 }

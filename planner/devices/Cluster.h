@@ -9,6 +9,7 @@
 #define TBC_PLANNER_DEVICES_CLUSTER_H
 
 #include "planner/devices/Executor.h"
+#include "planner/devices/Measured.h"
 #include "planner/reshard/KernelClass.h"
 #include "runtime/abi/Status.h"
 #include "runtime/dtype/DType.h"
@@ -117,6 +118,10 @@ struct Cluster {
   double overlapSlowdown = 0;
   /// Relative half-width of the interval printed around a predicted step time.
   double timeUncertainty = 0;
+  /// The product of the measured factors that the times above have; 1: none. See applyMeasured().
+  double timeFactor = 1;
+  /// Measured times by executor, from the file; runBy() applies one and removes all.
+  std::map<std::string, Measured> measured;
   /// Half-widths of the interval around predicted memory: of the context in bytes, and of the
   /// allocator's margin relative to the program's memory.
   int64_t contextUncertaintyBytes = 0;

@@ -101,9 +101,8 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   reader.closeTable(root, "");
 }
 
-Result<Cluster> runBy(const Cluster &cluster, const std::string &name) {
-  if (name == ownExecutor)
-    return cluster;
+/// Sets the constants of executor `name`, which is not tbc, on all devices.
+static Status applyExecutor(const std::string &name, Cluster &cluster) {
   const auto &texts = executorTexts();
   const auto found = std::find_if(texts.begin(), texts.end(),
                                   [&](const auto &entry) { return entry.first == name; });
@@ -117,16 +116,34 @@ Result<Cluster> runBy(const Cluster &cluster, const std::string &name) {
   if (!root)
     return root.error();
   TomlReader reader(name + ".toml");
-  Cluster changed = cluster;
-  for (Cluster &group : changed.groups)
+  for (Cluster &group : cluster.groups)
     apply(reader, *root, group);
-  if (changed.groups.empty())
-    apply(reader, *root, changed);
+  if (cluster.groups.empty())
+    apply(reader, *root, cluster);
   if (const std::string &error = reader.error.empty() ? reader.missing : reader.error;
       !error.empty())
     return Error{ErrorCode::Usage, error};
-  if (changed.groups.empty())
+  return Status::ok();
+}
+
+/// Applies the measured times of executor `name`, if the file has some.
+static void applyMeasuredOf(const std::string &name, Cluster &cluster) {
+  if (auto found = cluster.measured.find(name); found != cluster.measured.end())
+    applyMeasured(cluster, found->second);
+  cluster.measured.clear();
+}
+
+Result<Cluster> runBy(const Cluster &cluster, const std::string &name) {
+  Cluster changed = cluster;
+  if (name != ownExecutor)
+    if (Status status = applyExecutor(name, changed); !status)
+      return status.error();
+  if (changed.groups.empty()) {
+    applyMeasuredOf(name, changed);
     return changed;
+  }
+  for (Cluster &group : changed.groups)
+    applyMeasuredOf(name, group);
   return clusterOfGroups(cluster.name, cluster.description, std::move(changed.groups),
                          std::move(changed.betweenGroups));
 }

@@ -74,7 +74,8 @@ const Executor &executorOf(const Cluster &cluster);
 /// Returns the names of all executors, sorted; "tbc" is one.
 std::vector<std::string> executorNames();
 
-/// Returns `cluster` with the constants of executor `name` on all its devices. Errors: Usage for an
+/// Returns `cluster` with the constants of executor `name` on all its devices, and with the times
+/// that its file has measured for that executor (Measured.h). Errors: Usage for an
 /// unknown name, with a list of all. Example: with "deepspeed", no kernel hides communication.
 Result<Cluster> runBy(const Cluster &cluster, const std::string &name);
 

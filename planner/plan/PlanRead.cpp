@@ -322,6 +322,10 @@ private:
         if (rate.isRequired || peaks.has(rate.key))
           cluster.peakFlopsPerSecond[rate.key] = peaks.positive(rate.key);
     }
+    if (object.has("time_factor"))
+      cluster.timeFactor = object.positive("time_factor");
+    // Kernels that were measured to be faster may exceed the peaks of the data sheet.
+    const double mostFraction = std::max(1.0, 1 / cluster.timeFactor);
     cluster.vectorFlopsPerSecond = object.positive("vector_flops_per_second");
     cluster.launchSeconds = object.number("launch_seconds");
     cluster.floorSeconds = object.numberOr("floor_seconds", 0);
@@ -338,8 +342,8 @@ private:
                              (closest.empty() ? "" : "; did you mean " + closest + "?"));
         }
         KernelEfficiency &kernel = cluster.kernels[key];
-        kernel.flopsFraction = one.positive("flops_fraction", 1);
-        kernel.memoryFraction = one.positive("memory_fraction", 1);
+        kernel.flopsFraction = one.positive("flops_fraction", mostFraction);
+        kernel.memoryFraction = one.positive("memory_fraction", mostFraction);
         kernel.rampSeconds = one.number("ramp_seconds");
         kernel.halfDepth = one.numberOr("half_depth", 0);
         kernel.executedFraction =

@@ -89,6 +89,7 @@ static Json alikeJson(const Cluster &cluster) {
     json["executor"] = executorJson(cluster.executor);
   putUnless(json, "floor_seconds", cluster.floorSeconds, 0.0);
   putUnless(json, "overlap_slowdown", cluster.overlapSlowdown, 0.0);
+  putUnless(json, "time_factor", cluster.timeFactor, 1.0);
   putUnless(json, "context_uncertainty_bytes", cluster.contextUncertaintyBytes, int64_t(0));
   putUnless(json, "allocator_uncertainty", cluster.allocatorUncertainty, 0.0);
   putUnless(json, "kernel_workspace", cluster.hasKernelWorkspace, true);

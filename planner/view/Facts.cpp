@@ -110,6 +110,9 @@ static FactGroup deviceFacts(const Cluster &cluster) {
   add("overlap", percent(cluster.overlapFraction),
       "of kernel time can hide communication of parameters and gradients");
   add("slowdown by overlap", percent(cluster.overlapSlowdown), "of the hidden time");
+  if (cluster.timeFactor != 1)
+    add("time factor", format("%.3g", cluster.timeFactor),
+        "measured on runs; all other times and speeds here contain it");
   add("uncertainty of time", "\u00b1 " + percent(cluster.timeUncertainty));
   return device;
 }

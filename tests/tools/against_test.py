@@ -44,7 +44,8 @@ class AgainstTest(unittest.TestCase):
         if isinstance(profile, dict):
             (self.folder / "profile.json").write_text(json.dumps(profile))
             profile = "profile.json"
-        title, _, *rows = self.tbc("timeline", f"{name}.json", "-o", "both.json", "--against", profile, *flags).splitlines()
+        title, _, *rows, blank, refit = self.tbc("timeline", f"{name}.json", "-o", "both.json", "--against", profile, *flags).splitlines()
+        self.assertEqual((blank, refit), ("", f"refit: tbc calibrate --from-run {profile} --plan {name}.json -o measured.toml"))
         self.assertIn("largest difference first", title)
         table, units = {}, {"s": 1, "ms": 1e-3, "us": 1e-6}
         for row in rows:

@@ -55,6 +55,7 @@ class PlanSchemaTest(unittest.TestCase):
         for section, line in (("device", "floor_seconds = 1e-6"), ("overlap", "slowdown = 0.2"),
                               ("kernel.causal_attention", "bytes_per_flop = 0.02"), ("memory", "kernel_workspace = false")):
             text = text.replace(f"[{section}]\n", f"[{section}]\n{line}\n")
+        text += "[measured.nanotron]\ntime_factor = 0.5\ntime_uncertainty = 0.1\n"
         Path(cls.folder.name, "every-key.toml").write_text(text)
         Path(cls.folder.name, "mixed.toml").write_text(
             'name = "mixed"\ndescription = "two kinds"\n'

@@ -6,6 +6,7 @@
 #include "tools/calibrate/Gpu.h"
 #include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc/Command.h"
+#include "tools/tbc/FromRun.h"
 
 #include <CLI/CLI.hpp>
 
@@ -21,11 +22,17 @@ struct CalibrateOptions {
   calibrate::Options measured;
   std::string output, name = "this-machine";
   int64_t gpus = 0; // 0: measure the CPUs
+  FromRunOptions fromRun;
 };
 
 } // namespace
 
 static Result<int> runCalibrate(const CalibrateOptions &options) {
+  if (!options.fromRun.logs.empty()) {
+    FromRunOptions fromRun = options.fromRun;
+    fromRun.output = options.output;
+    return runFromRun(fromRun);
+  }
   if (options.name.find_first_of("\"\\\n") != std::string::npos)
     return Error{ErrorCode::Usage, "--name must not have quotes or backslashes"};
   int64_t ranks = options.gpus ? options.gpus : options.measured.ranks;
@@ -67,16 +74,31 @@ void addCalibrateCommand(CLI::App &app, const SetAction &setAction) {
   options->measured.ranks = cores;
   command->add_option("-o,--output", options->output, "Cluster file to write; -: standard output")
       ->required();
-  command->add_option("--ranks", options->measured.ranks, "How many measure at once")
-      ->check(between(2, 64))
-      ->capture_default_str();
+  CLI::Option *ranks =
+      command->add_option("--ranks", options->measured.ranks, "How many measure at once")
+          ->check(between(2, 64))
+          ->capture_default_str();
+  CLI::Option *gpus = command
+                          ->add_option("--gpus", options->gpus,
+                                       "Measure this machine's GPUs, so many, in place of CPUs")
+                          ->check(between(1, 64));
+  CLI::Option *name =
+      command->add_option("--name", options->name, "Of the cluster")->capture_default_str();
+  CLI::Option *quick = command->add_flag("--quick", options->measured.isQuick,
+                                         "Small sizes only, to try it out: not for planning");
+  CLI::Option *logs =
+      command->add_option("--from-run", options->fromRun.logs,
+                          "Measure nothing: fit the plan's cluster to steps of its run, from logs, "
+                          "CSVs of step times or profiles");
+  CLI::Option *plan =
+      command->add_option("--plan", options->fromRun.plan, "plan.json of that run")->needs(logs);
   command
-      ->add_option("--gpus", options->gpus,
-                   "Measure this machine's GPUs, so many, in place of CPUs")
-      ->check(between(1, 64));
-  command->add_option("--name", options->name, "Of the cluster")->capture_default_str();
-  command->add_flag("--quick", options->measured.isQuick,
-                    "Small sizes only, to try it out: not for planning");
+      ->add_option("--cluster", options->fromRun.cluster,
+                   "Cluster file of that plan, if it was no preset")
+      ->needs(logs);
+  logs->needs(plan);
+  for (CLI::Option *measuring : {ranks, gpus, name, quick})
+    logs->excludes(measuring);
   command->callback(
       [options, setAction] { setAction([options] { return runCalibrate(*options); }); });
 }

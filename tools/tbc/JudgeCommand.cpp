@@ -165,6 +165,8 @@ static Result<int> runJudge(Options options) {
   if (options.model.precision.empty())
     options.model.precision = asked.precision;
   auto cluster = planner::loadCluster(options.cluster.value_or(planner::defaultClusterName));
+  if (cluster)
+    cluster = planner::runBy(*cluster, planner::ownExecutor);
   if (!cluster)
     return cluster.error();
   auto stepOptions = toStepOptions(options.model);

@@ -82,6 +82,8 @@ static Status setQuestion(const Options &options, planner::SizeQuestion &questio
     names.push_back(planner::defaultClusterName);
   for (const std::string &name : names) {
     auto cluster = planner::loadCluster(name);
+    if (cluster)
+      cluster = planner::runBy(*cluster, planner::ownExecutor);
     if (!cluster)
       return cluster.error();
     question.clusters.push_back(std::move(*cluster));

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <iostream>
 #include <memory>
@@ -77,6 +78,18 @@ static Result<planner::MeasuredStep> readMeasured(const Options &options,
   return text ? planner::readProfile(*text, options.profile, plan) : text.error();
 }
 
+static bool isPresetName(const std::string &name) {
+  const std::vector<std::string> presets = planner::clusterPresets();
+  return std::find(presets.begin(), presets.end(), name) != presets.end();
+}
+
+/// Returns the command that fits the cluster to the measured step.
+static std::string refitText(const Options &options, const planner::Plan &plan) {
+  const bool isPreset = isPresetName(plan.cluster.name);
+  return "\nrefit: tbc calibrate --from-run " + options.profile + " --plan " + options.plan +
+         (isPreset ? "" : " --cluster FILE") + " -o measured.toml\n";
+}
+
 static Result<int> runTimeline(const Options &options) {
   if (Status status = checkWritable(options.output); !status)
     return status.error();
@@ -108,7 +121,8 @@ static Result<int> runTimeline(const Options &options) {
     return status.error();
   if (!options.profile.empty() && options.output != "-") {
     FittedOutput fitted;
-    std::cout << planner::toText(planner::compareProfile(*timeline, *plan, profile));
+    std::cout << planner::toText(planner::compareProfile(*timeline, *plan, profile))
+              << refitText(options, *plan);
   }
   if (options.output != "-")
     std::cerr << "tbc: wrote " << options.output
