@@ -23,6 +23,9 @@ static std::string mebibytes(int64_t bytes) {
   return formatted("%.1f MiB", double(bytes) / (1 << 20));
 }
 
+/// Ends every line of a log. It begins with the step.
+static const char *const header = ",\"format\":\"tbc-run\",\"version\":1}\n";
+
 static std::string rateName(bool hasTokens) { return hasTokens ? "tokens" : "samples"; }
 
 static bool isResidue(const StepReport &report) {
@@ -64,7 +67,7 @@ std::string jsonOf(const StepReport &report, bool hasTokens) {
   if (report.isSkipped)
     text += ",\"skipped\":true";
   return text + ",\"resident_bytes\":" + std::to_string(report.residentBytes) +
-         ",\"planned_bytes\":" + std::to_string(report.plannedBytes) + "}\n";
+         ",\"planned_bytes\":" + std::to_string(report.plannedBytes) + header;
 }
 
 std::vector<Scalar> scalarsOf(const StepReport &report, bool hasTokens) {
@@ -94,7 +97,7 @@ std::string jsonOf(const EvaluationReport &report) {
   return "{\"step\":" + std::to_string(report.step) +
          ",\"evaluation_loss\":" + number(report.loss) +
          ",\"batches\":" + std::to_string(report.batches) +
-         ",\"seconds\":" + formatted("%.6f", report.seconds) + "}\n";
+         ",\"seconds\":" + formatted("%.6f", report.seconds) + header;
 }
 
 std::vector<Scalar> scalarsOf(const EvaluationReport &report) {

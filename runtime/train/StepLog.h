@@ -20,7 +20,7 @@ std::string lineOf(const StepReport &report, int64_t steps, bool hasTokens);
 
 /// Example:
 /// {"step":3,"loss":4.852…,"lr":…,"epoch":0,"gradient_norm":…,"seconds":…,"tokens_per_second":…,
-/// "mfu":…,"resident_bytes":…,"planned_bytes":…}.
+/// "mfu":…,"resident_bytes":…,"planned_bytes":…,"format":"tbc-run","version":1}.
 ///
 /// Numbers have enough digits to be read back exactly; a missing number is null. In residues
 /// "loss_residue" stands for "loss". The fields before "seconds" depend only on the Program, the
@@ -31,7 +31,8 @@ std::string jsonOf(const StepReport &report, bool hasTokens);
 std::vector<Scalar> scalarsOf(const StepReport &report, bool hasTokens);
 
 /// The same for an evaluation: "step 3/10  evaluation loss 4.9  8 batches  0.5 s",
-/// {"step":3,"evaluation_loss":4.9,"batches":8,"seconds":0.5}, "evaluation/loss".
+/// {"step":3,"evaluation_loss":4.9,"batches":8,"seconds":0.5,"format":"tbc-run","version":1},
+/// "evaluation/loss".
 std::string lineOf(const EvaluationReport &report, int64_t steps);
 std::string jsonOf(const EvaluationReport &report);
 std::vector<Scalar> scalarsOf(const EvaluationReport &report);

@@ -118,9 +118,30 @@ class JsonTest(unittest.TestCase):
         for path, code, *arguments in cases:
             with self.subTest(arguments):
                 self.check(path, self.tbc(*arguments, "--json", code=code))
-        # Every schema was used, but that of doctor (below).
+        # Every schema was used, but those of other tests (below).
         used = {path for path, *_ in cases}
-        self.assertEqual(set(SCHEMAS) - used, {schemas / "doctor.schema.json"})
+        self.assertEqual(set(SCHEMAS) - used, {schemas / f"{name}.schema.json" for name in ("doctor", "compile", "run", "weights", "job")})
+
+    def test_training_answers_too(self):
+        schemas = SOURCE / "docs/schemas"
+        job = [MODELS / "tiny-gpt2.onnx", "--gpus", "2", "--batch", "8", "--seq", "16", "--precision", "f32"]
+        self.tbc("plan", *job, "--clip-norm", "1", "-o", "trained.json")
+        answer = self.check(schemas / "compile.schema.json", self.tbc("compile", "trained.json", "-o", "trained", "--json"))
+        self.assertEqual(set(answer["files"]), {path.name for path in (self.folder / "trained").iterdir()})
+        self.assertLessEqual(answer["stages"][0]["arena_bytes"], answer["stages"][0]["predicted_bytes"])
+        self.tbc("run", "trained", "--steps", "2", "--log", "log.jsonl", "--checkpoint", "saved", "--eval-data", "synthetic", "--eval-batches", "1")
+        lines = [self.check(schemas / "run.schema.json", line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
+        self.assertEqual([("loss" in line, line["step"]) for line in lines], [(True, 1), (True, 2), (False, 2)])
+        for flags, kind in ((("weights.safetensors",), "safetensors"), (("trained.onnx", "--model", MODELS / "tiny-gpt2.onnx"), "onnx")):
+            answer = self.check(schemas / "weights.schema.json", self.tbc("checkpoint", "consolidate", "saved", "-o", *flags, "--json"))
+            self.assertEqual((answer["kind"], answer["checkpoint"]), (kind, "saved/step-00000002"))
+
+    def test_jobs_answer_line_by_line(self):
+        jobs = [{"id": "a", "model": str(MODELS / "tiny-gpt2.onnx"), "gpus": 4, "mesh": "pp=2,tp=2", "batch": 8, "micro-batch": 1},
+                {"model": str(MODELS / "tiny-mlp.onnx"), "gpus": 2, "batch": 8}, {"model": "absent.onnx", "gpus": 2}]  # fmt: skip
+        self.folder.joinpath("jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
+        answers = [self.check(SOURCE / "docs/schemas/job.schema.json", line) for line in self.tbc("plan", "--job", "jobs.jsonl", code=1).splitlines()]
+        self.assertEqual([(answer["line"], "error" in answer) for answer in answers], [(1, False), (2, False), (3, True)])
 
     def test_doctor_answers_when_something_is_wrong_too(self):
         path = SOURCE / "docs/schemas/doctor.schema.json"
@@ -176,13 +197,13 @@ class JsonTest(unittest.TestCase):
             self.assertIn(f'"const": {version}', text, command)
         self.assertEqual({(SOURCE / "docs" / row[3]).resolve() for row in rows}, set(SCHEMAS))
         overview = subprocess.run([TBC, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
-        commands = [*re.findall(r"(?m)^  ([a-z]+) ", overview), "program show"]
+        commands = [*re.findall(r"(?m)^  ([a-z]+) ", overview), "program show", "checkpoint consolidate"]
         have = set()
         for command in commands:
-            if command != "program":
+            if command not in ("program", "checkpoint"):
                 text = subprocess.run([TBC, *command.split(), "--help"], capture_output=True, text=True, timeout=60).stdout
                 have |= {command} if re.search(r"(?m)^ +--json\b", text) else set()
-        self.assertEqual({row[0].split(" --")[0] for row in rows}, have)
+        self.assertEqual({row[0].split(" --")[0] for row in rows if "--json" in row[0]}, have)
 
 
 if __name__ == "__main__":

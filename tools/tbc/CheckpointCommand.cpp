@@ -1,5 +1,6 @@
 //===- CheckpointCommand.cpp - tbc checkpoint --------------------------------===//
 
+#include "planner/support/JsonText.h"
 #include "runtime/abi/Problem.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/train/Trainer.h"
@@ -8,6 +9,7 @@
 #include "tools/tbc/Command.h"
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <iostream>
@@ -20,12 +22,34 @@ namespace {
 struct ConsolidateOptions {
   std::string folder, output;
   std::string like, program; // a folder of Hugging Face, and a compiled Program
-  bool withOptimizer = false;
+  bool withOptimizer = false, json = false;
   std::string model; // path of an ONNX file
   frontend::ImportOptions import;
 };
 
 } // namespace
+
+/// Prints the answer for the output that was written from the checkpoint at `path`. `counts`: with
+/// --like, the tensors of the folder.
+static void say(const ConsolidateOptions &options, const std::string &path, const char *kind,
+                const driver::FolderCounts *counts = nullptr) {
+  if (options.json) {
+    nlohmann::json answer = {{"format", "tbc-checkpoint"},
+                             {"version", 1},
+                             {"checkpoint", path},
+                             {"output", options.output},
+                             {"kind", kind}};
+    if (counts)
+      answer["tensors"] = {{"all", counts->all}, {"trained", counts->trained}};
+    std::cout << planner::jsonText(answer);
+    return;
+  }
+  std::cout << "wrote " << options.output << " from " << path;
+  if (counts)
+    std::cout << ": " << counts->trained << " of " << counts->all
+              << " tensors trained, the others as in " << options.like;
+  std::cout << "\n";
+}
 
 /// Writes the trained model with the weights of the checkpoint at `path`.
 static Result<int> writeModel(const ConsolidateOptions &options, const std::string &path) {
@@ -46,7 +70,7 @@ static Result<int> writeModel(const ConsolidateOptions &options, const std::stri
       return status.error();
   if (Status status = writeFile(options.output, trained->model); !status)
     return status.error();
-  std::cout << "wrote " << options.output << " from " << path << "\n";
+  say(options, path, "onnx");
   return 0;
 }
 
@@ -62,8 +86,7 @@ static Result<int> writeFolder(const ConsolidateOptions &options, const std::str
       driver::writeTrainedFolder(options.like, program->manifest, *opened, options.output);
   if (!counts)
     return counts.error();
-  std::cout << "wrote " << options.output << " from " << path << ": " << counts->trained << " of "
-            << counts->all << " tensors trained, the others as in " << options.like << "\n";
+  say(options, path, "folder", &*counts);
   return 0;
 }
 
@@ -75,7 +98,7 @@ static Result<int> consolidateOne(const ConsolidateOptions &options, const std::
     return writeModel(options, path);
   if (Status status = checkpoint::consolidate(path, options.output, options.withOptimizer); !status)
     return status.error();
-  std::cout << "wrote " << options.output << " from " << path << "\n";
+  say(options, path, "safetensors");
   return 0;
 }
 
@@ -136,6 +159,7 @@ void addCheckpointCommand(CLI::App &app, const SetAction &setAction) {
       ->add_flag("--optimizer", options->withOptimizer,
                  "Moments and master weights too, not only parameters and states")
       ->excludes(like);
+  consolidate->add_flag("--json", options->json, "Answer as JSON");
   consolidate->callback(
       [options, setAction] { setAction([options] { return runConsolidate(*options); }); });
 }

@@ -4,6 +4,7 @@
 #include "codegen/cuda/CompileCudaKernels.h"
 #include "planner/report/Summary.h"
 #include "planner/support/Format.h"
+#include "planner/support/JsonText.h"
 #include "runtime/abi/CompiledKernel.h"
 #include "runtime/abi/Problem.h"
 #include "runtime/abi/Sha256.h"
@@ -19,6 +20,8 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <CLI/CLI.hpp>
+
+#include <nlohmann/json.hpp>
 
 #include <chrono>
 #include <cstdio>
@@ -43,6 +46,7 @@ struct Options {
   // Option of --target cuda.
   std::string architectures; // empty: the default ones
   bool hostOps = false;
+  bool json = false;
 };
 
 } // namespace
@@ -90,7 +94,7 @@ static std::string describe(const program::CudaKernels &list) {
 }
 
 /// Prints the matmuls that cuBLASLt fuses with an epilogue, and the reason for each other one.
-static void sayEpilogues(const program::Program &program) {
+static void sayEpilogues(const program::Program &program, std::ostream &notes) {
   std::map<std::string, int64_t> together, apart;
   for (const program::Stage &stage : program.stages)
     for (program::BlockId id : stage.blocks()) {
@@ -101,19 +105,18 @@ static void sayEpilogues(const program::Program &program) {
         apart[why] += count;
     }
   if (!together.empty())
-    std::cout << "  with their matmul, where cuBLASLt can: " << cuda::describe(together) << "\n";
+    notes << "  with their matmul, where cuBLASLt can: " << cuda::describe(together) << "\n";
   if (!apart.empty())
-    std::cout << "  apart from their matmul: " << cuda::describe(apart) << "\n";
+    notes << "  apart from their matmul: " << cuda::describe(apart) << "\n";
 }
 
-/// Compiles the kernels of a program and prints a summary. `programText`: the content of the
-/// program's file. Removes kernels of an earlier compile for another target, since the executor
+/// Compiles the kernels of a program and writes a summary to `notes`. `programText`: the content of
+/// the program's file. Removes kernels of an earlier compile for another target, since the executor
 /// would refuse them. Returns the names of the written files.
-static Result<std::vector<std::string>> writeKernels(const driver::CompiledPlan &compiled,
-                                                     const Targets &targets,
-                                                     const std::string &programText,
-                                                     const std::string &folder,
-                                                     const cpu::KernelCache *cache) {
+static Result<std::vector<std::string>>
+writeKernels(const driver::CompiledPlan &compiled, const Targets &targets,
+             const std::string &programText, const std::string &folder,
+             const cpu::KernelCache *cache, std::ostream &notes) {
   std::string path = (std::filesystem::path(folder) / program::kernelsFile).string();
   if (!targets.cpu) {
     std::error_code error;
@@ -162,15 +165,15 @@ static Result<std::vector<std::string>> writeKernels(const driver::CompiledPlan 
     }
   char text[32];
   std::snprintf(text, sizeof text, "%.1f", seconds.count());
-  std::cout << "wrote " << path << ": " << regions << " regions with " << inRegions << " of "
-            << kernels << " kernels, " << distinct << " distinct" << inCache << ", for " << what
-            << ", in " << text << " s\n";
+  notes << "wrote " << path << ": " << regions << " regions with " << inRegions << " of " << kernels
+        << " kernels, " << distinct << " distinct" << inCache << ", for " << what << ", in " << text
+        << " s\n";
   if (compiled.kernelsApart > 0)
-    std::cout << "  " << compiled.kernelsApart
-              << " planned kernels have no code for it: their ops are executed one by one, with "
-                 "more memory than predicted\n";
+    notes << "  " << compiled.kernelsApart
+          << " planned kernels have no code for it: their ops are executed one by one, with "
+             "more memory than predicted\n";
   if (targets.cuda)
-    sayEpilogues(compiled.program);
+    sayEpilogues(compiled.program, notes);
   return written;
 }
 
@@ -221,6 +224,51 @@ static Result<int> emitIr(const driver::LoadedPlan &loaded, const Options &optio
   return 0;
 }
 
+/// Writes the summary of the Program at `path`.
+static void sayProgram(const driver::CompiledPlan &compiled, const std::string &path,
+                       const program::Seal &seal, std::ostream &notes) {
+  auto counted = [](int64_t count, const std::string &what) {
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+  };
+  notes << "wrote " << path << ": " << counted(compiled.program.numStages(), "stage") << ", "
+        << counted(compiled.program.mesh.numRanks(), "rank") << ", checked\n";
+  for (size_t s = 0; s < compiled.program.stages.size(); ++s)
+    notes << "  stage " << s << ": an arena of "
+          << planner::formatBytes(double(compiled.program.stages[s].memory.arenaBytes))
+          << " per rank, predicted "
+          << planner::formatBytes(double(planner::programBytes(compiled.predictedMemory[s])))
+          << onHost(compiled.program.stages[s].memory, compiled.predictedMemory[s]) << "\n";
+  for (const program::FileSeal &source : seal.sources)
+    if (!source.isHashed())
+      notes << "  " << source.path << " has more than "
+            << planner::formatBytes(double(program::largestHashedBytes))
+            << ": its size and time of change are sealed, not its content\n";
+}
+
+/// Returns the answer of --json. `files` are the names of the files in the folder.
+static std::string answerOf(const driver::CompiledPlan &compiled, const Options &options,
+                            const std::vector<std::string> &files) {
+  const program::Program &program = compiled.program;
+  nlohmann::json stages = nlohmann::json::array();
+  for (size_t s = 0; s < program.stages.size(); ++s) {
+    const program::MemoryPlan &memory = program.stages[s].memory;
+    const planner::StageMemory &predicted = compiled.predictedMemory[s];
+    stages.push_back({{"arena_bytes", memory.arenaBytes},
+                      {"predicted_bytes", planner::programBytes(predicted)},
+                      {"host_arena_bytes", memory.hostArenaBytes},
+                      {"predicted_host_bytes", predicted.hostBytes()}});
+  }
+  return planner::jsonText({{"format", "tbc-compile"},
+                            {"version", 1},
+                            {"folder", options.output},
+                            {"target", options.target},
+                            {"ranks", program.mesh.numRanks()},
+                            {"micro_batches", program.microBatches},
+                            {"files", files},
+                            {"kernels_without_code", compiled.kernelsApart},
+                            {"stages", std::move(stages)}});
+}
+
 static Result<int> runCompile(const Options &options) {
   if (options.output.empty() && options.emitIrAfter.empty())
     return problem(Problem::MissingArgument, "--output is required: the folder of the Program");
@@ -257,11 +305,12 @@ static Result<int> runCompile(const Options &options) {
   std::filesystem::remove(sealPath, error);
   if (error)
     return problem(Problem::CannotWrite, "cannot remove " + sealPath + ": " + error.message());
+  std::ostream &notes = options.json ? std::cerr : std::cout;
   std::optional<cpu::KernelCache> cache;
   if (!options.noCache)
     cache = cpu::KernelCache::ofUser();
-  auto names =
-      writeKernels(*compiled, *targets, programText, options.output, cache ? &*cache : nullptr);
+  auto names = writeKernels(*compiled, *targets, programText, options.output,
+                            cache ? &*cache : nullptr, notes);
   if (!names)
     return ofKind(Problem::NotCompiled, names.error());
   auto manifest = driver::makeRunManifest(*loaded->step, loaded->plan, compiled->program,
@@ -283,22 +332,10 @@ static Result<int> runCompile(const Options &options) {
     return ofKind(Problem::CannotRead, seal.error());
   if (Status status = writeFile(sealPath, program::writeSeal(*seal)); !status)
     return status.error();
-  auto counted = [](int64_t count, const std::string &what) {
-    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-  };
-  std::cout << "wrote " << path << ": " << counted(compiled->program.numStages(), "stage") << ", "
-            << counted(compiled->program.mesh.numRanks(), "rank") << ", checked\n";
-  for (size_t s = 0; s < compiled->program.stages.size(); ++s)
-    std::cout << "  stage " << s << ": an arena of "
-              << planner::formatBytes(double(compiled->program.stages[s].memory.arenaBytes))
-              << " per rank, predicted "
-              << planner::formatBytes(double(planner::programBytes(compiled->predictedMemory[s])))
-              << onHost(compiled->program.stages[s].memory, compiled->predictedMemory[s]) << "\n";
-  for (const program::FileSeal &source : seal->sources)
-    if (!source.isHashed())
-      std::cout << "  " << source.path << " has more than "
-                << planner::formatBytes(double(program::largestHashedBytes))
-                << ": its size and time of change are sealed, not its content\n";
+  sayProgram(*compiled, path, *seal, notes);
+  names->emplace_back(program::sealFile);
+  if (options.json)
+    std::cout << answerOf(*compiled, options, *names);
   return 0;
 }
 
@@ -311,11 +348,12 @@ void addCompileCommand(CLI::App &app, const SetAction &setAction) {
   command->add_option("-o,--output", options->output, "Folder to write");
   std::vector<std::string> passes = driver::passNames();
   passes.insert(passes.begin(), "all");
-  command
-      ->add_option("--emit-ir-after", options->emitIrAfter,
-                   "Stop after this pass and print the IR; all: write that after each pass to the "
-                   "folder of -o, in numbered files")
-      ->check(CLI::IsMember(passes));
+  CLI::Option *emitIr =
+      command
+          ->add_option("--emit-ir-after", options->emitIrAfter,
+                       "Stop after this pass and print the IR; all: write that after each pass to "
+                       "the folder of -o, in numbered files")
+          ->check(CLI::IsMember(passes));
   CLI::Option *cpu = command->add_option(
       "--cpu", options->cpu,
       "CPU to compile kernels for: native (default), x86-64-v2, x86-64-v3, x86-64-v4");
@@ -328,6 +366,8 @@ void addCompileCommand(CLI::App &app, const SetAction &setAction) {
       ->capture_default_str();
   command->add_option("--arch", options->architectures,
                       "With --target cuda: for these GPUs and later ones (default: sm_80,sm_90)");
+  command->add_flag("--json", options->json, "Answer as JSON; text goes to stderr")
+      ->excludes(emitIr);
   command->add_flag("--host-ops", options->hostOps,
                     "With --target cuda: let the host execute what has no kernel there, slowly");
   command->callback(

@@ -202,6 +202,8 @@ Json JobRunner::run(const std::string &text, int64_t number) {
     result["error"] = {{"code", int(answer.error().code)},
                        {"message", withCode(answer.error()).message}};
   failed |= !answer;
+  result["format"] = "tbc-job";
+  result["version"] = 1;
   result["line"] = number;
   if (line.is_object() && line.contains("id"))
     result["id"] = line["id"];

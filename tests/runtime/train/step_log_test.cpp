@@ -34,7 +34,7 @@ TEST(StepLog, Lines) {
   EXPECT_EQ(jsonOf(report(0.1), false),
             "{\"step\":3,\"loss\":0.10000000000000001,\"lr\":0.5,\"epoch\":2,"
             "\"seconds\":0.250000,\"samples_per_second\":1234.4,\"resident_bytes\":3145728,"
-            "\"planned_bytes\":1572864}\n");
+            "\"planned_bytes\":1572864,\"format\":\"tbc-run\",\"version\":1}\n");
   EXPECT_NE(jsonOf(report(NAN), false).find("\"loss\":null"), std::string::npos);
   StepReport residue = report(0);
   residue.loss = kernels::Tensor({kernels::DType::F32, {}}, std::vector<kernels::Residue>{{77}});
