@@ -3,7 +3,8 @@
 The day of docs/cluster-day.md: its commands, from the .tar.gz of cpack alone and without a compiler,
 on two nodes. A node is a network namespace with its own host name and slurmd. The test makes the
 pretrained weights, kills all processes of a node, and reads the trained weights. Exits with 77,
-saying why, without root, ip(8), Slurm or munge.
+saying why, without root, ip(8), Slurm or munge. If the test itself is killed, its daemons end with it,
+and the next one removes its namespaces and its folder.
 """
 
 import json
@@ -23,9 +24,9 @@ import safetensors_file
 
 CPACK, BUILD, SOURCE = sys.argv[1:4]
 PAGE = Path(SOURCE) / "docs/cluster-day.md"
-NEEDED = ("ip", "nsenter", "unshare", "munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol", "squeue", "scancel")
+NEEDED = ("ip", "nsenter", "setpriv", "unshare", "munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol", "squeue", "scancel")
 # Programs of the commands on the page and of batch scripts. There is no compiler among them.
-TOOLS = ("bash", "cat", "env", "gzip", "ls", "od", "sed", "sh", "tail", "tar", "tr", *NEEDED[6:])
+TOOLS = ("bash", "cat", "env", "gzip", "ls", "od", "sed", "sh", "tail", "tar", "tr", *NEEDED[7:])
 CONFIG = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 16,
           "vocab_size": 64, "activation_function": "gelu_new", "tie_word_embeddings": True}  # fmt: skip
 SLURM = """ClusterName=day
@@ -154,6 +155,37 @@ def load_in_transformers(folder):
 #
 
 
+def is_running(owner):
+    """Whether process `owner` is a run of this test."""
+    try:
+        return Path(__file__).name in Path(f"/proc/{owner}/cmdline").read_text()
+    except OSError:
+        return False
+
+
+def kill_all_of(namespace):
+    """Kills every process of a network namespace."""
+    run = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True)
+    for pid in run.stdout.split():
+        try:
+            os.kill(int(pid), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def remove_leftovers():
+    """Removes namespaces, their processes, and folders of runs of this test that were killed."""
+    for name in sorted(os.listdir("/run/netns") if os.path.isdir("/run/netns") else []):
+        found = re.fullmatch(r"tbcday\d-(\d+)", name)
+        if found and not is_running(found[1]):
+            kill_all_of(name)
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+            print(f"removed {name} of a run that was killed", flush=True)
+    for owner in sorted(Path(tempfile.gettempdir()).glob("tbc-day-*/owner")):
+        if not is_running(owner.read_text()):
+            shutil.rmtree(owner.parent)
+
+
 class Nodes:
     """Two network namespaces, n1 and n2, with a Slurm over both."""
 
@@ -204,7 +236,9 @@ class Nodes:
 
     def daemon(self, *words):
         log = open(self.folder / f"daemon-{len(self.daemons)}.txt", "w")
-        self.daemons.append(subprocess.Popen(list(map(str, words)), stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment()))
+        # They end with this process, even if it is killed.
+        words = ["setpriv", "--pdeathsig", "KILL", *map(str, words)]
+        self.daemons.append(subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment()))
         log.close()
 
     def environment(self):
@@ -235,13 +269,7 @@ class Nodes:
         return re.search(r"JobState=(\S+)", text)[1], int(re.search(r"Restarts=(\d+)", text)[1])
 
     def kill(self, node):
-        """Kills every process of a node."""
-        run = subprocess.run(["ip", "netns", "pids", self.names[node]], capture_output=True, text=True)
-        for pid in run.stdout.split():
-            try:
-                os.kill(int(pid), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        kill_all_of(self.names[node])
 
     def wait(self, condition, what, seconds=300):
         end = time.monotonic() + seconds
@@ -331,9 +359,14 @@ def main():
         skip(f"no {', '.join(missing)}")
     if os.geteuid() != 0:
         skip("needs root")
+    remove_leftovers()
+    # So that both are left as at the end: `with` below takes the nodes and the folder away.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="tbc-day-") as temporary:
         folder = Path(temporary)
         folder.chmod(0o755)
+        (folder / "owner").write_text(str(os.getpid()))
         made = subprocess.run([CPACK, "-G", "TGZ", "-B", folder], cwd=BUILD, capture_output=True, text=True)
         assert made.returncode == 0, made.stdout + made.stderr
         write_pretrained(folder / "pretrained")
