@@ -39,8 +39,8 @@ struct Executor {
   std::string name = ownExecutor;
   /// Stored parameters that one all_gather gathers together.
   int64_t joinedGathers = 1;
-  /// Under full recomputation a block runs its whole forward again, also the ops that backward does
-  /// not read.
+  /// Under full recomputation a block keeps its input alone and runs its whole forward again, also
+  /// the ops that backward does not read.
   bool recomputesBlocks = false;
   TensorParallel tensorParallel = TensorParallel::Any;
   /// The part of the communication between ops over tp that kernels hide.

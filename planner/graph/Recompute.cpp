@@ -112,12 +112,27 @@ std::vector<bool> freeToRecompute(const Graph &graph) {
   return flags;
 }
 
-std::vector<bool> recomputeFlags(const Graph &graph, RecomputeMode mode) {
+/// Removes the joints inside graph blocks from `cuts`, a result of singleValueCuts. Those into a
+/// block and out of the last one remain.
+static void keepBlockInputs(const Graph &graph, std::vector<int> &cuts) {
+  const std::vector<int> starts = blockStarts(graph);
+  if (starts.size() < 2)
+    return;
+  const int end = std::min(int(cuts.size()), 2 * starts.back() - starts[starts.size() - 2]);
+  const std::set<int> isStart(starts.begin(), starts.end());
+  for (int op = starts.front() + 1; op < end; ++op)
+    if (!isStart.count(op))
+      cuts[size_t(op - 1)] = -1;
+}
+
+std::vector<bool> recomputeFlags(const Graph &graph, RecomputeMode mode, bool wholeBlocks) {
   std::vector<bool> flags(graph.ops.size(), false);
   if (mode == RecomputeMode::None)
     return flags;
 
   std::vector<int> cuts = singleValueCuts(graph);
+  if (wholeBlocks && mode == RecomputeMode::Full)
+    keepBlockInputs(graph, cuts);
   std::set<int> joints(cuts.begin(), cuts.end());
   int numForward = numForwardOps(graph);
   for (int i = 0; i < numForward; ++i) {

@@ -24,8 +24,12 @@ namespace tbc::planner {
 /// - full: recomputes all results except joints, and results less than 1/64 of their operands.
 ///
 /// A joint is a value that alone joins two parts of the graph (singleValueCuts). A joint computed
-/// by a light op from other joints is recomputed too.
-std::vector<bool> recomputeFlags(const reshard::Graph &graph, RecomputeMode mode);
+/// by a light op from other joints is recomputed too. With `wholeBlocks`, as in frameworks, `full`
+/// recomputes the joints inside graph blocks (blockStarts) as well. Example: a Transformer keeps
+/// the sums after attention and after the MLP of each layer, and with `wholeBlocks` one value per
+/// layer.
+std::vector<bool> recomputeFlags(const reshard::Graph &graph, RecomputeMode mode,
+                                 bool wholeBlocks = false);
 
 /// Returns flags, by op, of forward ops whose recomputation saves time. Such an op is elementwise,
 /// and its result has one reader in forward and one in backward. Both may read it from registers

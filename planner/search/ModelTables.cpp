@@ -28,7 +28,7 @@ const std::vector<bool> &ModelTables::flagsFor(RecomputeMode recompute, int64_t 
     std::vector<bool> recomputed =
         recompute == RecomputeMode::None && problem.space.recompute().isOpen()
             ? freeToRecompute(batched)
-            : recomputeFlags(batched, recompute);
+            : recomputeFlags(batched, recompute, executorOf(problem.cluster).recomputesBlocks);
     problem.pinned.applyTo(recomputed);
     return recomputed;
   });

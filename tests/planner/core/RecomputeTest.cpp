@@ -106,6 +106,27 @@ TEST(Recompute, FullKeepsTheJoints) {
                                          "head"}));
 }
 
+TEST(Recompute, WholeBlocksKeepOneValuePerBlock) {
+  ChainSizes sizes;
+  sizes.layers = 4;
+  Graph graph = makeChain(sizes);
+  auto kept = [&](bool wholeBlocks) {
+    std::set<std::string> names;
+    for (int value :
+         residualsOf(withRecompute(graph, recomputeFlags(graph, RecomputeMode::Full, wholeBlocks))))
+      names.insert(graph.values[value].name);
+    return names;
+  };
+  EXPECT_EQ(kept(true), (std::set<std::string>{"embed", "h.0.add2", "h.1.add2", "h.2.add2",
+                                               "h.3.add2", "head"}));
+  EXPECT_EQ(kept(false).size(), kept(true).size() + 4); // the sums after attention
+  // The projection of attention runs again for the sum after it.
+  std::vector<std::string> again =
+      idsOf(graph, reexecutedOps(graph, recomputeFlags(graph, RecomputeMode::Full, true)));
+  EXPECT_TRUE(std::count(again.begin(), again.end(), "h.2.proj"));
+  EXPECT_FALSE(std::count(again.begin(), again.end(), "h.2.down"));
+}
+
 TEST(Recompute, SelectiveKeepsWhatIsDear) {
   Graph graph = makeChain({});
   std::vector<std::string> again =
