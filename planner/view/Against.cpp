@@ -202,12 +202,8 @@ std::map<std::string, double> groupSeconds(const StepTimeline &timeline, const P
   return groups;
 }
 
-Report compareProfile(const StepTimeline &timeline, const Plan &plan, const MeasuredStep &profile) {
-  struct Residual {
-    std::string group;
-    double predicted = 0, measured = 0;
-    double difference() const { return measured - predicted; }
-  };
+std::vector<Residual> residualsOf(const StepTimeline &timeline, const Plan &plan,
+                                  const MeasuredStep &profile) {
   std::map<std::string, Residual> byGroup;
   const bool hasAnyKernels = profile.seconds.count(anyKernels) > 0;
   for (const auto &[group, seconds] : groupSeconds(timeline, plan, profile.ranks)) {
@@ -225,6 +221,11 @@ Report compareProfile(const StepTimeline &timeline, const Plan &plan, const Meas
     const double x = std::abs(a.difference()), y = std::abs(b.difference());
     return x != y ? x > y : a.group < b.group;
   });
+  return rows;
+}
+
+Report compareProfile(const StepTimeline &timeline, const Plan &plan, const MeasuredStep &profile) {
+  const std::vector<Residual> rows = residualsOf(timeline, plan, profile);
   Table table{"residuals",
               "seconds of one step, the mean of " + std::to_string(profile.ranks.size()) +
                   " ranks; the largest difference first",

@@ -43,6 +43,17 @@ Result<MeasuredStep> readNsight(const std::string &path, const Plan &plan,
 std::map<std::string, double> groupSeconds(const StepTimeline &timeline, const Plan &plan,
                                            const std::vector<int64_t> &ranks);
 
+/// Seconds of one group.
+struct Residual {
+  std::string group;
+  double predicted = 0, measured = 0; // 0: not on that side
+  double difference() const { return measured - predicted; }
+};
+
+/// Returns predicted and measured seconds of each group, the largest difference first.
+std::vector<Residual> residualsOf(const StepTimeline &timeline, const Plan &plan,
+                                  const MeasuredStep &profile);
+
 /// Reports predicted and measured seconds of each group and their ratio, the largest difference
 /// first. Groups of one side alone have no ratio.
 Report compareProfile(const StepTimeline &timeline, const Plan &plan, const MeasuredStep &profile);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace tbc::planner {
@@ -51,7 +52,10 @@ static std::string tensorsText(const std::vector<LayoutTensor> &tensors) {
   return text;
 }
 
-static ParameterRow rowOf(const LayoutParameters &group) {
+/// The stages that hold each parameter; a shared one is on several.
+using StagesOf = std::map<std::string, std::set<int>>;
+
+static ParameterRow rowOf(const LayoutParameters &group, const StagesOf &stages) {
   ParameterRow row;
   row.names = compressIds(group.names);
   row.count = int64_t(group.names.size());
@@ -62,6 +66,11 @@ static ParameterRow rowOf(const LayoutParameters &group) {
   row.gradient = group.isTrained ? toString(group.gradient) : "not trained";
   row.state = group.isTrained ? toString(group.state) : "";
   row.lifetime = name(group.lifetime);
+  row.group = group;
+  for (const std::string &parameter : group.names)
+    if (auto found = stages.find(parameter); found != stages.end())
+      for (int stage : found->second)
+        ++row.byStage[stage];
   return row;
 }
 
@@ -95,8 +104,13 @@ LayoutView layoutView(const Plan &plan) {
   view.stale = whyLayoutIsStale(plan);
   if (!view.stale.empty())
     return view;
+  view.axes = plan.layout.axes;
+  StagesOf stages;
+  for (const LayoutChunk &chunk : plan.layout.chunks)
+    for (const std::string &parameter : chunk.parameters)
+      stages[parameter].insert(chunk.stage);
   for (const LayoutParameters &group : plan.layout.parameters)
-    view.parameters.push_back(rowOf(group));
+    view.parameters.push_back(rowOf(group, stages));
   for (const LayoutBoundary &boundary : plan.layout.boundaries)
     view.boundaries.push_back({boundary.block, boundary.first, boundary.last,
                                tensorsText(boundary.inputs), tensorsText(boundary.outputs)});

@@ -5,6 +5,7 @@
 
 #include "planner/plan/Plan.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct ParameterRow {
   std::string shape, dtype;
   std::string stored, used, gradient, state; // placements
   std::string lifetime;                      // of the gathered parameter
+  LayoutParameters group;                    // the same in full
+  std::map<int, int64_t> byStage;            // number of them on each stage that holds some
 };
 
 /// The activations around some repeats of a graph block.
@@ -36,6 +39,7 @@ struct CauseRow {
 
 struct LayoutView {
   std::string stale; // why the layout cannot be shown, or ""
+  std::vector<LayoutAxis> axes;
   std::vector<ParameterRow> parameters;
   std::vector<BoundaryRow> boundaries;
   std::vector<CauseRow> causes; // the longest first

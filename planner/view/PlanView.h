@@ -10,6 +10,7 @@
 
 #include "planner/plan/Plan.h"
 #include "planner/report/Sensitivity.h"
+#include "planner/view/Against.h"
 #include "planner/view/LayoutView.h"
 #include "planner/view/MeshView.h"
 #include "planner/view/StepView.h"
@@ -82,6 +83,13 @@ struct StageRoom {
   int64_t limit = 0, low = 0, high = 0;
 };
 
+/// A measured step of the plan.
+struct MeasuredView {
+  std::string profile; // path of the file
+  int64_t numRanks = 0;
+  std::vector<Residual> residuals;
+};
+
 struct PlanView {
   std::string file, model;
   std::vector<std::string> decisions; // the parts of describe()
@@ -103,6 +111,7 @@ struct PlanView {
   std::vector<NamedDecision> named;
   std::string text;                       // the plan as text for a terminal
   std::optional<Sensitivity> sensitivity; // if the caller has one
+  std::optional<MeasuredView> measured;   // if the caller has a profile
   Plan plan;
 };
 

@@ -113,8 +113,38 @@ static Json toJson(const StepView &step) {
           {"stages", stages}};
 }
 
+/// A placement for the pictures of slices: dims with "axes" or "segments" of factors, and "flat".
+static Json splitOf(const TensorPlacement &placement) {
+  Json dims = Json::array();
+  for (const DimSplit &dim : placement.dims) {
+    if (dim.segments.empty()) {
+      dims.push_back({{"axes", dim.axes}});
+      continue;
+    }
+    Json segments = Json::array();
+    for (const std::vector<SplitFactor> &segment : dim.segments) {
+      Json factors = Json::array();
+      for (const SplitFactor &factor : segment)
+        factors.push_back({{"size", factor.size}, {"axes", factor.axes}});
+      segments.push_back(factors);
+    }
+    dims.push_back({{"segments", segments}});
+  }
+  return {{"dims", dims}, {"flat", placement.flat}, {"padding", placement.padding}};
+}
+
+static Json splitsOf(const LayoutParameters &group) {
+  Json splits = {{"stored", splitOf(group.stored)}, {"used", splitOf(group.used)}};
+  if (group.isTrained)
+    splits["state"] = splitOf(group.state);
+  return splits;
+}
+
 static Json toJson(const LayoutView &layout) {
-  Json parameters = Json::array(), boundaries = Json::array(), causes = Json::array();
+  Json parameters = Json::array(), boundaries = Json::array(), causes = Json::array(),
+       axes = Json::array();
+  for (const LayoutAxis &axis : layout.axes)
+    axes.push_back({{"axis", axis.axis}, {"size", axis.size}, {"stride", axis.stride}});
   for (const ParameterRow &row : layout.parameters)
     parameters.push_back({{"names", row.names},
                           {"count", row.count},
@@ -124,7 +154,10 @@ static Json toJson(const LayoutView &layout) {
                           {"used", row.used},
                           {"gradient", row.gradient},
                           {"state", row.state},
-                          {"lifetime", row.lifetime}});
+                          {"lifetime", row.lifetime},
+                          {"sizes", row.group.shape},
+                          {"splits", splitsOf(row.group)},
+                          {"by_stage", Json(row.byStage)}});
   for (const BoundaryRow &row : layout.boundaries)
     boundaries.push_back({{"block", row.block},
                           {"first", row.first},
@@ -141,6 +174,7 @@ static Json toJson(const LayoutView &layout) {
                       {"count", row.count},
                       {"seconds", row.seconds}});
   return {{"stale", layout.stale},
+          {"axes", axes},
           {"parameters", parameters},
           {"boundaries", boundaries},
           {"causes", causes}};
@@ -260,6 +294,15 @@ static Json reasonsOf(const Plan &plan) {
   return list;
 }
 
+static Json measuredOf(const MeasuredView &measured) {
+  Json groups = Json::array();
+  for (const Residual &residual : measured.residuals)
+    groups.push_back({{"group", residual.group},
+                      {"predicted", residual.predicted},
+                      {"measured", residual.measured}});
+  return {{"profile", measured.profile}, {"ranks", measured.numRanks}, {"groups", groups}};
+}
+
 static Json toJson(const PlanView &view) {
   const Plan &plan = view.plan;
   Json chunks = Json::array(), named = Json::array();
@@ -304,6 +347,8 @@ static Json toJson(const PlanView &view) {
                {"job", toJson(view.job)},
                {"cluster", toJson(view.cluster)},
                {"text", view.text}};
+  if (view.measured)
+    json["measured"] = measuredOf(*view.measured);
   if (view.sensitivity)
     json["sensitivity"] = Json::parse(toJson(*view.sensitivity));
   return json;

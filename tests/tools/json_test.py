@@ -63,6 +63,7 @@ class JsonTest(unittest.TestCase):
         cls.tbc("plan", MODELS / "tiny-gpt2.onnx", "--gpus", "8", "--batch", "16", "--mesh", "pp=2,tp=2,fsdp=2",
                 "--recompute", "full", "-o", "mesh.json")
         cls.tbc("compile", "plan.json", "-o", "program")
+        cls.tbc("run", "program", "--steps", "2", "--profile", "profile.json")
 
     @classmethod
     def tbc(cls, *arguments, code=0):
@@ -95,6 +96,7 @@ class JsonTest(unittest.TestCase):
             (schemas / "cluster.schema.json", 0, "cluster"),
             (schemas / "cluster.schema.json", 0, "cluster", "mi300x"),
             (schemas / "report.schema.json", 0, "report", "plan.json", "mesh.json"),
+            (schemas / "report.schema.json", 0, "report", "plan.json", "--against", "profile.json"),
             (schemas / "verify.schema.json", 0, "verify", "program"),
             (schemas / "verify.schema.json", 0, "verify", "mesh.json"),
             (schemas / "roofline.schema.json", 0, "program", "show", "program", "--roofline"),

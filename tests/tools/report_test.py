@@ -4,6 +4,7 @@ The page of `tbc report` in a headless Chromium: it renders without a message or
 and keys work, no window is too narrow. Exit code 77 if there is no Chromium.
 """
 
+import csv
 import json
 import subprocess
 import sys
@@ -22,6 +23,7 @@ PLANS = {
                  "--batch", "64", "--seq", "8"],
     "chunks": [MODELS / "gpt2.onnx", "--gpus", "2", "--mesh", "pp=2", "--batch", "32", "--schedule", "interleaved",
                "--virtual-stages", "2"],
+    "split": [MODELS / "gpt2.onnx", "--gpus", "16", "--mesh", "pp=2,fsdp=2,tp=4"],
     "experts": [MODELS / "moe-8l.onnx", "--gpus", "8", "--mesh", "ep=4,dp=2", "--batch", "64"],
 }
 HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 1'>"
@@ -166,6 +168,57 @@ class ReportTest(unittest.TestCase):
             self.show("experts", width)
             drawn = self.browser.run("document.querySelector('#search figure svg').viewBox.baseVal.width")
             self.assertTrue(0.8 * min(width, 1140) <= drawn <= width, (drawn, width))
+
+    def test_slices_are_those_of_the_plan_on_every_rank(self):
+        """The texts beside the pictures are those of tbc explain --rank."""
+        for name, ranks in (("split", (0, 7, 13)), ("experts", (5,)), ("dp", (15,))):
+            self.show(name)
+            for rank in ranks:
+                rows = json.loads(tbc("explain", self.folder / f"{name}.json", "--rank", str(rank), "--json").stdout)["holds"]
+                expected = {kind: sorted((row["slice"].split(" partial")[0], row["type"].split()[0].replace("x", " x "), row["count"]) for row in rows if row["kind"] == of)
+                            for kind, of in (("stored", "parameter"), ("state", "optimizer state"))}  # fmt: skip
+                self.browser.run(f"(() => {{ const input = document.querySelector('#slices input'); input.value = {rank}; input.dispatchEvent(new Event('input')); }})()")
+                self.assertIn(f"Rank {rank}", self.browser.run("document.querySelector('#slices').textContent"))
+                text = self.browser.run("""new Promise((done) => { window.download = (name, text) => done(text); document.querySelector('#slices .csv').click(); })""")
+                head, *lines = csv.reader(text.splitlines())
+                self.assertEqual(head, ["parameters", "here", "shape", "stored", "used", "optimizer state"])
+                for kind, column in (("stored", 3), ("state", 5)):
+                    self.assertEqual(sorted((line[column], line[2], int(line[1])) for line in lines), expected[kind], (name, rank))
+                self.assertEqual(self.browser.run("document.querySelectorAll('#slices svg.slice').length"), 3 * len(lines))
+            self.assertEqual(self.browser.messages(), [])
+        # A flat chunk is a band of its size: half of the local part over fsdp=2.
+        self.show("split")
+        area = self.browser.run("""(() => { const of = (fill) => [...document.querySelectorAll('#slices svg.slice')[0].querySelectorAll(`rect[fill="var(--${fill})"]`)]
+            .reduce((all, r) => all + r.getAttribute('width') * r.getAttribute('height'), 0); return [of('blue'), of('pale')]; })()""")
+        self.assertAlmostEqual(area[0] / area[1], 0.5, delta=0.05)
+
+    def test_a_profile_is_beside_the_prediction(self):
+        plan = json.loads((self.folder / "pipeline.json").read_text())
+        event = {"ph": "X", "pid": 0, "tid": 1, "name": "node"}
+        events = [{**event, "ts": 5, "dur": 200.0, "cat": "kernel", "args": {"op": "einsum", "block": "forward"}},
+                  {**event, "ts": 300, "dur": 5e5, "cat": "communication", "args": {"op": "recv", "block": "forward"}}]  # fmt: skip
+        profile = self.folder / "profile.json"
+        profile.write_text(json.dumps({"traceEvents": events}))
+        page = self.folder / "measured.html"
+        flags = ["--against", profile]
+        run = tbc("report", self.folder / "pipeline.json", *flags, "-o", page)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        groups = {g["group"]: g for g in json.loads(tbc("report", self.folder / "pipeline.json", *flags, "--json").stdout)["plans"][0]["measured"]["groups"]}
+        self.assertAlmostEqual(groups["kernels of forward"]["measured"], 2e-4)
+        self.assertAlmostEqual(groups["step"]["measured"], 0.500295)
+        self.assertAlmostEqual(groups["step"]["predicted"] / plan["step_seconds"], 1, delta=1e-4)
+        for width in WIDTHS:
+            self.show("measured", width)
+            shown = self.browser.run("document.querySelector('#measured').textContent")
+            self.assertIn("outside of the interval", shown)
+            self.assertIn(f"{groups['step']['measured'] / groups['step']['predicted']:.2f} times as long", shown)
+            self.assertEqual(self.browser.run("document.querySelectorAll('#measured .measure').length"), 2 * len(groups))
+            self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), width)
+            self.assertEqual(self.browser.messages(), [])
+        self.show("dp")
+        self.assertEqual(self.browser.run("document.querySelectorAll('#measured').length"), 0)
+        profile.write_text("{}")
+        self.assertEqual(tbc("report", self.folder / "pipeline.json", *flags, "-o", page).returncode, 2)
 
     def test_a_plan_without_a_sample_shows_its_runners_up(self):
         plan = json.loads((self.folder / "dp.json").read_text())

@@ -4,12 +4,14 @@
 #include "planner/report/Sensitivity.h"
 #include "planner/view/Page.h"
 #include "tools/tbc/Command.h"
+#include "tools/tbc/ProfileFile.h"
 
 #include <CLI/CLI.hpp>
 
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 namespace tbc::cli {
 
@@ -17,7 +19,8 @@ namespace {
 
 struct Options {
   std::vector<std::string> plans;
-  std::string output, sensitivity;
+  std::string output, sensitivity, profile;
+  std::optional<int64_t> profileRank;
   bool json = false;
 };
 
@@ -41,6 +44,19 @@ static Status addSensitivity(const std::string &path, std::vector<planner::PlanV
                                      " --sensitivity --json"};
 }
 
+/// Adds the profile of a run of the first plan.
+static Status addProfile(const Options &options, planner::PlanView &view) {
+  auto timeline = planner::timelineOf(view.plan);
+  if (!timeline)
+    return Error{timeline.error().code, view.file + ": " + timeline.error().message};
+  auto profile = readProfileFile(options.profile, view.plan, options.profileRank);
+  if (!profile)
+    return profile.error();
+  view.measured = planner::MeasuredView{options.profile, int64_t(profile->ranks.size()),
+                                        planner::residualsOf(*timeline, view.plan, *profile)};
+  return Status::ok();
+}
+
 static Result<int> runReport(const Options &options) {
   if (Status status = checkWritable(options.output); !status)
     return status.error();
@@ -58,6 +74,9 @@ static Result<int> runReport(const Options &options) {
   }
   if (!options.sensitivity.empty())
     if (Status status = addSensitivity(options.sensitivity, views); !status)
+      return status.error();
+  if (!options.profile.empty())
+    if (Status status = addProfile(options, views.front()); !status)
       return status.error();
   if (options.json) {
     std::cout << planner::toJson(views);
@@ -80,6 +99,14 @@ void addReportCommand(CLI::App &app, const SetAction &setAction) {
                                             "HTML file to write; - for standard output");
   command->add_option("--sensitivity", options->sensitivity,
                       "Draw this output of tbc explain --sensitivity --json too");
+  CLI::Option *against = command->add_option(
+      "--against", options->profile,
+      "Profile of a run of the first plan, as for tbc timeline: draw it beside the prediction");
+  command
+      ->add_option("--profile-rank", options->profileRank,
+                   "Rank of the first process in an export of Nsight Systems")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(against);
   CLI::Option *json = command->add_flag(
       "--json", options->json, "Print the content of the page as JSON; -o may be left out");
   command->callback([options, output, json, setAction] {

@@ -2,10 +2,10 @@
 
 #include "planner/plan/PlanFile.h"
 #include "planner/view/Against.h"
-#include "planner/view/Nsight.h"
 #include "planner/view/Timeline.h"
 #include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
+#include "tools/tbc/ProfileFile.h"
 
 #include <CLI/CLI.hpp>
 
@@ -67,17 +67,6 @@ static Result<std::vector<int64_t>> parseRanks(const std::string &text, int64_t 
   }
 }
 
-static Result<planner::MeasuredStep> readMeasured(const Options &options,
-                                                  const planner::Plan &plan) {
-  if (planner::isSqlite(options.profile))
-    return planner::readNsight(options.profile, plan, options.profileRank);
-  if (options.profileRank)
-    return Error{ErrorCode::Usage, "--profile-rank is for exports of Nsight Systems; " +
-                                       options.profile + " says its ranks by itself"};
-  auto text = readFile(options.profile, ErrorCode::Usage);
-  return text ? planner::readProfile(*text, options.profile, plan) : text.error();
-}
-
 static bool isPresetName(const std::string &name) {
   const std::vector<std::string> presets = planner::clusterPresets();
   return std::find(presets.begin(), presets.end(), name) != presets.end();
@@ -107,7 +96,7 @@ static Result<int> runTimeline(const Options &options) {
     return Error{timeline.error().code, options.plan + ": " + timeline.error().message};
   planner::MeasuredStep profile;
   if (!options.profile.empty()) {
-    auto read = readMeasured(options, *plan);
+    auto read = readProfileFile(options.profile, *plan, options.profileRank);
     if (!read)
       return read.error();
     profile = std::move(*read);

@@ -56,7 +56,7 @@ function layersSection(plan) {
     ], plan.named)) : null;
   return section("layers", "Layers",
     el("p", {}, "Seconds and bytes are of one micro-batch on one device, for one repeat. Kept bytes are residuals for backward."),
-    el("div", { class: "tools" }, search), found, rows, parametersOf(plan), named);
+    el("div", { class: "tools" }, search), found, rows, parametersOf(plan), slicesOf(plan), named);
 }
 
 /// Placements of parameters, and of the activations between layers.

@@ -1,7 +1,8 @@
 // The page: one plan, or several beside each other.
 
 const SECTIONS = [["mesh", "Mesh", meshSection], ["layers", "Layers", layersSection], ["memory", "Memory", memorySection],
-  ["schedule", "Schedule", scheduleSection], ["time", "Time", timeSection], ["search", "Search", searchSection],
+  ["schedule", "Schedule", scheduleSection], ["time", "Time", timeSection],
+  ["measured", "Measured", measuredSection, (plan) => plan.measured], ["search", "Search", searchSection],
   ["sensitivity", "Sensitivity", sensitivitySection, (plan) => plan.sensitivity], ["basis", "Basis", basisSection]];
 const layouts = [];
 /// Calls `draw` when the page is laid out, and again when its width changes.
