@@ -540,10 +540,14 @@ Result<ImportedModel> importOnnx(MLIRContext &context, const std::string &path,
   try {
     // The identity of the file, before initializers are split.
     std::string identity = identityOf(**model);
+    DeviceAnnotations annotations;
+    if (options.readAnnotations)
+      annotations = readDeviceAnnotations(**model);
     std::vector<std::string> notes = splitMerged(**model, options);
     ImportedModel imported = importModel(context, **model, options);
     imported.identity = std::move(identity);
     imported.notes = std::move(notes);
+    imported.annotations = std::move(annotations);
     return imported;
   } catch (const UsageError &error) {
     return Error{ErrorCode::Usage, error.what()};

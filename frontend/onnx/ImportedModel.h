@@ -3,6 +3,7 @@
 #ifndef TBC_FRONTEND_ONNX_IMPORTEDMODEL_H
 #define TBC_FRONTEND_ONNX_IMPORTEDMODEL_H
 
+#include "frontend/onnx/DeviceAnnotations.h"
 #include "runtime/data/MappedFile.h"
 #include "runtime/kernels/Tensor.h"
 
@@ -17,6 +18,8 @@
 namespace tbc::frontend {
 
 struct ImportOptions {
+  /// Reads multi-device annotations. A plan that is there already needs none.
+  bool readAnnotations = false;
   /// Samples per execution of the function (the micro-batch); 0 = the model's own if it is fixed,
   /// else 2.
   int64_t batch = 0;
@@ -114,6 +117,7 @@ struct ImportedModel {
   std::string hash;
   /// The model's identity without its weights (identityOf).
   std::string identity;
+  DeviceAnnotations annotations;
 };
 
 } // namespace tbc::frontend

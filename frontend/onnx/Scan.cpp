@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/Scan.h"
 
+#include "frontend/onnx/DeviceAnnotations.h"
 #include "frontend/onnx/Wire.h"
 
 #include <algorithm>
@@ -27,12 +28,19 @@ enum class Kind {
   StringString,
   ValueRecord,
   Metadata,
-  Function
+  Function,
+  Configuration,
+  NodeConfiguration,
+  ShardingSpec,
+  DeviceGroup,
+  ShardedDim,
+  SimpleSharding
 };
 
 enum class Action {
   Scalar,       // varint or fixed: copied
   List,         // scalars, packed or not: copied and counted
+  Devices,      // the same; a large cluster has more of them than any other list
   Name,         // text within the limit on names: copied
   Text,         // bytes within the limit on attribute strings: copied
   Payload,      // tensor data
@@ -55,7 +63,9 @@ constexpr Field fields[] = {
     {Kind::Model, 3, Action::Name},
     {Kind::Model, 7, Action::Message, Kind::Graph},
     {Kind::Model, 8, Action::Message, Kind::OperatorSet},
+    {Kind::Model, 14, Action::Message, Kind::Metadata},
     {Kind::Model, 25, Action::Message, Kind::Function},
+    {Kind::Model, 26, Action::Message, Kind::Configuration},
     {Kind::Graph, 1, Action::Message, Kind::Node},
     {Kind::Graph, 2, Action::Name},
     {Kind::Graph, 5, Action::Message, Kind::Tensor},
@@ -70,6 +80,7 @@ constexpr Field fields[] = {
     {Kind::Node, 7, Action::Name},
     {Kind::Node, 8, Action::Name},
     {Kind::Node, 9, Action::Message, Kind::Metadata},
+    {Kind::Node, 10, Action::Message, Kind::NodeConfiguration},
     {Kind::Attribute, 1, Action::Name},
     {Kind::Attribute, 2, Action::Scalar},
     {Kind::Attribute, 3, Action::Scalar},
@@ -122,6 +133,22 @@ constexpr Field fields[] = {
     {Kind::Function, 10, Action::Name},
     {Kind::Function, 11, Action::Message, Kind::Attribute},
     {Kind::Function, 13, Action::Name},
+    {Kind::Configuration, 1, Action::Name},
+    {Kind::Configuration, 2, Action::Scalar},
+    {Kind::NodeConfiguration, 1, Action::Name},
+    {Kind::NodeConfiguration, 2, Action::Message, Kind::ShardingSpec},
+    {Kind::NodeConfiguration, 3, Action::Scalar},
+    {Kind::ShardingSpec, 1, Action::Name},
+    {Kind::ShardingSpec, 2, Action::Devices},
+    {Kind::ShardingSpec, 3, Action::Message, Kind::DeviceGroup},
+    {Kind::ShardingSpec, 4, Action::Message, Kind::ShardedDim},
+    {Kind::DeviceGroup, 1, Action::Scalar},
+    {Kind::DeviceGroup, 2, Action::Devices},
+    {Kind::ShardedDim, 1, Action::Scalar},
+    {Kind::ShardedDim, 2, Action::Message, Kind::SimpleSharding},
+    {Kind::SimpleSharding, 1, Action::Scalar},
+    {Kind::SimpleSharding, 2, Action::Name},
+    {Kind::SimpleSharding, 3, Action::Scalar},
 };
 
 const Field *findField(Kind parent, unsigned number) {
@@ -160,6 +187,14 @@ const char *nameOf(Kind kind) {
     return "text entry";
   case Kind::Function:
     return "function";
+  case Kind::Configuration:
+  case Kind::NodeConfiguration:
+    return "device configuration";
+  case Kind::ShardingSpec:
+  case Kind::DeviceGroup:
+  case Kind::ShardedDim:
+  case Kind::SimpleSharding:
+    return "sharding";
   }
   return "message";
 }
@@ -251,6 +286,10 @@ private:
         throw WireError(field.begin, "more than " + std::to_string(limits.listElements) +
                                          " elements in lists of dims and attributes");
       return append(field);
+    case Action::Devices:
+      requireWholeNumbers(field, 0);
+      count(field.begin, 8 * scalars(field));
+      return append(field);
     case Action::Name:
       requireText(kind, field, limits.nameBytes);
       if (!isUtf8(model.file.data() + field.data, field.bytes))
@@ -322,8 +361,8 @@ private:
       throw WireError(field.begin, "a list of numbers ends inside a number");
   }
 
-  /// Whether to keep a metadata entry: module paths of nodes, and sources of initializers. The rest
-  /// (stack traces) is most of the file.
+  /// Whether to keep a metadata entry: module paths of nodes, sources of initializers, and flags of
+  /// an annotated plan. The rest (stack traces) is most of the file.
   bool isWantedMetadata(const WireField &entry) {
     for (uint64_t at = entry.data; at < entry.data + entry.bytes;) {
       WireField field = wire.field(at, entry.data + entry.bytes);
@@ -331,7 +370,7 @@ private:
         std::string_view key(reinterpret_cast<const char *>(model.file.data()) + field.data,
                              field.bytes);
         return key == "pkg.torch.onnx.name_scopes" || key == "namespace" || key == kInputKindKey ||
-               key == kFoldedFromKey;
+               key == kFoldedFromKey || key == kPlanFlagsKey;
       }
       at = field.next;
     }

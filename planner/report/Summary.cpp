@@ -306,9 +306,17 @@ private:
     line("");
     if (!plan.bindingConstraint.empty())
       line("bound by " + plan.bindingConstraint);
-    for (const Reason &reason : plan.reasons)
+    constexpr size_t maxPins = 12; // a model with device annotations has one for each op
+    size_t pins = 0;
+    for (const Reason &reason : plan.reasons) {
+      const bool isPin = reason.decision == "pin";
+      if (isPin && ++pins > maxPins)
+        continue;
       line(format("  %-11s %s: %s", reason.decision.c_str(), reason.value.c_str(),
                   clipped(reason.text, 110).c_str()));
+    }
+    if (pins > maxPins)
+      line(format("  %-11s and %zu more, which plan.json lists", "pin", pins - maxPins));
   }
 
   void alternatives() {

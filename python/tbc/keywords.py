@@ -261,6 +261,8 @@ class PlanKeywords(TypedDict, total=False):
     # Rule out a decision (tp=8, zero=3, schedule=1f1b ..), an axis or recompute altogether (tp),
     # or GLOB=SPEC as of --pin (repeatable)
     forbid: Texts
+    # Plan as if the model had no device annotations, which are pins otherwise
+    ignore_annotations: bool
     # Plans whose times differ by no more are equals, and the simplest of them is the answer; 0:
     # the fastest
     tie_percent: float

@@ -8,6 +8,7 @@ import ast
 import collections
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,10 @@ GOLDEN_OUTPUTS = (
     "interleaved torchtitan", "fsdp torchtitan", "zero2 deepspeed", "grad-op deepspeed", "f16 deepspeed",
     "hybrid accelerate", "ddp accelerate", "ddp lightning", "hybrid lightning", "zero1 lightning", "tensor jax",
 )  # fmt: skip
+
+# Keys of plan.json that annotations of ONNX have to keep.
+DECISIONS = ("mesh", "micro_batch", "accumulation", "schedule", "placement", "stages", "strategies", "parameters",
+             "recompute", "offload", "context", "sequence_order", "prefetch", "bucket_bytes", "step_seconds")  # fmt: skip
 
 # Words that an error must have, by plan and target: the part of the plan, and the remedy.
 REFUSED = {
@@ -189,6 +194,38 @@ class ExportTest(unittest.TestCase):
                         if isinstance(target, ast.Name) and target.id != "DTensor"]  # fmt: skip
             self.assertEqual(len(assigned), len(set(assigned)))
             self.assertEqual("Pipeline" in defined, name == "interleaved")
+
+    def test_onnx_round_trip(self):
+        """A model exported with its plan as annotations is planned with equal decisions, without a flag for them."""
+        for name in ("tensor", "context", "experts", "vee", "pipeline", "grad-op", "zero2", "hybrid"):
+            with self.subTest(name):
+                first = self.plan_copy(name)
+                self.exporter.run("export", first, "--to", "onnx", "-o", first.parent / "annotated.onnx")
+                second = first.parent / "again.json"
+                job = re.findall(r"--(?:gpus|batch|seq|precision|pad-vocabulary) \S+", PLANS[name])
+                self.exporter.run("plan", first.parent / "annotated.onnx", *" ".join(job).split(), "-o", second)
+                plans = [json.loads(file.read_text()) for file in (first, second)]
+                for key in DECISIONS:
+                    self.assertEqual(plans[0].get(key), plans[1].get(key), key)
+                self.assertEqual(plans[0]["layout"]["parameters"], plans[1]["layout"]["parameters"])
+
+    def plan_copy(self, name):
+        """Plans a copy of the model without its external weights, which planning does not read."""
+        folder = self.exporter.folder / f"copy-{name}"
+        folder.mkdir()
+        model, *flags = PLANS[name].split()
+        shutil.copy(SOURCE / "models" / f"{model}.onnx", folder)
+        self.exporter.run("plan", folder / f"{model}.onnx", *flags, "--top", "1", "-o", folder / "plan.json")
+        return folder / "plan.json"
+
+    def test_onnx_refusals(self):
+        plan = self.plan_copy("ddp")
+        away = self.exporter.folder / "away.onnx"
+        for output, word in ((away, "in gpt2.onnx.data beside it"), (plan.parent / "gpt2.onnx", "is the model itself")):
+            done = subprocess.run([TBC, "export", plan, "--to", "onnx", "-o", output], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(word, done.stderr)
+        self.assertFalse(away.exists())
 
     def test_dot(self):
         done = self.exporter.export("uneven", "dot")

@@ -1,6 +1,7 @@
 //===- ExportCommand.cpp - tbc export --------------------------------------------===//
 
 #include "planner/plan/PlanFile.h"
+#include "tools/driver/AnnotateOnnx.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/EmitIr.h"
 #include "tools/export/Launch.h"
@@ -25,13 +26,15 @@ struct Options {
 
 } // namespace
 
-/// --to mlir: the training step with the plan as attributes. It alone needs the model.
-constexpr const char *irTarget = "mlir";
+/// The targets that need the model: --to mlir, the training step with the plan as attributes, and
+/// --to onnx, the model with the plan as annotations.
+constexpr const char *irTarget = "mlir", *onnxTarget = "onnx";
 
 static std::vector<std::string> targetWords() {
   std::vector<std::string> words;
   for (const exporter::Target &target : exporter::targets())
     words.push_back(target.word);
+  words.push_back(onnxTarget);
   words.push_back(irTarget);
   return words;
 }
@@ -49,6 +52,51 @@ static Result<int> writeIr(const std::string &text, const Options &options) {
     return status.error();
   if (options.output != "-")
     std::cerr << "tbc: wrote " << options.output << " for tbc-opt\n";
+  return 0;
+}
+
+/// Errors: Usage if the annotated model would lie apart from the files of its weights.
+static Status checkFolder(const std::string &model, const std::string &external,
+                          const std::string &output) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  auto folderOf = [&](const std::string &path) {
+    fs::path folder = fs::absolute(path, error).parent_path();
+    return fs::weakly_canonical(folder, error);
+  };
+  if (external.empty() || (output != "-" && folderOf(model) == folderOf(output)))
+    return Status::ok();
+  return Error{ErrorCode::Usage, "-o " + output + ": weights of " + model + " are in " + external +
+                                     " beside it; write the annotated model into the same folder"};
+}
+
+static Result<int> writeOnnx(const std::string &text, const Options &options) {
+  namespace fs = std::filesystem;
+  if (!options.launcher.empty())
+    return Error{ErrorCode::Usage, "--launcher: --to onnx writes nothing that runs"};
+  auto loaded = driver::loadPlan(options.plan, text, options.model);
+  if (!loaded)
+    return loaded.error();
+  if (Status status = driver::checkPredictions(*loaded, options.plan); !status)
+    return status.error();
+  const std::string model =
+      options.model.empty()
+          ? (fs::path(options.plan).parent_path() / loaded->plan.job.modelPath).string()
+          : options.model;
+  std::error_code error;
+  if (fs::equivalent(model, options.output, error))
+    return Error{ErrorCode::Usage, "-o " + options.output + " is the model itself; name another"};
+  auto annotated = driver::annotateOnnx(*loaded, model);
+  if (!annotated)
+    return annotated.error();
+  if (Status status = checkFolder(model, annotated->externalData, options.output); !status)
+    return status.error();
+  for (const std::string &warning : annotated->warnings)
+    std::cerr << "tbc: warning: " << warning << "\n";
+  if (Status status = writeFile(options.output, annotated->bytes); !status)
+    return status.error();
+  if (options.output != "-")
+    std::cerr << "tbc: wrote " << options.output << " for onnx 1.19 or newer\n";
   return 0;
 }
 
@@ -98,8 +146,11 @@ static Result<int> runExport(const Options &options) {
     return text.error();
   if (options.target == irTarget)
     return writeIr(*text, options);
+  if (options.target == onnxTarget)
+    return writeOnnx(*text, options);
   if (!options.model.empty())
-    return Error{ErrorCode::Usage, "--model is for --to mlir; other targets read the plan alone"};
+    return Error{ErrorCode::Usage,
+                 "--model is for --to mlir and onnx; other targets read the plan alone"};
   auto plan = planner::readPlan(*text, options.plan);
   if (!plan)
     return plan.error();
@@ -157,7 +208,7 @@ void addExportCommand(CLI::App &app, const SetAction &setAction) {
                    "Also write a script that starts it, beside the output: FILE.sh")
       ->transform(oneOf(exporter::launcherNames()));
   command->add_option("--model", options->model,
-                      "With --to mlir: the model file, if not where the plan says");
+                      "With --to mlir or onnx: the model file, if not where the plan says");
   command->callback([options, setAction] { setAction([options] { return runExport(*options); }); });
 }
 

@@ -9,6 +9,7 @@
 #include "tools/driver/Context.h"
 #include "tools/driver/EmitIr.h"
 #include "tools/tbc-run/Terminal.h"
+#include "tools/tbc/AnnotatedPins.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/FindBatch.h"
 #include "tools/tbc/PlanOptions.h"
@@ -123,6 +124,7 @@ static Result<int> runPlan(const Options &options) {
   auto stepOptions = toStepOptions(options.model);
   if (!stepOptions)
     return stepOptions.error();
+  stepOptions->import.readAnnotations = !options.ignoresAnnotations;
   std::optional<Progress> progress;
   progress.emplace("importing the model");
   auto context = driver::makeContext();
@@ -139,7 +141,9 @@ static Result<int> runPlan(const Options &options) {
 
   planner::Job job =
       toJob(options, *stepOptions, **step, modelPathInPlan(options.model.model, options.output));
-  std::vector<std::string> found;
+  auto found = addAnnotatedPins(**step, job, *pins);
+  if (!found)
+    return found.error();
   if (options.findsBatch) {
     BatchQuestion question{(*step)->step.graph, *cluster, *pins, options.model.model};
     question.isTried = options.triesBatch;
@@ -152,7 +156,7 @@ static Result<int> runPlan(const Options &options) {
     job.globalBatch = batch->samples;
     job.batchIsDefault = false;
     *pins = batch->pins;
-    found = batch->assumptions;
+    found->insert(found->end(), batch->assumptions.begin(), batch->assumptions.end());
   }
   if (options.timeLimit)
     pins->deadline = planner::Deadline::after(*options.timeLimit);
@@ -174,7 +178,7 @@ static Result<int> runPlan(const Options &options) {
     answer->plan.assumptions.insert(answer->plan.assumptions.begin(),
                                     "the plan runs on " + options.executor +
                                         ", not on tbc's own Programs (--executor)");
-  answer->plan.assumptions.insert(answer->plan.assumptions.begin(), found.begin(), found.end());
+  answer->plan.assumptions.insert(answer->plan.assumptions.begin(), found->begin(), found->end());
   for (const PaddedVocabulary &padded : (*step)->paddedVocabularies)
     answer->plan.assumptions.push_back("vocabulary of " + std::to_string(padded.size) +
                                        " padded to " + std::to_string(padded.paddedSize) +

@@ -100,6 +100,8 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
                   "Rule out a decision (tp=8, zero=3, schedule=1f1b ..), an axis or recompute "
                   "altogether (tp), or GLOB=SPEC as of --pin (repeatable)")
       ->allow_extra_args(false);
+  command.add_flag("--ignore-annotations", options.ignoresAnnotations,
+                   "Plan as if the model had no device annotations, which are pins otherwise");
   command.option_defaults()->group("Answers");
   command
       .add_option("--tie-percent", options.tiePercent,

@@ -24,6 +24,7 @@ struct PlanOptions {
   int64_t microBatch = 0;
   int zero = -1;
   bool takesRisk = false;
+  bool ignoresAnnotations = false;
   double tiePercent = 2;
   std::vector<std::string> pin, forbid;
   planner::Pins pins;
