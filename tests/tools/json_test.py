@@ -131,7 +131,9 @@ class JsonTest(unittest.TestCase):
         answer = self.check(schemas / "compile.schema.json", self.tbc("compile", "trained.json", "-o", "trained", "--json"))
         self.assertEqual(set(answer["files"]), {path.name for path in (self.folder / "trained").iterdir()})
         self.assertLessEqual(answer["stages"][0]["arena_bytes"], answer["stages"][0]["predicted_bytes"])
-        self.tbc("run", "trained", "--steps", "2", "--log", "log.jsonl", "--checkpoint", "saved", "--eval-data", "synthetic", "--eval-batches", "1")
+        said = self.tbc("run", "trained", "--steps", "2", "--log", "log.jsonl", "--checkpoint", "saved", "--eval-data", "synthetic", "--eval-batches", "1",
+                        "--json", "--check-memory")  # fmt: skip
+        self.assertEqual(said, (self.folder / "log.jsonl").read_text())
         lines = [self.check(schemas / "run.schema.json", line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
         self.assertEqual([("loss" in line, line["step"]) for line in lines], [(True, 1), (True, 2), (False, 2)])
         for flags, kind in ((("weights.safetensors",), "safetensors"), (("trained.onnx", "--model", MODELS / "tiny-gpt2.onnx"), "onnx")):

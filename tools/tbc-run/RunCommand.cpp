@@ -353,7 +353,7 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   // Only rank 0 prints.
   std::optional<StepOutput> output;
   if (start.rank == 0)
-    output.emplace(*train, loaded.manifest.tokensPerSample > 0);
+    output.emplace(*train, loaded.manifest.tokensPerSample > 0, options.printsJson);
   train::TrainCallbacks callbacks;
   callbacks.begin = [&](int64_t done, int64_t steps) {
     return output ? output->begin(done, steps) : Status::ok();
@@ -374,7 +374,7 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   callbacks.memory = [&](const std::vector<train::RankMemoryUse> &ranks) {
     FittedOutput fitted;
     if (output)
-      std::cout << train::memoryTable(ranks) << std::flush;
+      (options.printsJson ? std::cerr : std::cout) << train::memoryTable(ranks) << std::flush;
   };
   callbacks.end = [&](const std::vector<runtime::KernelShare> &shares) {
     if (output)

@@ -35,6 +35,7 @@ struct RunOptions {
   bool checksItself = false; // also runs the first step on reference kernels
   int threads = 0;           // per rank; 0: an equal share of the machine's cores
   bool isVerbose = false;
+  bool printsJson = false;
   int tokenBits = 16;
   bool isOrdered = false, isDevRun = false;
   int64_t lrSteps = 0;

@@ -169,6 +169,8 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                      "elements, the largest, and keep the rest for the next step");
   command.option_defaults()->group("Logs and checkpoints");
   command.add_option("--log", train.logFile, "Write one JSON object per step to this file");
+  command.add_flag("--json", options->printsJson,
+                   "Print the objects of --log in place of text; other text goes to stderr");
   command.add_option("--tensorboard", train.eventFolder,
                      "Write an event file for TensorBoard into this folder");
   command.add_option("--checkpoint", train.checkpoint.folder,

@@ -31,7 +31,7 @@ Status StepOutput::begin(int64_t done, int64_t lastStep) {
 void StepOutput::put(int64_t step, const std::string &line, const std::string &json,
                      const std::vector<train::Scalar> &scalars) {
   bar->clear();
-  std::cout << line << std::endl;
+  std::cout << (printsJson ? json : line + "\n") << std::flush;
   bar->show(step);
   if (log && !log.write(json))
     full = "--log " + options.logFile;

@@ -10,11 +10,12 @@
 
 namespace tbc::cli {
 
-/// The outputs of rank 0: lines on stdout, JSON lines, an event file, and a bar on a terminal.
+/// The outputs of rank 0: lines on stdout, as text or JSON; a log of JSON lines, an event file, and
+/// a bar on a terminal.
 class StepOutput {
 public:
-  StepOutput(const train::TrainOptions &options, bool hasTokens)
-      : options(options), hasTokens(hasTokens) {}
+  StepOutput(const train::TrainOptions &options, bool hasTokens, bool printsJson)
+      : options(options), hasTokens(hasTokens), printsJson(printsJson) {}
 
   /// Opens the files of a run that continues after step `done`. Errors: Other, naming the flag.
   Status begin(int64_t done, int64_t steps);
@@ -28,7 +29,7 @@ private:
            const std::vector<train::Scalar> &scalars);
 
   const train::TrainOptions &options;
-  const bool hasTokens;
+  const bool hasTokens, printsJson;
   int64_t steps = 0;
   train::JsonLog log;
   train::EventFile events;
