@@ -249,9 +249,66 @@ TEST(Executor, RunsOnAnyCluster) {
                                       "[[nodes]]\ncluster = \"h100-sxm\"\ncount = 1\n"
                                       "[[nodes]]\ncluster = \"a100-80gb-sxm\"\ncount = 1\n",
                                       "mix.toml");
+  EXPECT_EQ(*runBy(mixed, ownExecutor), mixed);
   const Cluster changed = *runBy(mixed, "deepspeed");
   for (const Cluster &group : changed.groups) {
     EXPECT_EQ(group.executor.name, "deepspeed");
     EXPECT_EQ(group.overlapFraction, 0);
   }
+}
+
+//
+// Measured steps (docs/accuracy.md, "From your own runs")
+//
+
+TEST(Measured, ARunMovesTheFactorAndNarrowsTheInterval) {
+  const Measured after = afterRun({1.5}, 1.2, 0.35);
+  EXPECT_NEAR(after.timeFactor, 1.2147, 1e-4);
+  EXPECT_NEAR(after.timeUncertainty, 0.1135, 1e-4);
+  // Its steps count as one measurement, less certain the more they differ.
+  EXPECT_EQ(afterRun({1.5, 1.5, 1.5}, 1.2, 0.35), after);
+  EXPECT_GT(afterRun({1.2, 1.5, 1.9}, 1.2, 0.35).timeUncertainty, after.timeUncertainty);
+  EXPECT_NEAR(afterRun({1.2}, 1.2, 0.35).timeFactor, 1, 1e-12);
+}
+
+TEST(Measured, AMeasurementOutsideOfTheIntervalOutweighsIt) {
+  for (double ratio : {0.2, 5.0}) {
+    const Measured after = afterRun({ratio}, 1, 0.1);
+    EXPECT_LT(ratio, after.timeFactor * (1 + after.timeUncertainty));
+    EXPECT_GT(ratio, after.timeFactor * (1 - after.timeUncertainty));
+  }
+}
+
+TEST(Measured, ScalesEveryTimeButNoPeak) {
+  const Cluster before = *loadCluster("h100-sxm");
+  Cluster after = before;
+  applyMeasured(after, {2, 0.1});
+  EXPECT_EQ(after.peakFlopsPerSecond, before.peakFlopsPerSecond);
+  EXPECT_EQ(after.memoryBytesPerSecond, before.memoryBytesPerSecond);
+  for (const auto &[key, kernel] : before.kernels) {
+    EXPECT_EQ(after.kernel(key).flopsFraction * 2, kernel.flopsFraction);
+    EXPECT_EQ(after.kernel(key).memoryFraction * 2, kernel.memoryFraction);
+    EXPECT_EQ(after.kernel(key).rampSeconds, 2 * kernel.rampSeconds);
+  }
+  EXPECT_EQ(after.interNode.latencySeconds, 2 * before.interNode.latencySeconds);
+  EXPECT_EQ(after.intraNode.bandwidth(8) * 2, before.intraNode.bandwidth(8));
+  EXPECT_EQ(after.launchSeconds, 2 * before.launchSeconds);
+  EXPECT_EQ(after.hostBytesPerSecond * 2, before.hostBytesPerSecond);
+  EXPECT_EQ(after.timeFactor, 2);
+  EXPECT_EQ(after.timeUncertainty, 0.1);
+  EXPECT_EQ(after.overlapFraction, before.overlapFraction);
+}
+
+TEST(Measured, TakesThePlaceOfAnEarlierTable) {
+  const std::string text = *clusterText("l4");
+  const std::string once = withMeasured(text, "megatron", {1.5, 0.1}, {"first"});
+  const std::string both = withMeasured(once, "tbc", {0.5, 0.2}, {"own"});
+  const std::string again = withMeasured(both, "megatron", {1.25, 0.05}, {"second"});
+  EXPECT_EQ(again.find("first"), std::string::npos);
+  const Cluster cluster = *parseCluster(again, "again.toml");
+  EXPECT_EQ(cluster.measured.at("megatron"), (Measured{1.25, 0.05}));
+  EXPECT_EQ(cluster.measured.at("tbc"), (Measured{0.5, 0.2}));
+  EXPECT_EQ(runBy(cluster, "tbc")->timeFactor, 0.5);
+  EXPECT_EQ(runBy(cluster, "nemo")->timeFactor, 1);
+  EXPECT_TRUE(runBy(cluster, "megatron")->measured.empty());
 }
