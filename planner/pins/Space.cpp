@@ -398,8 +398,10 @@ std::vector<ZeroChoice> Space::allZeroChoices(const MeshShape &mesh) const {
     return {{0, false}};
   bool keep = pins.strategy == "shard-grad-op";
   int zero = pins.zero ? *pins.zero : zeroOf(pins.strategy);
-  if (zero < 0 && meshIsPinned())
-    zero = mesh.fsdp > 1 ? 3 : 0;
+  // A pinned axis fsdp asks for FSDP. A pinned dp says where gradients are summed, and leaves open
+  // whether optimizer states and gradients are sharded over it.
+  if (zero < 0 && meshIsPinned() && mesh.fsdp > 1)
+    zero = 3;
   bool both = mesh.dp > 1 && mesh.fsdp > 1;
   if (zero >= 0) {
     // Modes over one axis of either name are equal: open meshes use the usual name.

@@ -24,12 +24,18 @@ TimeBounds candidateBounds(const BoundTables &tables, const Candidate &candidate
     return schedule::leastMakespan(
         choice.kind(), work, {mesh.pp, choice.chunksPerStage, candidate.accumulation}, chunking);
   };
-  const double update = leastUpdateSeconds(tables, candidate, boundMode(costs, candidate));
+  const DataMode mode = boundMode(costs, candidate);
+  const double update = leastUpdateSeconds(tables, candidate, mode);
+  const double whole = idealRecomputedSeconds(tables, mesh, candidate.microBatch) +
+                       exposedDataSeconds(tables, candidate, mode,
+                                          tables.idealSeconds(mesh.tp * mesh.cp * mesh.ep,
+                                                              candidate.microBatch * mesh.ep));
   const double slowest = std::max(0.0, tables.heterogeneousSeconds(mesh, candidate.microBatch)) *
                          double(candidate.accumulation);
   TimeBounds bounds;
   bounds.proven = std::max(makespan(proven, schedule::Chunking::Any), slowest) + update;
-  bounds.lower = std::max(bounds.proven, makespan(seconds, schedule::Chunking::Equal) + update);
+  bounds.lower = std::max(bounds.proven,
+                          makespan(std::max(seconds, whole), schedule::Chunking::Equal) + update);
   return bounds;
 }
 

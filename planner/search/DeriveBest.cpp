@@ -72,7 +72,8 @@ static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
 }
 
 /// Derives `candidate` op by op. If it recomputes as few blocks as fit by its score, the small
-/// error of the score is corrected: it recomputes more blocks if necessary, fewer if possible.
+/// error of the score is corrected: it recomputes more blocks if necessary, fewer if possible and,
+/// in a large graph, worth a derivation.
 Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph, Candidate candidate,
                                      const DeriveLimits &limits, const OverlapPins &pins) {
   constexpr int mostTries = 8;
@@ -91,17 +92,27 @@ Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph, Can
   auto fits = [&](const Result<ExactCandidate> &derived) {
     return derived->plan.prediction.meets(limits.goal);
   };
-  // It fits by its score. If the score is wrong, try it with recomputation.
-  if (exact && !fits(exact) && candidate.feasible)
-    recomputeSome(searcher.costs, candidate);
+  // It fits by its score. If the score is wrong, the modes of more recomputation may not be among
+  // the candidates: a score leaves them out where the weaker mode fits.
+  const bool mayStrengthen = candidate.feasible;
+  double fastest = 0; // of the plans with less recomputation
   for (int tries = 0; exact && !fits(exact) && tries < mostTries; ++tries) {
+    fastest = tries == 0 ? exact->plan.prediction.stepSeconds
+                         : std::min(fastest, exact->plan.prediction.stepSeconds);
     std::vector<double> room = roomOf(exact->plan);
     if (!recomputeMore(searcher.costs, candidate, room) &&
-        !offloadMore(searcher.costs, candidate, room))
+        !offloadMore(searcher.costs, candidate, room) &&
+        !(mayStrengthen && recomputeStronger(searcher.costs, candidate) &&
+          recomputeMore(searcher.costs, candidate, room)))
       break;
     exact = deriveOnce(searcher, graph, candidate, limits, pins);
   }
+  // The plans that recompute less than this one and do not fit bound its gain.
+  const double worthwhile = isSmallGraph(graph) ? 0 : 1e-3;
   for (int tries = 0; exact && fits(exact) && tries < mostTries; ++tries) {
+    const double seconds = exact->plan.prediction.stepSeconds;
+    if (fastest > 0 && seconds < fastest * (1 + worthwhile))
+      break;
     if (!recomputeLess(searcher.costs, candidate, roomOf(exact->plan)))
       break;
     Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits, pins);
@@ -198,13 +209,20 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
     return isBetter(a, mayFit(a), b, mayFit(b));
   });
   double best = INFINITY; // of the examined ones, in their order
+  // The smallest ratio of exact seconds to those of the score: pipelines of many stages score too
+  // fast, all alike. The error beyond it is small.
+  double ratio = INFINITY;
+  constexpr double relativeError = 0.005;
   auto isWanted = [&](size_t i) {
     if (i >= scored.size() || i < top)
       return i < scored.size();
     // Until a plan fits, take every candidate that is not hopeless.
     if (!std::isfinite(best) && isTiny)
       return i < mostHopes && scored[i].peakBytes - context <= mostShort * room;
-    bool mayWin = !std::isfinite(best) || scored[i].seconds < best * (1 + timeError);
+    const bool isSlowerThanScored = !isSmall && std::isfinite(ratio) && ratio > 1;
+    const double expected = scored[i].seconds * (isSlowerThanScored ? ratio : 1);
+    const double error = isSlowerThanScored ? relativeError : timeError;
+    bool mayWin = !std::isfinite(best) || expected < best * (1 + error);
     return i < most && mayFit(scored[i]) && mayWin;
   };
   auto isRuledOut = [&](size_t i) { return i >= top && scored[i].lowerBound >= best; };
@@ -232,8 +250,10 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
     Result<ExactCandidate> &result = *ahead[i];
     if (!result)
       return result.error();
-    if (result->plan.prediction.meets(limits.goal))
+    if (result->plan.prediction.meets(limits.goal)) {
       best = std::min(best, result->plan.prediction.stepSeconds);
+      ratio = std::min(ratio, result->plan.prediction.stepSeconds / scored[i].seconds);
+    }
     exact.push_back(std::move(*result));
   }
   keepBestOfGroups(exact, limits.goal);

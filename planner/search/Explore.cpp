@@ -26,10 +26,10 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 /// Tries context parallelism for the best candidates without it, unless the best is already near
-/// its bound. The bounds hold for these variants too, because only the cp axis of their meshes is
-/// new.
+/// its bound.
 static void addContexts(Searcher &searcher, Workers &workers, bool refine, int nextOrder,
-                        Exploration &exploration, std::vector<Candidate> &winners) {
+                        const Deadline &deadline, Exploration &exploration,
+                        std::vector<Candidate> &winners) {
   constexpr size_t mostMeshes = 4;
   constexpr double worthwhile = 1.05;
   if (!winners.empty() && winners[0].feasible &&
@@ -39,6 +39,7 @@ static void addContexts(Searcher &searcher, Workers &workers, bool refine, int n
   for (size_t i = 0; i < winners.size() && i < mostMeshes; ++i)
     for (Candidate &candidate : searcher.space.withContext(winners[i]))
       asked.push_back(candidate);
+  searcher.bounder.boundTime(asked, deadline);
   LookAhead ahead(searcher, workers, asked, refine);
   ahead.scoreAll();
   for (size_t i = 0; i < asked.size(); ++i) {
@@ -481,7 +482,8 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
                      ": no mesh has an axis tp that divides all that is pinned to be split; "
                      "choose another tp, or pin less"};
   if (!pins.deadline.isOver())
-    addContexts(searcher, workers, isSmall, int(exploration.numCandidates), exploration, winners);
+    addContexts(searcher, workers, isSmall, int(exploration.numCandidates), pins.deadline,
+                exploration, winners);
   std::vector<Candidate> ofFamilies;
   if (purpose == Purpose::Answer && !winners.empty() && winners.front().feasible)
     ofFamilies = bestOfFamilies(

@@ -34,9 +34,25 @@ const std::vector<bool> &ModelTables::flagsFor(RecomputeMode recompute, int64_t 
   });
 }
 
-const ProfiledGraph &ModelTables::profiledGraphFor(int64_t samples, RecomputeMode recompute) const {
-  return profiledGraphs.get({samples, recompute}, [&] {
-    return ProfiledGraph(graphFor(samples), flagsFor(recompute, samples));
+const FewerRepeats *ModelTables::fewerRepeatsFor(int64_t samples, RecomputeMode recompute,
+                                                 const std::vector<OpStrategy> &strategies) const {
+  const std::optional<FewerRepeats> &fewer =
+      fewerRepeats.get([&] { return withFewerRepeats(problem.graph); });
+  if (!fewer)
+    return nullptr;
+  const std::vector<bool> &recomputed = flagsFor(recompute, samples);
+  for (size_t op = 0; op < fewer->sameAs.size(); ++op) {
+    const auto like = size_t(fewer->sameAs[op]);
+    if (recomputed[op] != recomputed[like] || strategies[op].loopAxes != strategies[like].loopAxes)
+      return nullptr;
+  }
+  return &*fewer;
+}
+
+const ProfiledGraph &ModelTables::profiledGraphFor(int64_t samples, RecomputeMode recompute,
+                                                   const FewerRepeats *fewer) const {
+  return profiledGraphs.get({samples, recompute, fewer != nullptr}, [&] {
+    return ProfiledGraph(graphFor(samples), flagsFor(recompute, samples), fewer);
   });
 }
 
@@ -138,9 +154,12 @@ const Profile &ModelTables::profileOf(const Candidate &candidate, RecomputeMode 
   const int64_t microBatch = candidate.microBatch;
   const StageKind kind = devices.isUniform() ? StageKind() : devices.kindOf(stage);
   return profiles.get({split, microBatch, recompute, kind}, [&] {
-    return makeProfile(profiledGraphFor(microBatch * split.ep, recompute), split.mesh(),
-                       *strategiesFor(split, microBatch), problem.job, devices.of(stage),
-                       split.cp > 1 && !problem.takesZigzag(split.cp));
+    const std::vector<OpStrategy> &ofOps = *strategiesFor(split, microBatch);
+    const int64_t samples = microBatch * split.ep;
+    return makeProfile(
+        profiledGraphFor(samples, recompute, fewerRepeatsFor(samples, recompute, ofOps)),
+        split.mesh(), ofOps, problem.job, devices.of(stage),
+        split.cp > 1 && !problem.takesZigzag(split.cp));
   });
 }
 

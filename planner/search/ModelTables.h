@@ -11,6 +11,7 @@
 #include "planner/support/Workers.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -67,7 +68,12 @@ private:
   Placement computePlacement(int64_t tp, int64_t microBatch, bool hasExperts) const;
   const Strategies &splitStrategies(const ModelSplit &split, int64_t microBatch) const;
   Strategies computeStrategies(const ModelSplit &split, int64_t microBatch) const;
-  const ProfiledGraph &profiledGraphFor(int64_t samples, RecomputeMode recompute) const;
+  /// Returns the graph with fewer repeats if `strategies` and recomputation are the same in all
+  /// occurrences; else null.
+  const FewerRepeats *fewerRepeatsFor(int64_t samples, RecomputeMode recompute,
+                                      const std::vector<reshard::OpStrategy> &strategies) const;
+  const ProfiledGraph &profiledGraphFor(int64_t samples, RecomputeMode recompute,
+                                        const FewerRepeats *fewer) const;
 
   const SearchProblem &problem;
   const MeshTables &meshes;
@@ -77,7 +83,8 @@ private:
   mutable OnceMap<std::pair<int64_t, RecomputeMode>, std::vector<bool>> flags;
   mutable OnceMap<std::tuple<int64_t, int64_t, bool>, Placement> placements;
   mutable OnceMap<std::pair<ModelSplit, int64_t>, Strategies> strategies;
-  mutable OnceMap<std::pair<int64_t, RecomputeMode>, ProfiledGraph> profiledGraphs;
+  mutable Once<std::optional<FewerRepeats>> fewerRepeats;
+  mutable OnceMap<std::tuple<int64_t, RecomputeMode, bool>, ProfiledGraph> profiledGraphs;
   mutable OnceMap<std::tuple<ModelSplit, int64_t, RecomputeMode, StageKind>, Profile> profiles;
 };
 

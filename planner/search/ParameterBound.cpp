@@ -108,19 +108,40 @@ double leastScalarSeconds(const CostTables &costs, const MeshShape &shape) {
                          totalBytes > 0 ? double(totalBytes) : lossBytes);
 }
 
+namespace {
+
+/// Seconds of gathers and reductions of a micro-batch.
+struct DataSeconds {
+  double forward = 0, backward = 0;
+};
+
+} // namespace
+
+static DataSeconds dataSeconds(const BoundTables &tables, const Candidate &candidate,
+                               const DataMode &mode) {
+  DataSeconds seconds;
+  if (candidate.zero.zero >= 2)
+    seconds.backward += scatterSeconds(tables, candidate, mode);
+  if (candidate.zero.zero == 3) {
+    seconds.forward += gatherSeconds(tables, candidate, mode, &ParameterTotals::forwardSizes);
+    if (!candidate.zero.keepGathered)
+      seconds.backward += gatherSeconds(tables, candidate, mode, &ParameterTotals::backwardSizes);
+  }
+  return seconds;
+}
+
 double exposedDataSeconds(const BoundTables &tables, const Candidate &candidate,
                           const DataMode &mode, const WorkShare &total, double recomputeSeconds) {
   const Cluster &cluster = tables.costs.problem.cluster;
-  double forward = 0, backward = 0;
-  if (candidate.zero.zero >= 2)
-    backward += scatterSeconds(tables, candidate, mode);
-  if (candidate.zero.zero == 3) {
-    forward += gatherSeconds(tables, candidate, mode, &ParameterTotals::forwardSizes);
-    if (!candidate.zero.keepGathered)
-      backward += gatherSeconds(tables, candidate, mode, &ParameterTotals::backwardSizes);
-  }
-  return exposedSeconds(cluster, forward, total.forward) +
-         exposedSeconds(cluster, backward, total.backward + total.weight + recomputeSeconds);
+  const DataSeconds data = dataSeconds(tables, candidate, mode);
+  return exposedSeconds(cluster, data.forward, total.forward) +
+         exposedSeconds(cluster, data.backward, total.backward + total.weight + recomputeSeconds);
+}
+
+double exposedDataSeconds(const BoundTables &tables, const Candidate &candidate,
+                          const DataMode &mode, double kernels) {
+  const DataSeconds data = dataSeconds(tables, candidate, mode);
+  return exposedSeconds(tables.costs.problem.cluster, data.forward + data.backward, kernels);
 }
 
 double exposedSeconds(const Cluster &cluster, double transfer, double kernels) {

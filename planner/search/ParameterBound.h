@@ -52,6 +52,13 @@ double leastScalarSeconds(const CostTables &costs, const MeshShape &mesh);
 double exposedDataSeconds(const BoundTables &tables, const Candidate &candidate,
                           const DataMode &mode, const WorkShare &total, double recomputeSeconds);
 
+/// Returns the same with forward and backward taken as one phase of `kernels` seconds, evenly
+/// divided: at most the above, without the kernels of each phase. It is added to
+/// idealRecomputedSeconds(): an overlap fraction of at most 1 means that a second more of kernels
+/// hides at most a second, so the sum of both holds for longer kernels too.
+double exposedDataSeconds(const BoundTables &tables, const Candidate &candidate,
+                          const DataMode &mode, double kernels);
+
 /// Returns the exposed part of a `transfer`-second collective that overlaps with `kernels` seconds
 /// of compute. Example: with an overlap fraction of 0.9 and no slowdown, 5 s beside 4 s of compute
 /// expose 1.4 s.

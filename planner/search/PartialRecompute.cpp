@@ -38,10 +38,10 @@ bool chooseRecomputed(const CostTables &costs, Candidate &candidate, const Mix &
   return any;
 }
 
-bool recomputeSome(const CostTables &costs, Candidate &candidate) {
-  if (candidate.recompute != RecomputeMode::None || !costs.problem.space.recompute().isOpen())
+bool recomputeStronger(const CostTables &costs, Candidate &candidate) {
+  if (candidate.recompute == recomputeModes().back() || !costs.problem.space.recompute().isOpen())
     return false;
-  candidate.recompute = RecomputeMode::Selective;
+  candidate.recompute = RecomputeMode(int(candidate.recompute) + 1);
   for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)
     setRecomputed(costs, candidate, stage, 0);
   return true;

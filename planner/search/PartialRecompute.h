@@ -21,9 +21,10 @@ namespace tbc::planner {
 bool chooseRecomputed(const CostTables &costs, Candidate &candidate, const Mix &mix,
                       const DataMode &mode);
 
-/// If the candidate recomputes nothing and recomputation is open, gives it the next stronger mode,
-/// at first for no block: the start for recomputeMore(). Returns false otherwise.
-bool recomputeSome(const CostTables &costs, Candidate &candidate);
+/// If recomputation is open, gives the candidate the next stronger mode, at first for no block: the
+/// start for recomputeMore(). Example: "selective 125/125" becomes "full 0/125", which is the same
+/// plan. Returns false if the mode is the strongest or pinned.
+bool recomputeStronger(const CostTables &costs, Candidate &candidate);
 
 /// For a partially recomputing candidate: recomputes enough further blocks, at least one, on each
 /// stage with negative headroom. `headroomBytes`: by stage. Returns false if no further block can

@@ -4,10 +4,12 @@
 #include "planner/graph/Recompute.h"
 #include "planner/graph/Stages.h"
 #include "planner/predict/Evaluate.h"
+#include "planner/reshard/Rebatch.h"
 #include "planner/reshard/SplitBackward.h"
 #include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace tbc::reshard;
 
@@ -91,7 +93,8 @@ public:
            const std::vector<OpStrategy> &strategies, const Job &job, const Cluster &cluster,
            bool isInOrder)
       : job(job), cluster(cluster), isInOrder(isInOrder), graph(profiled.graph),
-        cloneOf(profiled.cloneOf), anchors(profiled.anchors), canWait(profiled.canWait) {
+        cloneOf(profiled.cloneOf), anchors(profiled.anchors), canWait(profiled.canWait),
+        likeOf(profiled.likeOf) {
     assignment.mesh = mesh;
     for (int source : profiled.sourceOf)
       assignment.strategies.push_back(strategies[source]);
@@ -102,9 +105,9 @@ public:
         plan.reduceAxes.push_back(wholeAxis(mesh, axis));
     assignment.parameterPlans.assign(graph.parameters.size(), plan);
     derivation = derive(graph, assignment);
-    profile.numForward = numForwardOps(graph);
+    profile.numForward = int(likeOf.size());
     profile.stageMayBegin = profiled.mayBegin;
-    at.resize(profile.numForward);
+    at.resize(size_t(numForwardOps(graph)));
   }
 
   Profile run() {
@@ -120,15 +123,23 @@ public:
       profile.lossIsSplit |= reshard.where == Where::Loss && !reshard.steps.empty();
     profile.stepTotalBytes = graph.stepTotalBytes;
     profile.stepStateBytes = graph.stepStateBytes;
-    profile.sums.resize(at.size() + 1);
-    for (size_t i = 0; i < at.size(); ++i) {
+    profile.sums.resize(likeOf.size() + 1);
+    for (size_t i = 0; i < likeOf.size(); ++i) {
       profile.sums[i + 1] = profile.sums[i];
-      profile.sums[i + 1] += at[i];
+      profile.sums[i + 1] += at[size_t(likeOf[i])];
     }
     return std::move(profile);
   }
 
 private:
+  /// Returns `values`, of the forward ops of `graph`, by forward op of the original.
+  std::vector<double> ofOriginal(const std::vector<double> &values) const {
+    std::vector<double> result;
+    for (int like : likeOf)
+      result.push_back(values[size_t(like)]);
+    return result;
+  }
+
   /// Adds kernels, collectives between ops, and live bytes at each op's anchor.
   void addOps() {
     OpSeconds ops = opSeconds(graph, assignment, derivation, cluster, isInOrder);
@@ -150,7 +161,7 @@ private:
       double &here = most[anchors[op]];
       here = std::max(here, live.transients[op] + live.buffers[op]);
     }
-    profile.liveBytes = RangeMaximum(std::move(most));
+    profile.liveBytes = RangeMaximum(ofOriginal(most));
   }
 
   /// Adds residuals at their producer. Cotangents kept for wgrad are added at the chunk that keeps
@@ -235,7 +246,7 @@ private:
       here.updateBytes +=
           updateBytes(job, elements, value.layout.elementBytes, gradient.elementBytes);
     }
-    profile.largestParameter = RangeMaximum(std::move(largest));
+    profile.largestParameter = RangeMaximum(ofOriginal(largest));
   }
 
   bool isSplitOverExperts(size_t parameter) const {
@@ -260,10 +271,11 @@ private:
       change[value.producer] += bytes;
       change[last] -= bytes;
     }
-    profile.crossingBytes.resize(at.size());
+    std::vector<double> crossing(at.size());
     double live = 0;
     for (size_t i = 0; i < at.size(); ++i)
-      profile.crossingBytes[i] = live += change[i];
+      crossing[i] = live += change[i];
+    profile.crossingBytes = ofOriginal(crossing);
   }
 
   const Job &job;
@@ -272,6 +284,7 @@ private:
   const Graph &graph;
   const std::vector<int> &cloneOf, &anchors;
   const std::vector<bool> &canWait; // by op
+  const std::vector<int> &likeOf;   // by forward op of the original
   Assignment assignment;
   Derivation derivation;
   std::vector<RangeSums> at;
@@ -280,9 +293,35 @@ private:
 
 } // namespace
 
-ProfiledGraph::ProfiledGraph(const Graph &original, const std::vector<bool> &recompute)
-    : graph(withRecompute(original, recompute, &cloneOf, &sourceOf)),
-      anchors(forwardAnchors(graph)), canWait(weightOps(graph)), mayBegin(stageMayBegin(original)) {
+/// Returns the samples of `graph`, or 1 if it has no batch.
+static int64_t samplesOf(const Graph &graph) {
+  for (const GraphValue &value : graph.values)
+    for (const DimLayout &dim : value.layout.dims)
+      for (const Segment &segment : dim.segments)
+        for (const Factor &factor : segment.factors)
+          if (factor.id == graph.batchFactor)
+            return factor.size;
+  return 1;
+}
+
+ProfiledGraph::ProfiledGraph(const Graph &original, const std::vector<bool> &recompute,
+                             const FewerRepeats *fewer) {
+  if (fewer) {
+    std::vector<bool> flags;
+    for (int op : fewer->opOf)
+      flags.push_back(recompute[size_t(op)]);
+    graph = withRecompute(withBatch(fewer->graph, samplesOf(original)), flags, &cloneOf, &sourceOf);
+    for (int &source : sourceOf)
+      source = fewer->opOf[size_t(source)];
+    likeOf = fewer->likeOf;
+  } else {
+    graph = withRecompute(original, recompute, &cloneOf, &sourceOf);
+    likeOf.resize(size_t(numForwardOps(original)));
+    std::iota(likeOf.begin(), likeOf.end(), 0);
+  }
+  anchors = forwardAnchors(graph);
+  canWait = weightOps(graph);
+  mayBegin = stageMayBegin(original);
 }
 
 Profile makeProfile(const ProfiledGraph &profiled, const Mesh &mesh,

@@ -10,6 +10,7 @@
 
 #include "planner/cost/Buckets.h"
 #include "planner/cost/Cost.h"
+#include "planner/graph/FewerRepeats.h"
 #include "planner/memory/Memory.h"
 #include "planner/place/Place.h"
 #include "planner/predict/Time.h"
@@ -74,17 +75,22 @@ struct Profile {
 
 /// A graph with its micro-batch and its recomputation: shared by all placements.
 struct ProfiledGraph {
-  ProfiledGraph(const reshard::Graph &graph, const std::vector<bool> &recompute);
-  std::vector<int> cloneOf, sourceOf; // by op, as withRecompute
+  /// `fewer`: withFewerRepeats() of `original` or null. Then `graph` is the shorter one, and
+  /// recomputation has to be the same in all occurrences (areAlike).
+  ProfiledGraph(const reshard::Graph &original, const std::vector<bool> &recompute,
+                const FewerRepeats *fewer);
+  std::vector<int> cloneOf;  // by op, as withRecompute
+  std::vector<int> sourceOf; // by op: the op of the original graph
   reshard::Graph graph;
   std::vector<int> anchors;   // by op, as forwardAnchors
   std::vector<bool> canWait;  // by op, as weightOps
-  std::vector<bool> mayBegin; // by forward op, as stageMayBegin
+  std::vector<int> likeOf;    // by forward op of the original: the one of `graph` with its costs
+  std::vector<bool> mayBegin; // by forward op of the original, as stageMayBegin
 };
 
-/// Profiles `profiled` with `strategies`, one per op of its source graph, on `mesh`. The mesh has
-/// adjacent devices and the axes ep, cp and tp, as far as they are longer than 1. `isInOrder`: as
-/// in opKernelSeconds.
+/// Profiles the original graph of `profiled` with `strategies`, one per op of it, on `mesh`. The
+/// mesh has adjacent devices and the axes ep, cp and tp, as far as they are longer than 1.
+/// `isInOrder`: as in opKernelSeconds.
 Profile makeProfile(const ProfiledGraph &profiled, const reshard::Mesh &mesh,
                     const std::vector<reshard::OpStrategy> &strategies, const Job &job,
                     const Cluster &cluster, bool isInOrder);

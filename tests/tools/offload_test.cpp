@@ -159,10 +159,11 @@ TEST(OffloadPins, AreChecked) {
 }
 
 /// Plans a job with a memory limit of `share` of its peak without a limit.
-Result<planner::Plan> planWithin(const test::Model &model, double share, const char *offload) {
-  planner::Plan free = planned(model, "dp=2", "none");
+Result<planner::Plan> planWithin(const test::Model &model, double share, const char *offload,
+                                 const char *axis = "dp") {
+  planner::Plan free = planned(model, (std::string(axis) + "=2").c_str(), "none");
   planner::Pins pins;
-  pins.mesh = {{"dp", 2}};
+  pins.mesh = {{axis, 2}};
   pins.recompute = "none";
   pins.zero = 0;
   pins.microBatch = 1;
@@ -205,8 +206,9 @@ TEST(OffloadSearch, TakesWhatMustBeWhereMemoryIsShort) {
 
 TEST(OffloadSearch, IsProposedWhereNothingFits) {
   test::Model model = smallModel();
-  planner::Plan free = planned(model, "dp=2", "none");
-  auto refused = planWithin(model, shareOf(free, {"optimizer state"}, 0.5), "none");
+  // Over dp, ZeRO would be proposed first.
+  planner::Plan free = planned(model, "pp=2", "none");
+  auto refused = planWithin(model, shareOf(free, {"optimizer state"}, 0.5), "none", "pp");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::NoFeasiblePlan);
   EXPECT_THAT(refused.error().message, HasSubstr("add --offload optimizer: then"));

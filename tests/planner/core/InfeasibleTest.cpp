@@ -25,6 +25,7 @@ TEST(Infeasible, SaysWhatIsShortAndWhatHelps) {
   Job job = jobFor(2, 16);
   Pins pins;
   pins.mesh = {{"dp", 2}};
+  pins.zero = 0;
   pins.recompute = "none";
   pins.memoryLimitBytes = 600 * 1024;
   std::string message = errorOf(graph, job, pins);
@@ -52,6 +53,7 @@ TEST(Infeasible, APlanThatCannotExistIsNotFoundAndOneThatMayIs) {
   EXPECT_THAT(errorOf(graph, job, pins), HasSubstr("on the mesh that is pinned"));
   // The error says so if only the search can know it.
   pins.microBatch = 4;
+  pins.zero = 0;
   pins.recompute = "none";
   Pins ample = pins;
   ample.memoryLimitBytes.reset();

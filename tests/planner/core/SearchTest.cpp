@@ -99,6 +99,7 @@ TEST(Search, MemoryHasAMarginUnlessRiskIsAskedFor) {
   auto plan = [&](int64_t limitBytes, MemoryVerdict goal, const char *recompute = "auto") {
     Pins pins;
     pins.mesh = *parseMesh("dp=2");
+    pins.zero = 0;
     pins.microBatch = 64;
     pins.recompute = recompute;
     pins.memoryLimitBytes = limitBytes;
@@ -341,6 +342,7 @@ TEST(Search, RecomputesAsManyBlocksAsNeedBe) {
   auto plan = [&](const std::string &recompute, int64_t limitBytes) {
     Pins pins;
     pins.mesh = *parseMesh("dp=2");
+    pins.zero = 0;
     pins.microBatch = 64;
     pins.recompute = recompute;
     pins.memoryLimitBytes = limitBytes;
@@ -389,6 +391,57 @@ TEST(Search, RecomputesAsManyBlocksAsNeedBe) {
     pins.recompute = wrong;
     EXPECT_NE(errorOf(graph, jobFor(2, 128), pins).find("--recompute"), std::string::npos) << wrong;
   }
+}
+
+// All blocks recompute selectively by their score, and this is not enough: the score leaves out
+// what an executor keeps. Some blocks recompute in full then, although no candidate said so.
+TEST(Search, FitsWhereAStrongerRecomputationFits) {
+  const Graph graph = makeChain({16, 1, 64, 4, 8, 64, 96});
+  Cluster cluster = *runBy(smallCluster(), "megatron");
+  cluster.executor.residualFactor = 1.5;
+  auto plan = [&](const char *recompute, int64_t limitBytes) {
+    Pins pins;
+    pins.mesh = *parseMesh("pp=4");
+    pins.microBatch = 4;
+    pins.schedule = "1f1b";
+    pins.recompute = recompute;
+    pins.memoryLimitBytes = limitBytes;
+    return search(graph, jobFor(4, 64), cluster, pins);
+  };
+  const Result<SearchAnswer> selective = plan("selective", int64_t(1) << 30),
+                             full = plan("full", int64_t(1) << 30);
+  ASSERT_TRUE(selective && full);
+  int64_t limit = selective->plan.prediction.peakBytes;
+  while (plan("selective", limit))
+    limit = limit * 99 / 100;
+  ASSERT_LT(full->plan.prediction.highBytes, limit);
+  const Result<SearchAnswer> answer = plan("auto", limit);
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_TRUE(answer->plan.prediction.fits());
+  EXPECT_EQ(answer->plan.recompute.mode, RecomputeMode::Full);
+  EXPECT_LT(answer->plan.prediction.stepSeconds, full->plan.prediction.stepSeconds);
+}
+
+// A pinned axis dp does not pin DDP. Optimizer states on each rank would need more memory here.
+TEST(Search, APinnedMeshLeavesZeroOpen) {
+  const Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
+  auto plan = [&](std::optional<int> zero, int64_t limitBytes) {
+    Pins pins;
+    pins.mesh = *parseMesh("dp=4");
+    pins.zero = zero;
+    pins.microBatch = 4;
+    pins.recompute = "none";
+    pins.memoryLimitBytes = limitBytes;
+    return search(graph, jobFor(4, 16), smallCluster(), pins);
+  };
+  const Result<SearchAnswer> ddp = plan(0, int64_t(1) << 30);
+  ASSERT_TRUE(ddp);
+  int64_t tooLittle = ddp->plan.prediction.peakBytes;
+  while (plan(0, tooLittle))
+    tooLittle = tooLittle * 99 / 100;
+  const Result<SearchAnswer> sharded = plan(std::nullopt, tooLittle);
+  ASSERT_TRUE(sharded) << sharded.error().message;
+  EXPECT_GT(sharded->plan.parameterDefault.zero, 0);
 }
 
 TEST(Search, SchedulesCompeteByTheirBubbleAndTheirMemory) {

@@ -108,6 +108,7 @@ TEST(Threads, DoNotChangeWhatIsRecomputedNorPipelines) {
 TEST(Threads, DoNotChangeWhyNothingFits) {
   Pins pins;
   pins.mesh = *parseMesh("dp=2");
+  pins.zero = 0;
   pins.memoryLimitBytes = 600 * 1024;
   std::string why = sameAnswer(makeChain({4, 1, 16, 4, 8, 64, 96}), 2, 16, pins);
   EXPECT_NE(why.find("what would make it fit"), std::string::npos) << why;
