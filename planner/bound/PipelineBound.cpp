@@ -85,18 +85,22 @@ public:
   int addLongest(const std::vector<double> &share, const WorkShare &total,
                  std::vector<std::array<double, 3>> &counts) {
     end.resize(actions.size());
-    const double seconds[numKinds] = {total.forward, total.backward + (parts ? 0 : total.weight),
-                                      total.weight};
+    const double ofPhases[numKinds] = {total.forward, total.backward + (parts ? 0 : total.weight),
+                                       total.weight};
     secondsOf.clear();
     for (double of : share)
-      for (double phase : seconds)
+      for (double phase : ofPhases)
         secondsOf.push_back(of * phase);
     int longest = none + 1;
+    longestSeconds = 0;
     for (int i = none + 1; i < int(actions.size()); ++i) {
       const Node &node = actions[i];
-      end[i] = std::max(end[node.before], end[node.onStage]) + secondsOf[node.place];
-      if (end[i] > end[longest])
+      const double seconds = std::max(end[node.before], end[node.onStage]) + secondsOf[node.place];
+      end[i] = seconds;
+      if (seconds > longestSeconds) {
+        longestSeconds = seconds;
         longest = i;
+      }
     }
     int sends = 0;
     for (int i = longest, from = none; i != none; i = from) {
@@ -110,7 +114,7 @@ public:
   }
 
   /// Returns the seconds of the last chain found.
-  double seconds() const { return *std::max_element(end.begin(), end.end()); }
+  double seconds() const { return longestSeconds; }
 
 private:
   using Kind = schedule::Action::Kind;
@@ -145,6 +149,7 @@ private:
   std::vector<int> numbers;
   std::vector<Node> actions;
   // State of the last chain found.
+  double longestSeconds = 0;
   std::vector<double> end;       // by action
   std::vector<double> secondsOf; // by chunk and kind
 };
