@@ -41,6 +41,23 @@ def compare(plan: tbc.Plan, result: Result) -> tuple[set[str], list[str]]:
     return reasons, unexplained
 
 
+# Kinds that CommDebugMode of PyTorch 2.11 does not count.
+UNCOUNTED = {"send"}
+
+
+def debug_differences(result: Result) -> list[str]:
+    """Returns where CommDebugMode counted other collectives than the recorder, by stage and kind."""
+    differences = []
+    for stage, seen in sorted(result.debugged.items()):
+        issued: Counter[str] = Counter()
+        for one, count in result.issued[stage].items():
+            if one.kind not in UNCOUNTED:
+                issued[one.kind] += count
+        differences += [f"stage {stage}: {seen[kind]} {kind}, recorded {issued[kind]}"
+                        for kind in sorted(seen.keys() | issued.keys()) if seen[kind] != issued[kind]]  # fmt: skip
+    return differences
+
+
 def _keys(counts: Counter[Issued]) -> set[tuple[str, tuple[str, ...]]]:
     return {(one.kind, one.axes) for one in counts}
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import copy
 import datetime
+import logging
 import os
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
+import types
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -29,15 +31,31 @@ import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing as multiprocessing  # noqa: E402
 import zoo  # noqa: E402
 
+from torch.distributed.tensor.debug import CommDebugMode  # noqa: E402
+
 import tbc  # noqa: E402
 import tbc.torch  # noqa: E402
 from tbc.torch.collectives import Issued, planned_collectives  # noqa: E402
+from tbc.torch.onnx_file import write_onnx  # noqa: E402
 
 TBC = Path(os.environ.get("TBC", SOURCE / "build/bin/tbc"))
-STEPS = 10
+STEPS = 10  # torch_plans_test.py takes fewer without --all
 # Hugging Face's BERT makes a bias that its forward does not read, if embeddings are not tied.
 UNUSED = {"masked-bert": ("cls.predictions.bias",)}
 TOLERANCE = 1e-9
+
+
+def vit():
+    import transformers
+
+    return transformers.ViTForImageClassification(transformers.ViTConfig(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=16, patch_size=4,
+        num_labels=10))  # fmt: skip
+
+
+# Models without a file in models/: they are exported as tbc.plan exports a module.
+EXPORTED = {"tiny-vit": zoo.Model(vit, "pixel_values", (3, 16, 16))}
+MODELS = {**zoo.MODELS, **zoo.MASKED, **EXPORTED}
 
 
 @dataclass(frozen=True)
@@ -74,6 +92,7 @@ class Result:
     planned_bytes: list[int] = field(default_factory=list)
     issued: dict[int, Counter[Issued]] = field(default_factory=dict)
     planned: dict[int, Counter[Issued]] = field(default_factory=dict)
+    debugged: dict[int, Counter[str]] = field(default_factory=dict)  # by kind, of torch's CommDebugMode
     warned: list[str] = field(default_factory=list)
     problem: str = ""
 
@@ -86,9 +105,9 @@ class Result:
 
 def module_of(name: str) -> torch.nn.Module:
     """Returns the module of a model in f64, without dropout."""
-    if name in zoo.MASKED:
+    if name not in zoo.MODELS:
         torch.manual_seed(zoo.SEED_WEIGHTS)
-        module = zoo.MASKED[name].build()
+        module = MODELS[name].build()
         zoo.vary_vectors(module)
     else:
         module = zoo.build(name)
@@ -102,7 +121,7 @@ def module_of(name: str) -> torch.nn.Module:
 
 def data_of(name: str, batch: int, seed: int = 7) -> tuple[object, torch.Tensor]:
     """Returns inputs and labels of a global batch."""
-    model = {**zoo.MODELS, **zoo.MASKED}[name]
+    model = MODELS[name]
     generator = torch.Generator().manual_seed(seed)
     if model.vocabulary:
         tokens = torch.randint(0, model.vocabulary, (batch, 16), generator=generator)
@@ -120,14 +139,35 @@ def map_batch(inputs, function):
     return {key: function(value) for key, value in inputs.items()} if isinstance(inputs, dict) else function(inputs)
 
 
+def model_file(name: str, folder: Path) -> Path:
+    """Returns the ONNX file of a model, exported once if models/ has none."""
+    if name not in EXPORTED:
+        return SOURCE / "models" / f"{name}.onnx"
+    file = folder / f"{name}.onnx"
+    if not file.exists():
+        # In a process of its own: the exporter starts threads of autograd, which the ranks' fork does not survive.
+        writer = multiprocessing.get_context("fork").Process(target=_write, args=(name, file))
+        writer.start()
+        writer.join()
+        if writer.exitcode:
+            raise RuntimeError(f"{name} was not exported: its process ended with {writer.exitcode}")
+    return file
+
+
+def _write(name: str, file: Path) -> None:
+    logging.disable(logging.WARNING)  # the exporter's, about packages that are not there
+    example = torch.zeros(2, *MODELS[name].input_shape)
+    write_onnx(module_of(name).float(), {MODELS[name].input_name: example}, file)
+
+
 def make_plan(case: Case, folder: Path) -> Path:
     file = folder / (case.name.replace(" ", "_").replace("/", "_") + ".json")
     flags = case.flags.split()
-    if {**zoo.MODELS, **zoo.MASKED}[case.model].vocabulary:
+    if MODELS[case.model].vocabulary:
         flags += ["--seq", "16", "--pad-vocabulary", "1"]
     if case.model == "masked-bert":
         flags += ["--fix", "attention_mask=input"]
-    command = [TBC, "plan", SOURCE / "models" / (case.model + ".onnx"), "--gpus", case.ranks, "--mesh", case.mesh,
+    command = [TBC, "plan", model_file(case.model, folder), "--gpus", case.ranks, "--mesh", case.mesh,
                "--no-dropout", *flags, "-o", file]  # fmt: skip
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -202,15 +242,40 @@ def record_f32(case: Case, plan: tbc.Plan, result: Result) -> None:
     for step in range(2):
         inputs, labels = data_of(case.model, plan.batch, step)
         inputs = map_batch(inputs, lambda value: value.float() if value.is_floating_point() else value)
-        recorder = tbc.torch.CollectiveRecorder(parallel.mesh)
-        with recorder:
+        recorder, debug = tbc.torch.CollectiveRecorder(parallel.mesh), CommCounts()
+        with debug, recorder:
             done = tbc.torch.train_step(parallel, optimizer, map_batch(inputs, parallel.local), parallel.local(labels))
         result.losses_f32.append(done.loss)
     stages = [None] * plan.ranks
-    dist.all_gather_object(stages, (parallel.mesh.coordinate("pp"), recorder.counts))
-    for stage, counts in reversed(stages):
+    dist.all_gather_object(stages, (parallel.mesh.coordinate("pp"), recorder.counts, debugged(debug)))
+    for stage, counts, kinds in reversed(stages):
         result.issued[stage] = counts
+        result.debugged[stage] = kinds
         result.planned[stage] = planned_collectives(plan, stage)
+
+
+class CommCounts(CommDebugMode):
+    """CommDebugMode's counts, without its tracker of modules.
+
+    The tracker's hooks on every module's backward do not go together with FSDP2's and with checkpointing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.advanced_module_tracker = types.SimpleNamespace(
+            name="Global", is_bw=False, activation_checkpointing=False, module_parents_dict={"Global": set()},
+            __enter__=lambda: None, __exit__=lambda *_: None)  # fmt: skip
+
+
+def debugged(debug: CommDebugMode) -> Counter[str]:
+    """Returns the number of collectives that CommDebugMode saw, by kind."""
+    kinds = {"reduce_scatter": "reduce_scatter", "allgather": "all_gather", "all_gather": "all_gather", "all_reduce": "all_reduce",
+             "allreduce": "all_reduce", "all_to_all": "all_to_all", "alltoall": "all_to_all", "broadcast": "broadcast"}  # fmt: skip
+    counts: Counter[str] = Counter()
+    for op, count in debug.get_comm_counts().items():
+        name = str(op).rpartition(".")[2].strip("_")
+        counts[next((kind for prefix, kind in kinds.items() if name.startswith(prefix)), name)] += count
+    return counts
 
 
 def _world(rank: int, cases: list[tuple[Case, Path, list[float]]], folder: str, ranks: int, queue) -> None:

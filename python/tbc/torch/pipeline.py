@@ -84,12 +84,17 @@ class Cut:
         return {name for stage in self.plan.stages if stage.stage == self.rank for name in stage.parameters}
 
     def drop_others(self) -> None:
-        """Removes the parameters of other stages from the module."""
+        """Removes the parameters of other stages from the module.
+
+        Tensors without data take their places: a forward may ask for the dtype of a parameter that it does not
+        read, as that of ViT in transformers does.
+        """
         held = {id(p) for name, p in self.module.named_parameters(remove_duplicate=False) if name in self.held()}
         for child in self.module.modules():
             for leaf, parameter in list(child._parameters.items()):
                 if parameter is not None and id(parameter) not in held:
-                    child._parameters[leaf] = None
+                    del child._parameters[leaf]
+                    setattr(child, leaf, parameter.detach().to("meta"))
 
     def install(self) -> None:
         """Hooks the first module of each chunk, and lets the others be skipped."""

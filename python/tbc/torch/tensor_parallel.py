@@ -34,13 +34,17 @@ def apply_tensor_parallel(module: nn.Module, plan: Plan, mesh: PlanMesh, matches
     matches = [_distribute(module, match, tp) for match in matches]
     for name, child in module.named_modules():
         planned = plan.modules.get(name)
-        if is_linear(child) and child.weight is not None:  # None: of another pipeline stage
+        if is_linear(child) and "weight" in child._parameters:  # else of another pipeline stage
             _Linear(child, name, tp, planned, plan).install()
         elif _owns_split_parameter(child) and not isinstance(child, nn.Embedding):
             raise NotExpressible(
                 f"{name or 'the model'} ({type(child).__name__}) has parameters that the plan splits over tp; this "
                 f"package splits nn.Linear, Conv1D and nn.Embedding: plan with --pin '{name}.*=whole', or without tp"
             )
+        elif isinstance(child, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            _convolve_locally(child, tp)
+        elif isinstance(child, nn.modules.conv._ConvNd):
+            raise NotExpressible(f"{name or 'the model'} ({type(child).__name__}) beside tp: plan without tp")
     return matches
 
 
@@ -85,6 +89,21 @@ def local_part(whole: torch.Tensor, placement: TorchPlacement, parts: int, part:
 def _owns_split_parameter(module: nn.Module) -> bool:
     own = module.parameters(recurse=False)
     return any(not parameter.placements[0].is_replicate() for parameter in own if isinstance(parameter, DTensor))
+
+
+def _convolve_locally(conv: Any, tp: DeviceMesh) -> None:
+    """Computes a convolution of whole parameters on every rank alike.
+
+    DTensor's own backward (PyTorch 2.11) takes gradients of such weights for partial sums and adds them up over tp.
+    """
+
+    def local(value: torch.Tensor | None) -> torch.Tensor | None:
+        return value.to_local(grad_placements=[Replicate()]) if isinstance(value, DTensor) else value
+
+    def forward(value: torch.Tensor) -> torch.Tensor:
+        return wrapped(conv._conv_forward(local(value), local(conv.weight), local(conv.bias)), tp)
+
+    conv.forward = forward
 
 
 def is_linear(module: nn.Module) -> bool:
