@@ -41,6 +41,24 @@ class Fixed(Model):
         return super().forward(tokens).reshape(2, 8, 96)
 
 
+class Positions(Model):
+    """Its table of positions has the length of the example inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.positions = torch.nn.Parameter(torch.zeros(8, 96))
+
+    def forward(self, tokens):
+        return super().forward(tokens) + self.positions
+
+
+class Loop(Model):
+    """Unrolled over the samples of the example inputs."""
+
+    def forward(self, tokens):
+        return torch.stack([super(Loop, self).forward(tokens[sample]) for sample in range(int(tokens.shape[0]))])
+
+
 class ModelsTest(unittest.TestCase):
     def setUp(self):
         warnings.simplefilter("ignore", tbc.TbcWarning)
@@ -62,6 +80,14 @@ class ModelsTest(unittest.TestCase):
         self.assertTrue(module.training)
         by_name = tbc.plan(module, inputs={"tokens": inputs}, mesh={"fsdp": 2, "tp": 2}, **SMALL)
         self.assertEqual(plan.diff(by_name), [])
+
+    def test_a_static_sequence_is_repaired_and_a_static_batch_refused(self):
+        inputs = torch.zeros(2, 8, dtype=torch.long)
+        with self.assertWarnsRegex(tbc.TbcWarning, r"Positions: the sequence is fixed at 8 tokens.*shape of 8 for .*shape\[1\]"):
+            plan = tbc.plan(Positions(), inputs=inputs, mesh={"fsdp": 2, "tp": 2}, **{**SMALL, "seq": 8})
+        self.assertEqual((plan.batch, plan.parameters["positions"].shape), (8, (8, 96)))
+        with self.assertRaisesRegex(tbc.ModelRejected, r"Loop cannot be .* dynamic batch: .* shape of 2 for .*shape\[0\]"):
+            tbc.plan(Loop(), inputs=inputs, gpus=2)
 
     def test_refusals_name_the_module(self):
         inputs = torch.zeros(2, 8, dtype=torch.long)
