@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 
 using namespace tbc::reshard;
 
@@ -22,10 +23,10 @@ static SampledBytes bytesBySample(const Graph &graph, int value) {
   return {0, bytes};
 }
 
-static std::vector<std::pair<SampledBytes, int64_t>>
-adjacentCrossings(const Graph &graph, const std::vector<bool> &mayBegin) {
+static std::vector<SampledBytes> adjacentCrossings(const Graph &graph,
+                                                   const std::vector<bool> &mayBegin) {
   const int numForward = numForwardOps(graph);
-  std::map<std::pair<double, double>, int64_t> counts;
+  std::set<std::pair<double, double>> seen;
   for (int begin = 1, before = 0; begin < numForward; ++begin) {
     if (!mayBegin[size_t(begin)])
       continue;
@@ -38,12 +39,12 @@ adjacentCrossings(const Graph &graph, const std::vector<bool> &mayBegin) {
         const SampledBytes bytes = bytesBySample(graph, value);
         most = std::max(most, {bytes.perSample, bytes.fixed});
       }
-    ++counts[most];
+    seen.insert(most);
     before = begin;
   }
-  std::vector<std::pair<SampledBytes, int64_t>> result;
-  for (const auto &[most, count] : counts)
-    result.push_back({{most.first, most.second}, count});
+  std::vector<SampledBytes> result;
+  for (const auto &[perSample, fixed] : seen)
+    result.push_back({perSample, fixed});
   return result;
 }
 
@@ -85,23 +86,17 @@ CutCrossings cutCrossings(const Graph &graph) {
   return {liveCrossings(graph, mayBegin), adjacentCrossings(graph, mayBegin)};
 }
 
-double leastSendBytes(const CutCrossings &crossings, double samples, int64_t hops,
-                      bool hasOneChunk) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  double least = infinity;
-  if (hasOneChunk)
-    for (const SampledBytes &live : crossings.live)
-      least = std::min(least, live.at(samples));
-  if (least == infinity)
-    least = 0;
-  std::vector<std::pair<double, int64_t>> sent; // bytes, with the number of such positions
-  for (const auto &[bytes, count] : crossings.adjacent)
-    sent.push_back({bytes.at(samples), count});
-  std::sort(sent.begin(), sent.end());
-  for (const auto &[bytes, count] : sent)
-    if ((hops -= count) <= 0)
-      return std::max(least, bytes);
-  return least;
+/// Returns the least bytes of `crossings`; 0 without any.
+static double leastOf(const std::vector<SampledBytes> &crossings, double samples) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const SampledBytes &bytes : crossings)
+    least = std::min(least, bytes.at(samples));
+  return crossings.empty() ? 0 : least;
+}
+
+double leastSendBytes(const CutCrossings &crossings, double samples, bool hasOneChunk) {
+  const double adjacent = leastOf(crossings.adjacent, samples);
+  return hasOneChunk ? std::max(adjacent, leastOf(crossings.live, samples)) : adjacent;
 }
 
 } // namespace tbc::planner

@@ -35,6 +35,24 @@ std::vector<std::string> executorNames() {
   return names;
 }
 
+/// Returns the speed of an executor's kernels relative to those of `cluster`: of the entry of
+/// `kernels.rates` with the longest name that begins the cluster's, else `kernels.rate`, else 1.
+/// Example: `rates.h100 = 0.86` holds for h100-sxm and h100-pcie.
+static double kernelRate(TomlReader &reader, const toml::table &kernels, const Cluster &cluster) {
+  double rate = reader.number(kernels, "kernels", "rate", Range::Fraction, false, 1);
+  const toml::table &rates = reader.section(kernels, "kernels", "rates", false);
+  size_t longest = 0;
+  for (auto &&[key, node] : rates) {
+    const std::string prefix(key.str());
+    const double here = reader.number(rates, "kernels.rates", prefix, Range::Fraction);
+    if (prefix.size() > longest && cluster.name.compare(0, prefix.size(), prefix) == 0) {
+      longest = prefix.size();
+      rate = here;
+    }
+  }
+  return rate;
+}
+
 /// Sets the constants of `cluster`, without groups, that the file in `reader` names.
 static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster) {
   Executor &executor = cluster.executor;
@@ -45,7 +63,7 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   cluster.launchSeconds =
       std::max(cluster.launchSeconds,
                reader.number(kernels, "kernels", "launch_seconds", Range::NotNegative, false));
-  const double rate = reader.number(kernels, "kernels", "rate", Range::Fraction, false, 1);
+  const double rate = kernelRate(reader, kernels, cluster);
   for (auto &[key, kernel] : cluster.kernels) {
     kernel.flopsFraction *= rate;
     kernel.memoryFraction *= rate;
@@ -57,6 +75,8 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   cluster.overlapSlowdown = reader.number(overlap, "overlap", "slowdown", Range::Fraction, false,
                                           cluster.overlapSlowdown);
   executor.joinedGathers = reader.integer(overlap, "overlap", "joined_gathers", 1, 1 << 20);
+  executor.gatherRankSeconds =
+      reader.number(overlap, "overlap", "gather_rank_seconds", Range::NotNegative, false);
   executor.hiddenOperands =
       reader.number(overlap, "overlap", "tensor_parallel", Range::Fraction, false);
   reader.closeTable(overlap, "overlap");
@@ -77,6 +97,8 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
 
   const toml::table &recompute = reader.section(root, "", "recompute");
   executor.recomputesBlocks = reader.flag(recompute, "recompute", "whole_blocks");
+  executor.gathersAgain =
+      recompute.contains("gathers_again") && reader.flag(recompute, "recompute", "gathers_again");
   reader.closeTable(recompute, "recompute");
 
   const toml::table &memory = reader.section(root, "", "memory");
@@ -86,7 +108,10 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   executor.residualFactor = bytes("residual_factor", 1);
   if (const toml::node *node = memory.get("residual_factor"); node && executor.residualFactor < 1)
     reader.fail(*node, "memory.residual_factor must be at least 1");
+  executor.splitResidualFactor = bytes("split_residual_factor", 0);
   executor.gradientWidth = bytes("gradient_width", 0);
+  executor.storesWeights =
+      !memory.contains("stored_weights") || reader.flag(memory, "memory", "stored_weights");
   executor.gradientBytes = bytes("gradient_bytes", 0);
   executor.parameterBytes = bytes("parameter_bytes", 0);
   executor.dataParallelBytes = bytes("data_parallel_bytes", 0);

@@ -39,29 +39,41 @@ struct Executor {
   std::string name = ownExecutor;
   /// Stored parameters that one all_gather gathers together.
   int64_t joinedGathers = 1;
+  /// Seconds that a gather takes for each of its ranks, beside the network's.
+  double gatherRankSeconds = 0;
   /// Under full recomputation a block keeps its input alone and runs its whole forward again, also
   /// the ops that backward does not read.
   bool recomputesBlocks = false;
+  /// Parameters of recomputed ops are gathered for the recomputation and again for backward.
+  bool gathersAgain = false;
   TensorParallel tensorParallel = TensorParallel::Any;
   /// The part of the communication between ops over tp that kernels hide.
   double hiddenOperands = 0;
-  /// Residuals kept, relative to those of tbc.
-  double residualFactor = 1;
+  /// Residuals kept, relative to those of tbc. `splitResidualFactor` with tp > 1; 0: the same.
+  double residualFactor = 1, splitResidualFactor = 0;
   // Bytes per logit of a rank and micro-batch:
   double logitBytes = 0;      // live at once around the loss, gradients included
   double logitMovedBytes = 0; // read and written beside what tbc's loss does
   /// Bytes of an element of the accumulated gradients; 0: as tbc's.
   double gradientWidth = 0;
+  /// Whether shards of weights in 16 bits are stored beside their f32 master. Otherwise they are
+  /// cast from it for every gather.
+  bool storesWeights = true;
   // Bytes per parameter of a rank, as gathered:
-  double gradientBytes = 0;     // of its gradient, at least
-  double parameterBytes = 0;    // of copies and buffers, always
-  double dataParallelBytes = 0; // of buffers, with more than one data rank
+  double gradientBytes = 0;  // of its gradient, at least
+  double parameterBytes = 0; // of the gradient of one micro-batch, until it is accumulated
+  /// Of buffers with several data ranks: with ZeRO 1 and 2 after the last backward, else always.
+  double dataParallelBytes = 0;
 
   bool isOwn() const { return name == ownExecutor; }
+  /// Returns the bytes of an accumulated gradient relative to tbc's, which is in f32.
+  double gradientFactor() const { return gradientWidth > 0 ? gradientWidth / 4 : 1; }
   bool operator==(const Executor &o) const {
     return name == o.name && joinedGathers == o.joinedGathers &&
-           recomputesBlocks == o.recomputesBlocks && tensorParallel == o.tensorParallel &&
+           gatherRankSeconds == o.gatherRankSeconds && recomputesBlocks == o.recomputesBlocks &&
+           gathersAgain == o.gathersAgain && tensorParallel == o.tensorParallel &&
            hiddenOperands == o.hiddenOperands && residualFactor == o.residualFactor &&
+           splitResidualFactor == o.splitResidualFactor && storesWeights == o.storesWeights &&
            logitBytes == o.logitBytes && logitMovedBytes == o.logitMovedBytes &&
            gradientWidth == o.gradientWidth && gradientBytes == o.gradientBytes &&
            parameterBytes == o.parameterBytes && dataParallelBytes == o.dataParallelBytes;

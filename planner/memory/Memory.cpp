@@ -15,8 +15,6 @@ namespace tbc::planner {
 
 static const char *const workspaceLine = "kernel workspace";
 static const char *const contextLine = "device context";
-/// Gradients are accumulated in f32.
-static constexpr double ownGradientWidth = 4;
 static const char *const marginLine = "allocator margin";
 
 int64_t programBytes(const StageMemory &memory) {
@@ -136,6 +134,8 @@ std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assig
       stages[stage].parameters += stored;
       if (parameter.gradient < 0)
         continue; // frozen: neither gradient nor state
+      if (assignment.parameterPlans[p].zero == 3 && masterBytes(layout.elementBytes) > 0)
+        stages[stage].castShards += stored;
       const TensorLayout &gradient = graph.values[parameter.gradient].layout;
       for (const GradientParts::Part &part : derivation.gradientParts[p].parts)
         if (assignment.stageOf(part.chunk) == stage) {
@@ -259,19 +259,20 @@ KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks) 
 
 /// What the executor of a stage keeps beside tbc's program.
 struct ExecutorBytes {
-  double states = 0;    // more of the gradients, copies and buffers of parameters
+  double states = 0;    // more of the gradients, and buffers of parameters
+  double gradients = 0; // of one micro-batch, complete when its residuals are free
+  double atEnd = 0;     // buffers after the last backward, when all micro-batch data is free
   double logits = 0;    // live at once around the loss
   double ownLogits = 0; // of these, among tbc's residuals
 };
 
-/// Returns the bytes of states that the executor of a stage keeps beside tbc's program.
-double executorStateBytes(const Graph &graph, const Assignment &assignment,
-                          const Derivation &derivation, const StageDevices &devices, int stage,
-                          const StaticBytes &fixed) {
+/// Sets the bytes of parameters and gradients that the executor of a stage keeps beside tbc's
+/// program.
+void addExecutorStates(const Graph &graph, const Assignment &assignment,
+                       const Derivation &derivation, const StageDevices &devices, int stage,
+                       const StaticBytes &fixed, ExecutorBytes &bytes) {
   const Executor &executor = devices.of(stage).executor;
-  if (executor.isOwn())
-    return 0;
-  double elements = 0; // of the stage's trained parameters, as gathered
+  double elements = 0, gatheredAtEnd = 0; // of the stage's trained parameters, as gathered
   bool isShared = false;
   for (size_t p = 0; p < graph.parameters.size(); ++p) {
     const std::vector<int> &stages = derivation.parameterStages[p];
@@ -279,15 +280,23 @@ double executorStateBytes(const Graph &graph, const Assignment &assignment,
         std::find(stages.begin(), stages.end(), stage) == stages.end())
       continue;
     const TensorLayout &layout = graph.values[graph.parameters[p].value].layout;
-    elements += double(localBytes(layout, derivation.home[size_t(graph.parameters[p].value)])) /
-                double(layout.elementBytes);
+    const double own =
+        double(localBytes(layout, derivation.home[size_t(graph.parameters[p].value)])) /
+        double(layout.elementBytes);
+    elements += own;
+    const int zero = assignment.parameterPlans[p].zero;
+    gatheredAtEnd += zero == 1 || zero == 2 ? own : 0;
   }
   for (Divides divides : {Divides::Samples, Divides::Sequence})
     for (const std::string &name : mesh::axisNames(divides))
       for (const MeshAxis &axis : assignment.mesh.axes)
         isShared |= axis.name == name && axis.size > 1;
-  return std::max(0.0, executor.gradientBytes * elements - fixed.gradients) +
-         (executor.parameterBytes + (isShared ? executor.dataParallelBytes : 0)) * elements;
+  bytes.states = std::max(0.0, executor.gradientBytes * elements - fixed.gradients);
+  bytes.gradients = executor.parameterBytes * elements;
+  if (isShared) {
+    bytes.states += executor.dataParallelBytes * (elements - gatheredAtEnd);
+    bytes.atEnd = executor.dataParallelBytes * gatheredAtEnd;
+  }
 }
 
 /// Returns the shapes of an op's operands on one rank.
@@ -328,7 +337,7 @@ ExecutorBytes executorBytes(const Graph &graph, const Assignment &assignment,
   const Executor &executor = devices.of(stage).executor;
   if (executor.isOwn())
     return bytes;
-  bytes.states = executorStateBytes(graph, assignment, derivation, devices, stage, fixed);
+  addExecutorStates(graph, assignment, derivation, devices, stage, fixed, bytes);
   const Logits logits = logitsOf(graph, derivation);
   if (logits.op < 0 || assignment.stageOf(graph.ops[size_t(logits.op)].chunk) != stage)
     return bytes;
@@ -337,20 +346,43 @@ ExecutorBytes executorBytes(const Graph &graph, const Assignment &assignment,
   return bytes;
 }
 
+/// Returns the largest number of blocks of `actions` that have run forward and not yet backward.
+int64_t mostInFlight(const std::vector<schedule::Action> &actions) {
+  int64_t now = 0, most = 1;
+  for (const schedule::Action &action : actions) {
+    now += action.kind == schedule::Action::Kind::Forward    ? 1
+           : action.kind == schedule::Action::Kind::Backward ? -1
+                                                             : 0;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+/// Returns the bytes of `executor` beside `microBatches`, the bytes of all micro-batches in flight
+/// (`inFlight`) with the peak of their blocks. The gradients of a micro-batch are complete when its
+/// residuals are free, and buffers at the end when all are.
+/// Example: 2 micro-batches of 10 GiB each and gradients of 12 GiB: 2 GiB more.
+double besideMicroBatches(const ExecutorBytes &executor, double microBatches, double residuals,
+                          int64_t inFlight) {
+  const double free = residuals / double(inFlight) + (microBatches - residuals);
+  const double gradients = std::max(0.0, executor.gradients - free);
+  return std::max(gradients, executor.atEnd - microBatches);
+}
+
 /// The lines of one stage.
 StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const KeptBytes &kept,
                     const KeptBytes &keptOnHost, const KindBytes &peak, double update,
-                    const ExecutorBytes &executor, double workspace) {
+                    const ExecutorBytes &executor, double workspace, bool splitsTensors,
+                    int64_t inFlight) {
   StageMemory memory;
   double owned = 0;
   auto add = [&](const char *name, double bytes) {
     memory.lines.push_back({name, int64_t(std::ceil(bytes))});
     owned += bytes;
   };
-  add("parameters", fixed.parameters);
+  add("parameters", fixed.parameters - (cluster.executor.storesWeights ? 0 : fixed.castShards));
   add("master weights", fixed.master);
-  const double width = cluster.executor.gradientWidth;
-  add("gradients", fixed.gradients * (width > 0 ? width / ownGradientWidth : 1));
+  add("gradients", fixed.gradients * cluster.executor.gradientFactor());
   add("optimizer state", fixed.state);
   add("model state", fixed.modelState);
   add("inputs", kept.inputs);
@@ -362,8 +394,14 @@ StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const Kept
   add("collective buffers", peak[size_t(BufferKind::Collective)]);
   if (!cluster.executor.isOwn()) {
     const double logits = std::min(executor.ownLogits, kept.residuals);
-    add("executor states", executor.states);
-    add("executor residuals", (cluster.executor.residualFactor - 1) * (kept.residuals - logits));
+    const double factor = splitsTensors && cluster.executor.splitResidualFactor > 0
+                              ? cluster.executor.splitResidualFactor
+                              : cluster.executor.residualFactor;
+    const double more = (factor - 1) * (kept.residuals - logits);
+    add("executor states",
+        executor.states + besideMicroBatches(executor, kept.all() + more + total(peak),
+                                             kept.residuals + more, inFlight));
+    add("executor residuals", more);
     // Transients elsewhere in the step take the same memory.
     add("executor logits",
         std::max(0.0, executor.logits - logits - peak[size_t(BufferKind::Transient)]));
@@ -403,7 +441,8 @@ std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assig
         devices.of(stage), fixed[stage], kept,
         keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]), peak, updateBytes,
         executorBytes(graph, assignment, derivation, devices, stage, fixed[stage]),
-        workspaceBytes(graph, assignment, devices.of(stage), chunks)));
+        workspaceBytes(graph, assignment, devices.of(stage), chunks),
+        assignment.mesh.axisIndex("tp") >= 0, mostInFlight(actions[stage])));
   }
   return stages;
 }

@@ -32,6 +32,7 @@ using StageActions = std::vector<std::vector<schedule::Action>>;
 struct StaticBytes {
   double parameters = 0, master = 0, gradients = 0, state = 0, modelState = 0, inputs = 0;
   double hostMaster = 0, hostState = 0; // the parts of master and state on the host
+  double castShards = 0;                // of parameters: sharded, with a master copy
 };
 std::vector<StaticBytes> staticBytes(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,

@@ -382,14 +382,18 @@ private:
     Executor executor;
     executor.name = object.text("name");
     executor.joinedGathers = object.integer("joined_gathers", 1, 1 << 20);
+    executor.gatherRankSeconds = object.numberOr("gather_rank_seconds", 0);
     executor.recomputesBlocks = object.flag("recomputes_blocks");
+    executor.gathersAgain = object.has("gathers_again") && object.flag("gathers_again");
     const std::string layout = object.word("tensor_parallel", {"any", "megatron", "megatron-sp"});
     executor.tensorParallel = parseTensorParallel(layout).value_or(TensorParallel::Any);
     executor.hiddenOperands = object.number("hidden_operands", 1);
     executor.residualFactor = object.number("residual_factor");
+    executor.splitResidualFactor = object.numberOr("split_residual_factor", 0);
     executor.logitBytes = object.number("logit_bytes");
     executor.logitMovedBytes = object.number("logit_moved_bytes");
     executor.gradientWidth = object.number("gradient_width");
+    executor.storesWeights = !object.has("stores_weights") || object.flag("stores_weights");
     executor.gradientBytes = object.number("gradient_bytes");
     executor.parameterBytes = object.number("parameter_bytes");
     executor.dataParallelBytes = object.number("data_parallel_bytes");

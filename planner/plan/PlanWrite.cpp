@@ -43,13 +43,17 @@ static Json nodeNetworkJson(const NetworkLevel &level) {
 static Json executorJson(const Executor &executor) {
   return {{"name", executor.name},
           {"joined_gathers", executor.joinedGathers},
+          {"gather_rank_seconds", executor.gatherRankSeconds},
           {"recomputes_blocks", executor.recomputesBlocks},
+          {"gathers_again", executor.gathersAgain},
           {"tensor_parallel", toString(executor.tensorParallel)},
           {"hidden_operands", executor.hiddenOperands},
           {"residual_factor", executor.residualFactor},
+          {"split_residual_factor", executor.splitResidualFactor},
           {"logit_bytes", executor.logitBytes},
           {"logit_moved_bytes", executor.logitMovedBytes},
           {"gradient_width", executor.gradientWidth},
+          {"stores_weights", executor.storesWeights},
           {"gradient_bytes", executor.gradientBytes},
           {"parameter_bytes", executor.parameterBytes},
           {"data_parallel_bytes", executor.dataParallelBytes}};

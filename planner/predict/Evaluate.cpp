@@ -96,17 +96,22 @@ public:
 
   /// Returns the additional seconds of `step`, the gather of `reshard`, in its collective.
   double add(const Reshard &reshard, const Collective &step) {
-    const int64_t most = devices.of(reshard.stage).executor.joinedGathers;
-    if (most <= 1 || step.kind != CollectiveKind::AllGather)
+    const Executor &executor = devices.of(reshard.stage).executor;
+    const int64_t most = executor.joinedGathers;
+    if (step.kind != CollectiveKind::AllGather)
       return networks.seconds(step, reshard.stage);
+    const double perGather = executor.gatherRankSeconds * double(groupSize(step.axes));
+    if (most <= 1)
+      return networks.seconds(step, reshard.stage) + perGather;
     Open &here = open[{reshard.chunk, reshard.phase, step.axes}];
-    if (here.count++ % most == 0)
+    const bool isFirst = here.count++ % most == 0;
+    if (isFirst)
       here.bytes = 0;
     Collective joined = step;
     joined.bytes = here.bytes;
     const double before = here.bytes > 0 ? networks.seconds(joined, reshard.stage) : 0;
     joined.bytes = here.bytes += step.bytes;
-    return networks.seconds(joined, reshard.stage) - before;
+    return networks.seconds(joined, reshard.stage) - before + (isFirst ? perGather : 0);
   }
 
 private:
@@ -285,6 +290,23 @@ static std::vector<double> moreRecomputed(const PlannedStep &step, const OpSecon
   return others;
 }
 
+/// Adds the gathers of an executor that releases the parameters of recomputed ops before backward:
+/// each is gathered as often as in forward.
+static void addGathersAgain(const PlannedStep &step, const OpSeconds &ops,
+                            const StageDevices &devices, std::vector<StageSeconds> &chunks,
+                            std::vector<ChunkSeconds> *work) {
+  for (size_t op = 0; op < step.graph.ops.size(); ++op) {
+    const size_t chunk = size_t(step.graph.ops[op].chunk);
+    if (step.cloneOf[op] < 0 ||
+        !devices.of(step.assignment.stageOf(int(chunk))).executor.gathersAgain)
+      continue;
+    const double seconds = ops.gather[size_t(step.cloneOf[op])];
+    chunks[chunk].gatherBackward += seconds;
+    if (work && seconds > 0)
+      (*work)[chunk].add(&StageSeconds::gatherBackward, "all_gather again", "", 0, seconds);
+  }
+}
+
 /// Adds the passes over the logits that an executor makes and tbc does not: casts to f32, its
 /// copies, the gradient. Half of them are in forward.
 static void addLogits(const Graph &graph, const Derivation &derivation,
@@ -343,6 +365,7 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
       if (work)
         (*work)[chunk].add(&StageSeconds::recompute, "rest of blocks", "", 0, more[chunk]);
     }
+  addGathersAgain(step, ops, devices, chunks, work);
   addLogits(graph, derivation, assignment, devices, chunks, work);
   // Work once per step of a stage is added to its first chunk.
   const std::vector<int> firstChunk = firstChunks(assignment);

@@ -141,13 +141,13 @@ std::vector<schedule::ChunkTimes> chunkTimes(const StageDevices &devices,
                                              const std::vector<StageSeconds> &chunks,
                                              const PipelineSchedule &schedule) {
   std::vector<schedule::ChunkTimes> times;
-  double send = 0;
-  for (const StageSeconds &chunk : chunks)
-    send = std::max({send, chunk.sendForward, chunk.sendBackward});
+  const double least = chunks.front().sendForward;
   for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
     const Cluster &cluster = devices.of(schedule.pipeline.chunkStage[chunk]);
     ExposedSeconds exposed = expose(cluster, chunks[chunk], schedule);
-    times.push_back({exposed.forward, exposed.backward, exposed.weight, send, send});
+    times.push_back({exposed.forward, exposed.backward, exposed.weight,
+                     std::max(least, chunks[chunk].sendForward),
+                     std::max(least, chunks[chunk].sendBackward)});
   }
   return times;
 }

@@ -88,7 +88,9 @@ struct StepTrace {
 StepTime simulatedStepTime(const StageDevices &devices, const std::vector<StageSeconds> &chunks,
                            const PipelineSchedule &schedule, StepTrace *trace = nullptr);
 
-/// Returns the times of chunks in that simulation. Every send takes as long as the longest one.
+/// Returns the times of chunks in that simulation. A send takes its own time, and at least that of
+/// the first chunk's forward: on this the bound of sends rests (bound/SendBound.h). Example: sends
+/// of 1, 1 and 8 ms, the last of logits to the stage of the loss, are priced so.
 std::vector<schedule::ChunkTimes> chunkTimes(const StageDevices &devices,
                                              const std::vector<StageSeconds> &chunks,
                                              const PipelineSchedule &schedule);

@@ -19,6 +19,9 @@ DataMode dataMode(const CostTables &costs, const Candidate &candidate, const Net
   bool isAtOnce = candidate.accumulation == 1 && candidate.mesh.pp == 1;
   mode.keepsGradientShards = mode.zero >= (isAtOnce ? 1 : 2);
   mode.offloadsStates = candidate.offloadsStates;
+  const Executor &executor = executorOf(costs.problem.cluster);
+  mode.storesWeights = executor.storesWeights;
+  mode.gradientFactor = executor.gradientFactor();
   mode.bucketBytes = costs.problem.space.overlap().bucketBytes;
   for (bool isSplitOverExperts : {false, true}) {
     std::vector<AxisRef> zero, others;

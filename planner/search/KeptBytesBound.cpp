@@ -79,6 +79,7 @@ static void addParameter(const SearchProblem &problem, const Candidate &candidat
   of.backwardBytes = inBackward ? of.bytes : 0;
   if (parameter.gradient >= 0) {
     of.gradientBytes = elements * double(graph.values[parameter.gradient].layout.elementBytes);
+    of.castBytes = masterBytes(value.layout.elementBytes) > 0 ? of.bytes : 0;
     of.stateBytes = elements * double(problem.job.stateBytesPerElement() +
                                       masterBytes(value.layout.elementBytes));
   }

@@ -11,15 +11,17 @@ namespace tbc::planner {
 
 double leastBytesAnywhere(const Graph &graph, const Job &job, const Cluster &cluster,
                           bool offloadsStates) {
+  const Executor &executor = executorOf(cluster);
   double owned = 0;
   for (const GraphParameter &parameter : graph.parameters) {
     const GraphValue &value = graph.values[parameter.value];
     if (value.users.empty())
       continue;
-    owned += fullBytes(value.layout);
+    const bool isCast = parameter.gradient >= 0 && masterBytes(value.layout.elementBytes) > 0;
+    owned += isCast && !executor.storesWeights ? 0 : fullBytes(value.layout);
     if (parameter.gradient < 0)
       continue;
-    owned += fullBytes(graph.values[parameter.gradient].layout);
+    owned += executor.gradientFactor() * fullBytes(graph.values[parameter.gradient].layout);
     if (!offloadsStates)
       owned += fullBytes(value.layout) / double(value.layout.elementBytes) *
                double(job.stateBytesPerElement() + masterBytes(value.layout.elementBytes));

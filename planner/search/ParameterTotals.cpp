@@ -40,6 +40,7 @@ TotalsByKind parameterTotals(const Graph &graph, const Job &job,
     of.trained += 1;
     of.trainedBytes += bytes;
     of.trainedSizes[bytes] += 1;
+    of.castBytes += masterBytes(value.layout.elementBytes) > 0 ? bytes : 0;
     of.gradientBytes += elements * double(gradientBytes);
     of.stateBytes +=
         elements * double(job.stateBytesPerElement() + masterBytes(value.layout.elementBytes));
@@ -67,6 +68,7 @@ DividedTotals dividedTotals(const Graph &graph, const Job &job, const TotalsByKi
     rest.backwardBytes = all[kind].backwardBytes - of.backwardBytes;
     rest.gradientBytes = all[kind].gradientBytes - of.gradientBytes;
     rest.stateBytes = all[kind].stateBytes - of.stateBytes;
+    rest.castBytes = all[kind].castBytes - of.castBytes;
   }
   return divided;
 }
@@ -78,10 +80,13 @@ double parameterParts(const MeshShape &mesh, bool isExpert) {
 double leastParameterBytes(const MeshShape &mesh, const DataMode &mode,
                            const ParameterTotals &totals, bool isExpert) {
   double shards = double(mode.groups[isExpert].zero.size);
-  double bytes = totals.bytes / (mode.zero == 3 ? shards : 1) +
-                 totals.gradientBytes / (mode.keepsGradientShards ? shards : 1) +
-                 (mode.offloadsStates ? 0 : totals.stateBytes / (mode.zero >= 1 ? shards : 1)) +
-                 (mode.keepGathered ? totals.backwardBytes : 0);
+  const double stored =
+      mode.zero == 3 && !mode.storesWeights ? totals.bytes - totals.castBytes : totals.bytes;
+  double bytes =
+      stored / (mode.zero == 3 ? shards : 1) +
+      mode.gradientFactor * totals.gradientBytes / (mode.keepsGradientShards ? shards : 1) +
+      (mode.offloadsStates ? 0 : totals.stateBytes / (mode.zero >= 1 ? shards : 1)) +
+      (mode.keepGathered ? totals.backwardBytes : 0);
   return bytes / parameterParts(mesh, isExpert);
 }
 

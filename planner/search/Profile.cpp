@@ -376,11 +376,14 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
       continue;
     }
     const double joined = double(cluster.executor.joinedGathers);
+    const double perGather = cluster.executor.gatherRankSeconds * shards;
     stage.gatherForward += together(network, CollectiveKind::AllGather, groups.zero,
-                                    of.gathersForward / joined, of.gatherForwardBytes);
+                                    of.gathersForward / joined, of.gatherForwardBytes) +
+                           perGather * of.gathersForward / joined;
     if (!mode.keepGathered)
       stage.gatherBackward += together(network, CollectiveKind::AllGather, groups.zero,
-                                       of.gathersBackward / joined, of.gatherBackwardBytes);
+                                       of.gathersBackward / joined, of.gatherBackwardBytes) +
+                              perGather * of.gathersBackward / joined;
   }
   stage.updateStep = updateSeconds(cluster, stage.updateStep, int64_t(trained));
   if (parts) {
@@ -458,8 +461,11 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
     const ParameterSums &of = parameters[kind];
     double shards = double(mode.groups[kind].zero.size);
     whole += of.bytes;
-    fixed.parameters += of.bytes / (mode.zero == 3 ? shards : 1);
-    fixed.gradients += of.gradientBytes / (mode.keepsGradientShards ? shards : 1);
+    // A master copy has twice the bytes of its weights.
+    const double cast = mode.zero == 3 && !mode.storesWeights ? of.masterBytes / 2 : 0;
+    fixed.parameters += (of.bytes - cast) / (mode.zero == 3 ? shards : 1);
+    fixed.gradients +=
+        mode.gradientFactor * of.gradientBytes / (mode.keepsGradientShards ? shards : 1);
     if (!mode.offloadsStates) {
       fixed.master += of.masterBytes / shards;
       fixed.state += of.ownedElements * double(job.stateBytesPerElement()) / shards;

@@ -105,8 +105,11 @@ struct DataMode {
 
   int zero = 0;
   bool keepGathered = false;
-  bool keepsGradientShards = false;   // gradients reduced immediately
-  bool offloadsStates = false;        // optimizer states and master weights
+  bool keepsGradientShards = false; // gradients reduced immediately
+  bool offloadsStates = false;      // optimizer states and master weights
+  // Of the executor:
+  bool storesWeights = true;          // beside a master copy, where these are sharded
+  double gradientFactor = 1;          // bytes of gradients, relative to tbc's
   std::optional<int64_t> bucketBytes; // as pinned
   std::array<Groups, 2> groups;       // as RangeSums::parameters
 };

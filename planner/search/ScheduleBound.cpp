@@ -18,8 +18,10 @@ static int64_t numHops(const CostTables &costs, const Candidate &candidate) {
 }
 
 double leastSendSeconds(const BoundTables &tables, const Candidate &candidate) {
+  const std::vector<int> &stageOf = tables.costs.schedules.chunksFor(candidate).stageOf;
+  if (stageOf.size() < 2 || stageOf[0] == stageOf[1])
+    return 0; // the first chunk may send nothing
   const double bytes = leastSendBytes(tables.crossings(), double(candidate.microBatch),
-                                      numHops(tables.costs, candidate),
                                       /*hasOneChunk=*/candidate.schedule.chunksPerStage == 1);
   if (bytes == 0)
     return 0;

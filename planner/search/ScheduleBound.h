@@ -19,9 +19,8 @@ struct MicroBatchWork {
   }
 };
 
-/// Returns a lower bound on the seconds of the longest send between stages, from
-/// leastSendBytes(). Example: 2 MiB between ranks with tp=2 and 25 GB/s: 1 MiB each, 42 us plus
-/// the latency.
+/// Returns a lower bound on the seconds of every send between stages, from leastSendBytes().
+/// Example: 2 MiB between ranks with tp=2 and 25 GB/s: 1 MiB each, 42 us plus the latency.
 double leastSendSeconds(const BoundTables &tables, const Candidate &candidate);
 
 /// Returns a lower bound on the pipeline's seconds for any cut, without the end of the step, for

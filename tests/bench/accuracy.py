@@ -307,11 +307,15 @@ class Clusters:
 
 
 @functools.lru_cache(None)
-def gradient_width(executor):
-    """Returns the bytes of an element of the gradients that an executor keeps."""
+def predicted_states(executor, is_sharded):
+    """Returns the bytes per parameter that an executor is predicted to keep: (gradient; weights in
+    16 bits, master copy and optimizer state). `is_sharded`: the weights are (ZeRO-3).
+    """
     file = Path(__file__).resolve().parents[2] / "planner/executors" / f"{executor}.toml"
-    found = re.search(r"(?m)^gradient_width *= *([0-9.]+)", file.read_text()) if file.exists() else None
-    return float(found[1]) if found else 4
+    text = file.read_text() if file.exists() else ""
+    width = re.search(r"(?m)^gradient_width *= *([0-9.]+)", text)
+    casts = is_sharded and re.search(r"(?m)^stored_weights *= *false", text)
+    return float(width[1]) if width else 4, 12 if casts else 14
 
 
 def predicted_gib(answer, row, executor, taken_as):
@@ -322,12 +326,14 @@ def predicted_gib(answer, row, executor, taken_as):
     # Bytes of weights, gradients and optimizer per parameter, if they differ from tbc's.
     held = [float(x) for x in row["state_bytes"].split("/")] if row["state_bytes"] else [2, 4, 12]
     # An analytic figure sums 18 bytes in any case.
-    if held != [2, 4, 12] and not row["mem_metric"].startswith("analytic"):
+    is_sharded = integer(row["zero"], 0) == 3 and integer(row["dp"], 1) * integer(row["cp"], 1) > 1
+    gradient, others = predicted_states(executor, is_sharded)
+    if held != [2, 4, 12] and (held[1], held[0] + held[2]) != (gradient, others) and not row["mem_metric"].startswith("analytic"):
         taken_as[f"states of {row['state_bytes']} bytes for each parameter, in proportion to tbc's 2/4/12"] += 1
         for lines in stages:
-            lines["gradients"] *= held[1] / gradient_width(executor)
+            lines["gradients"] *= held[1] / gradient
             for name in ("parameters", "master weights", "optimizer state"):
-                lines[name] *= (held[0] + held[2]) / 14
+                lines[name] *= (held[0] + held[2]) / others
     if "rank 0" in row["mem_rank"]:
         stages = stages[:1]
     elif "rank 7" in row["mem_rank"]:  # of eight ranks

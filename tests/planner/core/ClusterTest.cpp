@@ -242,6 +242,8 @@ TEST(Executor, RunsOnAnyCluster) {
   EXPECT_EQ(runBy(cluster, "megatron")->executor.tensorParallel, TensorParallel::MegatronTokens);
   EXPECT_EQ(runBy(cluster, "nemo")->executor.gradientWidth, 2);
   EXPECT_EQ(runBy(cluster, "torchtitan")->executor.logitBytes, 10);
+  EXPECT_FALSE(runBy(cluster, "torchtitan")->executor.storesWeights);
+  EXPECT_TRUE(runBy(cluster, "deepspeed")->executor.gathersAgain);
   EXPECT_THAT(runBy(cluster, "megatrn").error().message,
               ::testing::HasSubstr("executor \"megatrn\" is none of deepspeed, "));
 
@@ -254,6 +256,20 @@ TEST(Executor, RunsOnAnyCluster) {
   for (const Cluster &group : changed.groups) {
     EXPECT_EQ(group.executor.name, "deepspeed");
     EXPECT_EQ(group.overlapFraction, 0);
+  }
+}
+
+// Eager kernels are slower than those of the H100's file; those of the A100's are fitted on eager
+// steps.
+TEST(Executor, KernelsHaveTheRateOfTheCluster) {
+  auto fraction = [](const Cluster &cluster) {
+    return cluster.kernel(reshard::KernelClass::Matmul).flopsFraction;
+  };
+  for (const char *preset : {"h100-sxm", "h100-pcie", "a100-80gb-sxm"}) {
+    const Cluster cluster = *loadCluster(preset);
+    const double rate = preset[0] == 'h' ? 0.86 : 1;
+    EXPECT_NEAR(fraction(*runBy(cluster, "nanotron")), rate * fraction(cluster), 1e-12) << preset;
+    EXPECT_EQ(fraction(*runBy(cluster, "megatron")), fraction(cluster)) << preset;
   }
 }
 

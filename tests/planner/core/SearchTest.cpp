@@ -257,10 +257,54 @@ TEST(Search, PlansForItsExecutor) {
   EXPECT_LT(split.prediction.time.operands, whole.prediction.time.operands) << "TP overlaps";
   EXPECT_LT(bytesOf(split, "gradients"), bytesOf(whole, "gradients"));
 
+  EXPECT_LT(bytesOf(joined, "parameters"), 1) << "FSDP stores f32 shards alone";
+  EXPECT_GT(bytesOf(own, "parameters"), 1e6);
+
   const std::string text = writePlan(kept);
   const Plan back = *readPlan(text, "plan.json");
   EXPECT_EQ(back.cluster.executor, kept.cluster.executor);
   EXPECT_EQ(writePlan(back), text);
+}
+
+// The 16-bit gradient of a micro-batch is complete when the micro-batch's residuals are free.
+TEST(Search, GradientsTakeTheMemoryOfResiduals) {
+  constexpr int64_t width = 2048, layers = 8;
+  const Graph graph = makeMlp(1, std::vector<int64_t>(layers + 1, width), 2);
+  auto states = [&](int64_t samples) {
+    Pins pins;
+    pins.recompute = "none";
+    pins.microBatch = samples;
+    Job job = jobFor(1, samples);
+    job.precision = Precision::BF16;
+    Result<SearchAnswer> answer =
+        search(graph, job, *runBy(*loadCluster("h100-sxm"), "nanotron"), pins);
+    EXPECT_TRUE(answer) << (answer ? "" : answer.error().message);
+    return double(bytesOf(answer->plan, "executor states"));
+  };
+  const double gradient = 2.0 * layers * width * width, more = states(16) - states(8192);
+  EXPECT_GT(more, 0.9 * gradient);
+  EXPECT_LE(more, gradient);
+}
+
+// DeepSpeed gathers parameters for forward, recompute and backward; FSDP for the first, and once
+// for the others.
+TEST(Search, RecomputeGathersAgainWhereParametersAreReleased) {
+  ChainSizes sizes;
+  sizes.layers = 4;
+  const Graph graph = makeChain(sizes);
+  auto dataSeconds = [&](const char *executor, const char *recompute) {
+    Pins pins;
+    pins.mesh = *parseMesh("fsdp=4");
+    pins.zero = 3;
+    pins.recompute = recompute;
+    Cluster cluster = *runBy(*loadCluster("a100-80gb-sxm"), executor);
+    cluster.overlapFraction = 0;
+    Result<SearchAnswer> answer = search(graph, jobFor(4, 16), cluster, pins);
+    EXPECT_TRUE(answer) << (answer ? "" : answer.error().message);
+    return answer->plan.prediction.time.data;
+  };
+  EXPECT_GT(dataSeconds("deepspeed", "full"), 1.1 * dataSeconds("deepspeed", "none"));
+  EXPECT_NEAR(dataSeconds("llm-foundry", "full") / dataSeconds("llm-foundry", "none"), 1, 0.01);
 }
 
 // Parameters that are gathered around hundreds of devices take longer than their matmuls; TP inside

@@ -145,6 +145,25 @@ TEST(Step, TraceIsTheSimulatedStep) {
   }
 }
 
+// The head sends logits to the stage of the loss; the other stages send activations.
+TEST(Step, SendsTakeTheirOwnTime) {
+  std::vector<StageSeconds> stages(4);
+  for (size_t s = 0; s < 4; ++s) {
+    stages[s].forward = stages[s].backward = 0.01;
+    stages[s].sendForward = s == 2 ? 8e-3 : 1e-3;
+    stages[s].sendBackward = s == 3 ? 8e-3 : s == 1 ? 1e-4 : 1e-3;
+  }
+  const Cluster cluster = h100();
+  const PipelineSchedule run = PipelineSchedule::make(ScheduleKind::OneFOneB, 4, {}, 1);
+  const std::vector<schedule::ChunkTimes> times = chunkTimes(cluster, stages, run);
+  EXPECT_EQ(times[0].sendForwardSeconds, 1e-3);
+  EXPECT_EQ(times[2].sendForwardSeconds, 8e-3);
+  EXPECT_EQ(times[1].sendBackwardSeconds, 1e-3) << "no less than the first";
+  EXPECT_EQ(times[3].sendBackwardSeconds, 8e-3);
+  EXPECT_NEAR(simulatedStepTime(cluster, stages, run).seconds, 8 * 0.01 + 2 * 8e-3 + 4 * 1e-3,
+              1e-12);
+}
+
 TEST(Step, SplitAddsUpToTheStep) {
   Cluster cluster = h100();
   std::vector<StageSeconds> stages(3);
