@@ -24,6 +24,7 @@ namespace tbc::frontend {
 /// CONSTANT_TENSOR ...), and the names of its source values at export.
 inline constexpr const char *kInputKindKey = "pkg.torch.export.graph_signature.InputSpec.kind";
 inline constexpr const char *kFoldedFromKey = "pkg.onnxscript.optimizer.folded_from";
+
 struct ScanLimits {
   uint64_t fileBytes = uint64_t(2) << 30;
   uint64_t nodes = 1000000;
