@@ -4,6 +4,7 @@
 #include "planner/graph/Recompute.h"
 #include "planner/graph/RecomputeBlocks.h"
 #include "planner/plan/ChunkFile.h"
+#include "planner/plan/ExecutorFile.h"
 #include "planner/plan/LayoutFile.h"
 #include "planner/plan/PlanCheck.h"
 #include "planner/plan/PlanFile.h"
@@ -374,30 +375,7 @@ private:
     if (object.has("kernel_workspace"))
       cluster.hasKernelWorkspace = object.flag("kernel_workspace");
     if (object.has("executor"))
-      cluster.executor = readExecutor(object);
-  }
-
-  Executor readExecutor(JsonObject &cluster) {
-    JsonObject object(cluster.get("executor"), cluster.at("executor"), problem);
-    Executor executor;
-    executor.name = object.text("name");
-    executor.joinedGathers = object.integer("joined_gathers", 1, 1 << 20);
-    executor.gatherRankSeconds = object.numberOr("gather_rank_seconds", 0);
-    executor.recomputesBlocks = object.flag("recomputes_blocks");
-    executor.gathersAgain = object.has("gathers_again") && object.flag("gathers_again");
-    const std::string layout = object.word("tensor_parallel", {"any", "megatron", "megatron-sp"});
-    executor.tensorParallel = parseTensorParallel(layout).value_or(TensorParallel::Any);
-    executor.hiddenOperands = object.number("hidden_operands", 1);
-    executor.residualFactor = object.number("residual_factor");
-    executor.splitResidualFactor = object.numberOr("split_residual_factor", 0);
-    executor.logitBytes = object.number("logit_bytes");
-    executor.logitMovedBytes = object.number("logit_moved_bytes");
-    executor.gradientWidth = object.number("gradient_width");
-    executor.storesWeights = !object.has("stores_weights") || object.flag("stores_weights");
-    executor.gradientBytes = object.number("gradient_bytes");
-    executor.parameterBytes = object.number("parameter_bytes");
-    executor.dataParallelBytes = object.number("data_parallel_bytes");
-    return executor;
+      cluster.executor = readExecutor(object, problem);
   }
 
   void readStrategies(JsonObject &root) {

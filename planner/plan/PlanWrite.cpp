@@ -1,6 +1,7 @@
 //===- PlanWrite.cpp - Writing plan.json ----------------------------------===//
 
 #include "planner/plan/ChunkFile.h"
+#include "planner/plan/ExecutorFile.h"
 #include "planner/plan/LayoutFile.h"
 #include "planner/plan/PlanFile.h"
 #include "planner/plan/PlanNames.h"
@@ -37,26 +38,6 @@ static Json nodeNetworkJson(const NetworkLevel &level) {
     groups[std::to_string(devices)] = bytesPerSecond;
   json["group_bytes_per_second"] = groups;
   return json;
-}
-
-/// Returns what an executor adds to the constants of the cluster.
-static Json executorJson(const Executor &executor) {
-  return {{"name", executor.name},
-          {"joined_gathers", executor.joinedGathers},
-          {"gather_rank_seconds", executor.gatherRankSeconds},
-          {"recomputes_blocks", executor.recomputesBlocks},
-          {"gathers_again", executor.gathersAgain},
-          {"tensor_parallel", toString(executor.tensorParallel)},
-          {"hidden_operands", executor.hiddenOperands},
-          {"residual_factor", executor.residualFactor},
-          {"split_residual_factor", executor.splitResidualFactor},
-          {"logit_bytes", executor.logitBytes},
-          {"logit_moved_bytes", executor.logitMovedBytes},
-          {"gradient_width", executor.gradientWidth},
-          {"stores_weights", executor.storesWeights},
-          {"gradient_bytes", executor.gradientBytes},
-          {"parameter_bytes", executor.parameterBytes},
-          {"data_parallel_bytes", executor.dataParallelBytes}};
 }
 
 /// Returns the constants of a cluster with equal devices and nodes.

@@ -1,0 +1,53 @@
+//===- ExecutorFile.cpp - The executor in plan.json ------------------------===//
+
+#include "planner/plan/ExecutorFile.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tbc::planner {
+
+using Json = nlohmann::json;
+
+Json executorJson(const Executor &executor) {
+  return {{"name", executor.name},
+          {"joined_gathers", executor.joinedGathers},
+          {"gather_rank_seconds", executor.gatherRankSeconds},
+          {"recomputes_blocks", executor.recomputesBlocks},
+          {"gathers_again", executor.gathersAgain},
+          {"tensor_parallel", toString(executor.tensorParallel)},
+          {"hidden_operands", executor.hiddenOperands},
+          {"residual_factor", executor.residualFactor},
+          {"split_residual_factor", executor.splitResidualFactor},
+          {"logit_bytes", executor.logitBytes},
+          {"logit_moved_bytes", executor.logitMovedBytes},
+          {"gradient_width", executor.gradientWidth},
+          {"stores_weights", executor.storesWeights},
+          {"gradient_bytes", executor.gradientBytes},
+          {"parameter_bytes", executor.parameterBytes},
+          {"data_parallel_bytes", executor.dataParallelBytes}};
+}
+
+Executor readExecutor(JsonObject &cluster, KeyProblem &problem) {
+  JsonObject object(cluster.get("executor"), cluster.at("executor"), problem);
+  Executor executor;
+  executor.name = object.text("name");
+  executor.joinedGathers = object.integer("joined_gathers", 1, 1 << 20);
+  executor.gatherRankSeconds = object.numberOr("gather_rank_seconds", 0);
+  executor.recomputesBlocks = object.flag("recomputes_blocks");
+  executor.gathersAgain = object.has("gathers_again") && object.flag("gathers_again");
+  const std::string layout = object.word("tensor_parallel", {"any", "megatron", "megatron-sp"});
+  executor.tensorParallel = parseTensorParallel(layout).value_or(TensorParallel::Any);
+  executor.hiddenOperands = object.number("hidden_operands", 1);
+  executor.residualFactor = object.number("residual_factor");
+  executor.splitResidualFactor = object.numberOr("split_residual_factor", 0);
+  executor.logitBytes = object.number("logit_bytes");
+  executor.logitMovedBytes = object.number("logit_moved_bytes");
+  executor.gradientWidth = object.number("gradient_width");
+  executor.storesWeights = !object.has("stores_weights") || object.flag("stores_weights");
+  executor.gradientBytes = object.number("gradient_bytes");
+  executor.parameterBytes = object.number("parameter_bytes");
+  executor.dataParallelBytes = object.number("data_parallel_bytes");
+  return executor;
+}
+
+} // namespace tbc::planner
