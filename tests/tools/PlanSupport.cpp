@@ -36,6 +36,7 @@ Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request) {
     return mesh.error();
   pins.mesh = *mesh;
   pins.strategy = request.strategy;
+  pins.zero = request.zero;
   pins.schedule = request.schedule;
   pins.recompute = request.recompute;
   pins.microBatch = request.microBatch;

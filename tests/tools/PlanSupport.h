@@ -8,6 +8,7 @@
 #include "tools/driver/Verify.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace tbc::test {
@@ -39,6 +40,7 @@ struct PlanRequest {
   std::string offload = "none";
   std::string bucketSize = "auto";
   std::string prefetch = "auto";
+  std::optional<int> zero = std::nullopt; // unset: as the mesh and the strategy leave it
 };
 
 /// Returns the planner's plan for `cpu-local`, the preset for this machine.

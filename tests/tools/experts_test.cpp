@@ -93,6 +93,8 @@ TEST_P(Experts, CollectivesAndBytesAreTheClosedForm) {
   test::PlanRequest request;
   request.mesh = form.mesh;
   request.bucketSize = "none"; // parameter by parameter; overlap_test.cpp tests buckets
+  if (form.fsdp == 1)
+    request.zero = 0;
   auto plan = test::makePlan(model, request);
   ASSERT_TRUE(plan) << plan.error().message;
   const int64_t microBatches = plan->accumulation;
