@@ -13,8 +13,8 @@
 
 namespace tbc::cuda {
 
-/// What kernels with whole and with parted reductions share: the indices of a thread, and the
-/// values at them. `emit` adds the launches (EmitCudaKernel.h).
+/// The common part of kernels with whole reductions and with reductions in parts: the indices of a
+/// thread, and the values at them. `emit` adds the launches (EmitCudaKernel.h).
 class NestEmitter {
 public:
   virtual ~NestEmitter() = default;

@@ -47,10 +47,9 @@ CutCrossings cutCrossings(const reshard::Graph &graph);
 /// Proof sketch:
 /// - (1) Stages are runs of consecutive ops. So all values made before the first cut and read
 ///   after it leave the first stage, in one send.
-/// - (2) The chunk before position p has at least the ops since the previous position, and the
-/// chunk
-///   after it those before the next one. So the value of adjacent(p) is made on one stage and read
-///   on the other. This holds for the first cut.
+/// - (2) At the first cut p, the chunk before it has at least the ops since the previous position,
+///   and the chunk after it those before the next one. So the value of adjacent(p) is made on one
+///   stage and read on the other.
 ///
 /// Example: adjacent values of 1, 2 and 4 MiB give at least 1 MiB by (2). If all values live at the
 /// cheapest position have 3 MiB, and each stage has one chunk, (1) gives 3 MiB.

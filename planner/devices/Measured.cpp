@@ -1,4 +1,4 @@
-//===- Measured.cpp - What runs say about predicted times ------------------===//
+//===- Measured.cpp - Measured times of a cluster and executor ------------===//
 
 #include "planner/devices/Measured.h"
 

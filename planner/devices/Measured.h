@@ -1,4 +1,4 @@
-//===- Measured.h - What runs say about predicted times --------------------===//
+//===- Measured.h - Measured times of a cluster and executor --------------===//
 //
 // Plain C++. The time factor of a cluster and an executor: how much longer steps take than the
 // constants say. A run of one's own job updates it.

@@ -79,7 +79,7 @@ static Status readOffload(const Pins &pins, OffloadPins &read) {
   if (!read.residuals || !number)
     return usage("--offload " + pins.offload +
                  ": a number of blocks follows residuals or all, such as residuals:8");
-  read.blocks = *number;
+  read.blocks = number;
   return Status();
 }
 
@@ -398,8 +398,8 @@ std::vector<ZeroChoice> Space::allZeroChoices(const MeshShape &mesh) const {
     return {{0, false}};
   bool keep = pins.strategy == "shard-grad-op";
   int zero = pins.zero ? *pins.zero : zeroOf(pins.strategy);
-  // A pinned axis fsdp asks for FSDP. A pinned dp says where gradients are summed, and leaves open
-  // whether optimizer states and gradients are sharded over it.
+  // A pinned axis fsdp asks for FSDP. Pinned dp and ep say where gradients are summed, and leave
+  // open whether optimizer states and gradients are sharded over them.
   if (zero < 0 && meshIsPinned() && mesh.fsdp > 1)
     zero = 3;
   bool both = mesh.dp > 1 && mesh.fsdp > 1;

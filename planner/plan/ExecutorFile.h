@@ -10,7 +10,7 @@
 
 namespace tbc::planner {
 
-/// Returns the key cluster.executor: what an executor adds to the constants of the cluster.
+/// Returns the key cluster.executor: constants of an executor beside those of the cluster.
 nlohmann::json executorJson(const Executor &executor);
 
 /// The inverse. Keys that older plans lack have the values of tbc.

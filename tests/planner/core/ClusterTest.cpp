@@ -296,9 +296,11 @@ TEST(Measured, AMeasurementOutsideOfTheIntervalOutweighsIt) {
 }
 
 TEST(Measured, ScalesEveryTimeButNoPeak) {
-  const Cluster before = *loadCluster("h100-sxm");
+  Cluster before = *loadCluster("h100-sxm");
+  before.executor.gatherRankSeconds = 1e-5;
   Cluster after = before;
   applyMeasured(after, {2, 0.1});
+  EXPECT_EQ(after.executor.gatherRankSeconds, 2e-5);
   EXPECT_EQ(after.peakFlopsPerSecond, before.peakFlopsPerSecond);
   EXPECT_EQ(after.memoryBytesPerSecond, before.memoryBytesPerSecond);
   for (const auto &[key, kernel] : before.kernels) {
