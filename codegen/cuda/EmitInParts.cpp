@@ -20,10 +20,11 @@ namespace {
 /// Threads in all parts together. Example: 16 bytes each in four loads are 2 MB in flight, and an
 /// H100 needs 0.7 (tests/gate/Gate.h).
 constexpr int64_t aimedThreads = 1 << 15;
+/// So many threads need no parts. Whole rows have one load at a time in flight: on an H200, 16,384
+/// threads read 0.42 TB/s so.
+constexpr int64_t threadsOfWhole = 1 << 16;
 /// The second launch has a lane for at most this many parts divided by the lanes of a warp.
 constexpr int64_t mostParts = 1024;
-/// With fewer parts, another launch costs more than it saves.
-constexpr int64_t fewestParts = 4;
 /// Items of a thread. Fewer are read sooner than another kernel is launched.
 constexpr int64_t fewestItems = 64, fewestItemsOfPart = 4;
 /// Items whose loads a thread has in flight at once.
@@ -126,9 +127,9 @@ void PartsEmitter::chooseParts() {
   int64_t ofThread = ceiling(numItems, itemStride);
   // Not in parts, a warp takes one index of the reduced loops at a time.
   int64_t ofWhole = reducedSize * ceiling(itemsPerIndex, itemStride);
-  int64_t wanted = std::min(mostParts, ceiling(aimedThreads, numThreads));
-  if (domain.numPasses == 0 || ofWhole < fewestItems || wanted < fewestParts)
+  if (domain.numPasses == 0 || ofWhole < fewestItems || numThreads >= threadsOfWhole)
     return;
+  int64_t wanted = std::clamp<int64_t>(ceiling(aimedThreads, numThreads), 2, mostParts);
   auto each =
       int64_t(llvm::bit_floor(uint64_t(std::max(fewestItemsOfPart, ceiling(ofThread, wanted)))));
   itemsPerPart = each * itemStride;

@@ -116,8 +116,19 @@ Value ThreadKernel::loadResult(int result, Value offset) const {
   return accessTo(call.results[size_t(result)].dtype)
       .load(buffers[size_t(call.resultBuffers[size_t(result)])], offset, 0, 1);
 }
+int64_t ThreadKernel::elementsTogether(DType dtype, ArrayRef<int64_t> runs) {
+  constexpr int64_t accessBytes = 16;
+  int64_t together = dtype == DType::Bool ? 1 : accessBytes / kernels::byteWidth(dtype);
+  for (int64_t run : runs)
+    while (run % together != 0)
+      together /= 2;
+  return together;
+}
+
 SmallVector<Value> ThreadKernel::loadTogether(DType dtype, int buffer, Value offset,
                                               int64_t count) const {
+  if (count == 1)
+    return {accessTo(dtype).load(buffers[size_t(buffer)], offset, 0, 1)};
   Value all = accessTo(dtype, count).load(buffers[size_t(buffer)], offset, int(count), int(count));
   SmallVector<Value> values;
   for (int64_t i = 0; i < count; ++i)
@@ -148,12 +159,13 @@ void ThreadKernel::store(int result, Value offset, Value value) const {
 }
 void ThreadKernel::storeTogether(int result, Value offset, ArrayRef<Value> values) const {
   auto count = int64_t(values.size());
+  if (count == 1)
+    return store(result, offset, values[0]);
   Value together = e.constant(VectorType::get({count}, values[0].getType()), 0);
   for (int64_t i = 0; i < count; ++i)
     together = e.make<vector::InsertOp>(values[size_t(i)], together, i);
   accessTo(call.results[size_t(result)].dtype, count)
-      .store(count == 1 ? values[0] : together, buffers[size_t(call.resultBuffers[size_t(result)])],
-             offset, int(count));
+      .store(together, buffers[size_t(call.resultBuffers[size_t(result)])], offset, int(count));
 }
 
 //===----------------------------------------------------------------------===//

@@ -129,29 +129,47 @@ std::string whyInvalid(const Mesh &mesh, const Piece &piece, const std::vector<i
   return whyInvalid(mesh, usedByDims);
 }
 
+OwnedIndices::OwnedIndices(const Mesh &mesh, const Piece &piece,
+                           const std::vector<int64_t> &coordinates) {
+  numOwned = 1;
+  for (const PieceDim &dim : piece.dims) {
+    along.push_back(dimIndices(mesh, dim, coordinates));
+    numOwned *= int64_t(along.back().size());
+  }
+  strides.assign(piece.dims.size(), 1);
+  for (size_t d = piece.dims.size(); d-- > 1;)
+    strides[d - 1] = strides[d] * dimSize(piece.dims[d], /*local=*/false);
+  count = numOwned;
+  if (piece.flat.empty())
+    return;
+  int64_t n = groupSize(piece.flat);
+  count = (numOwned + n - 1) / n;
+  first = groupIndex(mesh, piece.flat, coordinates) * count;
+}
+
+std::vector<int64_t> OwnedIndices::range(int64_t begin, int64_t end) const {
+  std::vector<int64_t> indices(size_t(end - begin), -1);
+  const int64_t stop = std::min(first + end, numOwned);
+  const int64_t inner = along.empty() ? 1 : int64_t(along.back().size());
+  for (int64_t local = first + begin; local < stop;) {
+    // The elements of one row, from here on.
+    int64_t row = local / inner, at = local % inner, base = 0;
+    for (size_t d = along.size(); d-- > 1;) {
+      auto size = int64_t(along[d - 1].size());
+      base += along[d - 1][size_t(row % size)] * strides[d - 1];
+      row /= size;
+    }
+    for (; at < inner && local < stop; ++at, ++local)
+      indices[size_t(local - first - begin)] =
+          base + (along.empty() ? 0 : along.back()[size_t(at)]);
+  }
+  return indices;
+}
+
 std::vector<int64_t> ownedIndices(const Mesh &mesh, const Piece &piece,
                                   const std::vector<int64_t> &coordinates) {
-  std::vector<int64_t> indices = {0};
-  for (const PieceDim &dim : piece.dims) {
-    std::vector<int64_t> along = dimIndices(mesh, dim, coordinates);
-    int64_t size = dimSize(dim, /*local=*/false);
-    std::vector<int64_t> next;
-    next.reserve(indices.size() * along.size());
-    for (int64_t outer : indices)
-      for (int64_t index : along)
-        next.push_back(outer * size + index);
-    indices = std::move(next);
-  }
-  if (piece.flat.empty())
-    return indices;
-
-  int64_t n = groupSize(piece.flat), numElements = static_cast<int64_t>(indices.size());
-  int64_t chunk = (numElements + n - 1) / n;
-  int64_t first = groupIndex(mesh, piece.flat, coordinates) * chunk;
-  std::vector<int64_t> result(chunk, -1);
-  for (int64_t i = 0; i < chunk && first + i < numElements; ++i)
-    result[i] = indices[first + i];
-  return result;
+  OwnedIndices owned(mesh, piece, coordinates);
+  return owned.range(0, owned.size());
 }
 
 std::string toString(const Mesh &mesh, const Piece &piece) {

@@ -75,6 +75,23 @@ std::string whyInvalid(const Mesh &mesh, const Piece &piece, const std::vector<i
 std::vector<int64_t> ownedIndices(const Mesh &mesh, const Piece &piece,
                                   const std::vector<int64_t> &coordinates);
 
+/// The same range by range, for tensors of billions of elements.
+class OwnedIndices {
+public:
+  OwnedIndices(const Mesh &mesh, const Piece &piece, const std::vector<int64_t> &coordinates);
+  /// Returns the number of local elements.
+  int64_t size() const { return count; }
+  /// Returns the indices of local elements `begin` to `end`.
+  std::vector<int64_t> range(int64_t begin, int64_t end) const;
+
+private:
+  std::vector<std::vector<int64_t>> along; // by dim: the owned positions
+  std::vector<int64_t> strides;            // by dim, in the global tensor
+  int64_t count = 0;
+  int64_t first = 0;    // of a flat piece, in the list of all owned elements
+  int64_t numOwned = 0; // elements from there on are padding
+};
+
 /// Returns the original position of element `index` of `size` elements in the zigzag order of
 /// `ranks` ranks. `2 * ranks` divides `size`, or `ranks` is 1. Example: size 8, 2 ranks: elements 0
 /// to 7 come from 0, 1, 6, 7, 2, 3, 4, 5.

@@ -202,6 +202,28 @@ void CudaMachine::follow(BlockId id, int first, int count) {
         require(streams->of(now).waitFor(prepared.at(id).ends.at(wait)));
 }
 
+/// Encloses what the device does for instructions, if they are timed.
+void CudaMachine::beginSpan() {
+  if (times.isOn())
+    require(times.begin(now));
+}
+
+void CudaMachine::endSpan(BlockId id, int first, int count) {
+  if (!times.isOn())
+    return;
+  const program::Instruction &last = code.block(id).instructions[size_t(first + count - 1)];
+  std::string op =
+      last.kind == InstructionKind::Kernel ? last.op : std::string(program::name(last.kind));
+  require(times.end(now, count > 1 ? "fused, " + op : op));
+}
+
+std::vector<runtime::KernelShare> CudaMachine::shares() const {
+  require(device.makeCurrent());
+  auto found = times.shares();
+  require(found ? Status::ok() : Status(found.error()));
+  return std::move(*found);
+}
+
 void CudaMachine::launch(const LaunchableKernel &kernel, void **arguments,
                          const std::string &place) {
   {
@@ -226,6 +248,7 @@ void CudaMachine::run(BlockId id, int index) {
   require(device.makeCurrent());
   const Prepared &ready = prepared.at(id).instructions[index];
   follow(id, index, ready.count);
+  times.forget();
   if (!ready.kernel)
     return reference->run(id, index);
   if (ready.call || ready.isLeftOut) {
@@ -237,7 +260,9 @@ void CudaMachine::run(BlockId id, int index) {
     };
     if (ready.call) {
       HostWatch::Call call(options.watch.get(), ready.place);
+      beginSpan();
       require((*ready.call)(streams->of(now), addressOf));
+      endSpan(id, index, ready.count);
       require(streams->note(ready.place));
       if (options.waitForEach)
         require(streams->wait());
@@ -254,7 +279,9 @@ void CudaMachine::run(BlockId id, int index) {
     }
   if (ready.kernel->workspaceBytes > 0)
     addresses.push_back(scratchOf(now, ready.kernel->workspaceBytes));
+  beginSpan();
   launchOn(*ready.kernel, std::move(addresses), ready.place);
+  endSpan(id, index, ready.count);
   for (ValueId value : ready.results)
     memory.defineInPlace(value);
 }
@@ -272,6 +299,7 @@ Result<bool> CudaMachine::communicate(comm::Communicator &communicator, BlockId 
                                       const std::string &place) {
   require(device.makeCurrent());
   follow(id, index, 1);
+  times.forget();
   const program::Instruction &instruction = code.block(id).instructions[size_t(index)];
   if (program::isHostCopy(instruction.kind)) {
     copyAside(id, index);
@@ -298,6 +326,7 @@ Result<bool> CudaMachine::communicate(comm::Communicator &communicator, BlockId 
       return status.error();
   auto scratch = [&](int64_t bytes) { return scratchOf(now, bytes); };
   auto sparse = sparseSums.find({id, index});
+  beginSpan();
   Status status =
       sparse != sparseSums.end()
           ? sparse->second->run(
@@ -312,6 +341,7 @@ Result<bool> CudaMachine::communicate(comm::Communicator &communicator, BlockId 
                                 scratch, place);
   if (!status)
     return status.error();
+  endSpan(id, index, 1);
   for (ValueId value : instruction.results)
     memory.defineInPlace(value);
   return true;

@@ -10,6 +10,7 @@
 #include "runtime/cuda/CudaMachine.h"
 #include "runtime/cuda/DeviceArena.h"
 #include "runtime/cuda/DeviceSparseSum.h"
+#include "runtime/cuda/DeviceTimes.h"
 #include "runtime/cuda/LibraryCalls.h"
 
 #include <array>
@@ -35,7 +36,7 @@ public:
         reference(std::move(reference)),
         libraries(setting.program, setting.stage, std::move(matmuls), std::move(plans),
                   std::move(fp8)),
-        graphs(std::move(graphs)) {}
+        graphs(std::move(graphs)), times(options.device, this->streams) {}
 
   ~CudaMachine() override {
     // The freed objects belong to the device. If the device is lost, so are they.
@@ -80,6 +81,12 @@ public:
   kernels::Tensor kept(int number) override;
   Result<bool> endRecording(comm::Communicator &communicator, const Status &walked) override;
   void replay() override { graphs.replay(); }
+  void timeInstructions(bool isOn) override {
+    if (isOn || times.isOn())
+      require(times.turn(isOn));
+  }
+  std::shared_ptr<const runtime::DeviceSpan> lastSpan() const override { return times.last(); }
+  std::vector<runtime::KernelShare> shares() const override;
 
 private:
   /// An instruction, or a region at its first instruction.
@@ -124,6 +131,8 @@ private:
   const LaunchableKernel *accumulator(const runtime::SlotWrite &write) const;
   Move moveOf(const runtime::SlotWrite &write) const;
   void stageOverwritten(std::vector<Move> &moves);
+  void beginSpan();
+  void endSpan(program::BlockId id, int first, int count);
   void launch(const LaunchableKernel &kernel, void **arguments, const std::string &place);
   void launchOn(const LaunchableKernel &kernel, std::vector<DeviceAddress> addresses,
                 const std::string &place);
@@ -152,6 +161,7 @@ private:
   LibraryCalls libraries;
   bool hasSaid = false, hasSaidGain = false, hasEndedFirst = false;
   StepGraphs graphs;
+  DeviceTimes times;
   std::vector<kernels::TensorType> keptTypes; // by number
   /// By stream: workspaces of kernels, copies of values overwritten by `write`, and packed
   /// collectives.

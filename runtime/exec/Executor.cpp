@@ -4,7 +4,6 @@
 #include "runtime/abi/Order.h"
 #include "runtime/exec/Failed.h"
 #include "runtime/exec/LossSlice.h"
-#include "runtime/exec/Packing.h"
 #include "runtime/kernels/Finite.h"
 
 #include <algorithm>
@@ -152,45 +151,6 @@ int64_t Executor::valuePeakBytes(const Block &block, const std::vector<int> &las
   return peak;
 }
 
-Status Executor::load(const TensorProvider &provider) {
-  return loadPieces([&](const program::GlobalTensor &tensor, const std::vector<int64_t> &indices,
-                        const kernels::TensorType &local) -> Result<Tensor> {
-    return pick(convert(provider(tensor.initializer), tensor.type, arith), indices, local);
-  });
-}
-
-Status Executor::loadPieces(const PieceProvider &provider) {
-  for (size_t slot = 0; slot < stageCode->slots.size(); ++slot) {
-    Role role = stageCode->slots[slot].role;
-    if (role != Role::Parameter && role != Role::State && role != Role::OptimizerState)
-      continue;
-    if (Status status = loadSlot(slot, provider); !status)
-      return status;
-  }
-  return Status::ok();
-}
-
-Status Executor::loadSlot(size_t slotIndex, const PieceProvider &provider) {
-  const Slot &slot = stageCode->slots[slotIndex];
-  const program::GlobalTensor &tensor = program->tensors[slot.tensor];
-  std::string what = "loading \"" + tensor.name + "\"";
-  try {
-    if (tensor.initializer.empty()) {
-      contents->setSlot(int(slotIndex), 0, Tensor::fromDoubles(slot.type, arith, {tensor.fill}));
-      return Status::ok();
-    }
-    what += " from initializer \"" + tensor.initializer + "\"";
-    Result<Tensor> piece = provider(
-        tensor, program::ownedIndices(program->mesh, tensor.piece, coordinates), slot.type);
-    if (!piece)
-      return Error{piece.error().code, what + ": " + piece.error().message};
-    contents->setSlot(int(slotIndex), 0, *piece);
-  } catch (const kernels::KernelError &error) {
-    return failed(what, error);
-  }
-  return Status::ok();
-}
-
 //===----------------------------------------------------------------------===//
 // A step
 //===----------------------------------------------------------------------===//
@@ -230,39 +190,6 @@ Status Executor::beginStep(const StepInputs &inputs) {
   numReads.clear();
   residualBytes = hostResidualBytes = 0;
   return Status::ok();
-}
-
-/// Loads the block's inputs that no earlier block has loaded.
-Status Executor::loadInputs(const StepInputs &inputs, const Action &action) {
-  int64_t microBatch = action.microBatch;
-  for (int i : readSlots.at(action)) {
-    const Slot &slot = stageCode->slots[i];
-    if (slot.role != Role::Input || contents->holds(i, microBatch))
-      continue;
-    std::string what = "input \"" + program->tensors[slot.tensor].name + "\" of micro-batch " +
-                       std::to_string(microBatch);
-    try {
-      Result<Tensor> piece = inputPiece(inputs, microBatch, slot);
-      if (!piece)
-        return Error{piece.error().code, what + ": " + piece.error().message};
-      contents->setSlot(i, microBatch, *piece);
-    } catch (const kernels::KernelError &error) {
-      return failed(what, error);
-    }
-  }
-  return Status::ok();
-}
-
-Result<Tensor> Executor::inputPiece(const StepInputs &inputs, int64_t microBatch,
-                                    const Slot &slot) const {
-  const program::GlobalTensor &tensor = program->tensors[slot.tensor];
-  std::vector<int64_t> indices = program::ownedIndices(program->mesh, tensor.piece, coordinates);
-  if (inputs.pieces)
-    return inputs.pieces(microBatch, tensor, indices, slot.type);
-  const auto &provided = inputs.microBatches[microBatch];
-  auto found = provided.find(tensor.name);
-  kernels::require(found != provided.end(), "it is not provided");
-  return pick(convert(found->second, tensor.type, arith), indices, slot.type);
 }
 
 Status Executor::walkStep(comm::Communicator &communicator, const StepInputs &inputs,
@@ -455,7 +382,8 @@ Status Executor::tell(const Action &action, int first, int end,
                     end,
                     begin,
                     std::chrono::steady_clock::now(),
-                    [this](program::ValueId value) { return contents->value(value); }};
+                    [this](program::ValueId value) { return contents->value(value); },
+                    machine->lastSpan()};
   for (Observer *observer : observers)
     if (Status status = observer->executed(executed); !status)
       return Error{status.error().code, place(action, first) + ": " + status.error().message};

@@ -17,7 +17,9 @@
 #include "runtime/exec/RankMemory.h"
 #include "runtime/exec/StreamThread.h"
 
+#include <deque>
 #include <functional>
+#include <future>
 #include <map>
 #include <set>
 #include <string>
@@ -44,8 +46,10 @@ using InputPieceProvider = std::function<Result<kernels::Tensor>(
 
 /// The data of one step that comes from outside.
 struct StepInputs {
-  /// If set, each rank provides its own pieces and `microBatches` is unused.
+  /// If set, each rank provides its own pieces and `microBatches` is unused. It is called on up to
+  /// `numThreads` threads at once, for large inputs part by part, with flat types.
   InputPieceProvider pieces;
+  int numThreads = 1;
   /// Per micro-batch, by input name: all samples of the micro-batch, over all data ranks.
   std::vector<std::map<std::string, kernels::Tensor>> microBatches;
   double learningRate = 0;
@@ -101,7 +105,9 @@ public:
   /// Sets parameters, states and optimizer states to their initial values.
   Status load(const TensorProvider &provider);
   /// The same from this rank's pieces alone. Tensors without an initializer are not requested.
-  Status loadPieces(const PieceProvider &provider);
+  /// `provider` is called on up to `numThreads` threads at once, for large tensors part by part,
+  /// with flat types.
+  Status loadPieces(const PieceProvider &provider, int numThreads = 1);
 
   /// Makes gradient sums over data-parallel ranks (`gradientReductions`) travel as bf16 from now
   /// on. Every rank rounds its terms to bf16, the communicator adds them as bf16, and every rank
@@ -184,9 +190,30 @@ private:
   void prepareTimes(program::BlockId block);
   std::vector<kernels::TensorType> typesOf(const std::vector<program::ValueId> &values) const;
   int64_t valuePeakBytes(const program::Block &block, const std::vector<int> &lastUse) const;
-  Status loadSlot(size_t slot, const PieceProvider &provider);
+  Status loadParts(const PieceProvider &provider, int numThreads, int64_t elementsPerPart);
+  /// Tensors that other threads make part by part.
+  struct Parts {
+    /// Elements `begin` and following of a slot; `what` is for errors.
+    struct Part {
+      int slot = 0;
+      int64_t microBatch = 0, begin = 0;
+      bool isWhole = false;
+      std::string what;
+      std::future<Result<kernels::Tensor>> elements;
+    };
+    int numThreads = 1;
+    int64_t elementsPerPart = int64_t(1) << 20; // small enough to reuse memory
+    std::deque<Part> ahead;
+  };
+  using PartMaker = std::function<Result<kernels::Tensor>(const std::vector<int64_t> &indices,
+                                                          const kernels::TensorType &type)>;
+  Status addParts(Parts &parts, int slot, int64_t microBatch, const std::string &what,
+                  const PartMaker &make);
+  Status finishParts(Parts &parts, size_t mostLeft);
   Result<kernels::Tensor> inputPiece(const StepInputs &inputs, int64_t microBatch,
-                                     const program::Slot &slot) const;
+                                     const program::GlobalTensor &tensor,
+                                     const std::vector<int64_t> &indices,
+                                     const kernels::TensorType &type) const;
   Status checkInputs(const StepInputs &inputs) const;
   Status beginStep(const StepInputs &inputs);
   Status walkStep(comm::Communicator &communicator, const StepInputs &inputs,
@@ -194,6 +221,7 @@ private:
   Result<bool> askGate(comm::Communicator &communicator, const UpdateGate &gate);
   std::map<int, kernels::Tensor> slotsOf(program::Role role) const;
   void putBack(const std::map<int, kernels::Tensor> &slots);
+  void timeInstructions();
   Status recordStep(comm::Communicator &communicator, const StepInputs &inputs);
   Status replayStep(const StepInputs &inputs);
   Status keepFor(Observer &observer, const schedule::Action &action, int first, int end);

@@ -16,6 +16,7 @@ Status Executor::runStep(comm::Communicator &communicator, const StepInputs &inp
     bool mayBeWhole =
         std::none_of(observers.begin(), observers.end(),
                      [](const Observer *observer) { return observer->looksAtOnce(); });
+    timeInstructions();
     switch (machine->beginStep(mayBeWhole)) {
     case StepWay::Execute:
       return walkStep(communicator, inputs);
@@ -30,9 +31,18 @@ Status Executor::runStep(comm::Communicator &communicator, const StepInputs &inp
   return Status::ok();
 }
 
+/// Begins or ends the timing of instructions by the device, as observers ask.
+void Executor::timeInstructions() {
+  machine->timeInstructions(
+      std::any_of(observers.begin(), observers.end(), [](const Observer *observer) {
+        return observer->looksAtOnce() && observer->timesDevices();
+      }));
+}
+
 Status Executor::runGatedStep(comm::Communicator &communicator, const StepInputs &inputs,
                               const UpdateGate &gate) {
   try {
+    timeInstructions();
     machine->beginStep(/*mayBeWhole=*/false);
     return walkStep(communicator, inputs, &gate);
   } catch (const kernels::KernelError &error) {

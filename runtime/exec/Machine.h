@@ -11,6 +11,7 @@
 
 #include "runtime/abi/Program.h"
 #include "runtime/exec/MemoryCollectives.h"
+#include "runtime/exec/Observer.h"
 #include "runtime/exec/RankMemory.h"
 #include "runtime/exec/SparseSum.h"
 #include "runtime/kernels/Kernel.h"
@@ -127,7 +128,14 @@ public:
   }
   virtual void replay() {}
 
-  /// Returns the times by op; empty if they are not measured.
+  /// Makes a device time the instructions from now on, until called with false. Each costs some
+  /// microseconds more. Called before steps that are executed by calls.
+  virtual void timeInstructions(bool isOn) {}
+  /// Returns the span of the last `run` or `communicate`; null if it was not timed by a device.
+  virtual std::shared_ptr<const DeviceSpan> lastSpan() const { return nullptr; }
+
+  /// Returns the times by op; empty if they are not measured. A device measures those of
+  /// `timeInstructions` alone.
   virtual std::vector<KernelShare> shares() const { return {}; }
 
   /// Returns the bytes in use on its device, by all processes; -1 if its memory is that of the

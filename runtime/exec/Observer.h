@@ -11,8 +11,20 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 
 namespace tbc::runtime {
+
+/// Work that a device does on its own, and times.
+class DeviceSpan {
+public:
+  struct Times {
+    std::chrono::steady_clock::time_point begin, end; // on the clock of this process
+  };
+  virtual ~DeviceSpan() = default;
+  /// Waits for its end. Errors: those of the device.
+  virtual Result<Times> times() const = 0;
+};
 
 /// Instructions `first` to `end` of a block that were executed by one call: a single one, or those
 /// of a region.
@@ -24,6 +36,9 @@ struct Executed {
   /// Returns the content of one of their results; without value if it is not stored (inside a
   /// region).
   std::function<kernels::Tensor(program::ValueId)> value;
+  /// If a device does the work later: its time there (`begin` and `finish` are then those of the
+  /// call that enqueued it). Null unless an observer `timesDevices`.
+  std::shared_ptr<const DeviceSpan> onDevice = nullptr;
 
   const program::Instruction &instruction(int index) const {
     return stage.block(action).instructions[index];
@@ -40,6 +55,8 @@ public:
   /// Returns whether it must be called during the step; asked before each step. If no observer
   /// must, a machine may execute the step as a whole, and the observers are called afterwards.
   virtual bool looksAtOnce() const { return true; }
+  /// Returns whether it needs `Executed::onDevice`; asked before each step.
+  virtual bool timesDevices() const { return false; }
   /// Returns whether it wants to be called for this instruction in a step executed as a whole.
   virtual bool looksAt(schedule::Action::Kind, const program::Instruction &) const { return true; }
 };

@@ -169,6 +169,14 @@ void RankMemory::setSlot(int slot, int64_t microBatch, const Tensor &value) {
   slots[slot][instanceOf(slot, microBatch)] = arena ? Tensor() : value;
 }
 
+void RankMemory::setPart(int slot, int64_t microBatch, int64_t first, const Tensor &values) {
+  const TensorType &type = stage->slots[slot].type;
+  arenaOfSlot(slot).store(
+      slotOffset(*stage, slot, microBatch) + first * kernels::byteWidth(type.dtype), values);
+  if (first + values.numElements() == kernels::numElements(type.shape))
+    slots[slot][instanceOf(slot, microBatch)] = Tensor();
+}
+
 void RankMemory::setZero(int slot) {
   const TensorType &type = stage->slots[slot].type;
   if (!arena)

@@ -65,6 +65,9 @@ public:
   /// Returns the content of the slot; a tensor without value if it is empty.
   kernels::Tensor slot(int slot, int64_t microBatch = 0) const;
   void setSlot(int slot, int64_t microBatch, const kernels::Tensor &value);
+  /// Sets elements `first` and following to those of a flat tensor. Needs an arena, and numbers in
+  /// the precision of their types. The last element fills the slot.
+  void setPart(int slot, int64_t microBatch, int64_t first, const kernels::Tensor &values);
   /// Zeroes a slot that lives longer than a micro-batch.
   void setZero(int slot);
   /// Empties the slot; returns whether it had a content.

@@ -21,15 +21,23 @@ namespace {
 double roundSignificand(double value, int significandBits, int minExponent, int maxExponent) {
   if (value == 0 || !std::isfinite(value))
     return value;
-  int exponent;
-  std::frexp(value, &exponent);
-  int ulpExponent = (exponent < minExponent ? minExponent : exponent) - significandBits;
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  int exponent = int(bits >> 52 & 0x7ff) - 1022; // frexp's, unless the double is subnormal
+  // Where the result is normal, adding just under half a unit to the bits rounds them. A carry
+  // into the exponent is right, too. Weights of billions of elements are rounded here.
+  if (exponent >= minExponent) {
+    int dropped = 53 - significandBits;
+    bits += (uint64_t(1) << (dropped - 1)) - 1 + (bits >> dropped & 1);
+    bits = bits >> dropped << dropped;
+    if (int(bits >> 52 & 0x7ff) - 1022 > maxExponent)
+      return std::copysign(std::numeric_limits<double>::infinity(), value);
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+  }
+  int ulpExponent = minExponent - significandBits;
   // Scaling by a power of two is exact here, so nearbyint does the one rounding (to nearest even).
-  double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -ulpExponent)), ulpExponent);
-  std::frexp(rounded, &exponent);
-  if (rounded != 0 && exponent > maxExponent)
-    return std::copysign(std::numeric_limits<double>::infinity(), value);
-  return rounded;
+  return std::ldexp(std::nearbyint(std::ldexp(value, -ulpExponent)), ulpExponent);
 }
 
 uint32_t bitsOf(float value) {

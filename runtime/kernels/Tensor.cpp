@@ -208,6 +208,16 @@ std::vector<unsigned char> Tensor::toBytes() const {
       std::memcpy(&bytes[i * width], &elements[i], width);
     return bytes;
   }
+  if (holds<float>() && (dtype() == DType::F32 || dtype() == DType::BF16)) { // the elements fit
+    const std::vector<float> &elements = data<float>();
+    if (dtype() == DType::F32 && count > 0)
+      std::memcpy(bytes.data(), elements.data(), bytes.size());
+    for (int64_t i = 0; dtype() == DType::BF16 && i < count; ++i) {
+      uint16_t bits = encodeBF16(elements[size_t(i)]);
+      std::memcpy(&bytes[i * width], &bits, sizeof bits);
+    }
+    return bytes;
+  }
   std::vector<double> values = toDoubles();
   for (int64_t i = 0; i < count; ++i)
     encodeElement(dtype(), values[i], &bytes[i * width]);

@@ -84,24 +84,29 @@ Status Feed::changeBatchAfter(int64_t step, int64_t batch, const data::BatchOrig
 }
 
 runtime::StepInputs Feed::inputs(int64_t step, double learningRate) {
-  return inputsOf({step, step}, learningRate);
+  return inputsOf(step, step, learningRate);
 }
 
-runtime::StepInputs Feed::evaluationInputs(int64_t step) { return inputsOf({step, 0}, 0); }
+runtime::StepInputs Feed::evaluationInputs(int64_t step) { return inputsOf(step, 0, 0); }
 
-runtime::StepInputs Feed::inputsOf(Step step, double learningRate) {
+runtime::StepInputs Feed::inputsOf(int64_t number, int64_t told, double learningRate) {
+  auto step = std::make_shared<Step>();
+  step->told = told;
+  for (int64_t place = 0; place < globalBatch(); ++place)
+    step->samples.push_back(sampler->sample(number, place));
   runtime::StepInputs inputs;
   inputs.learningRate = learningRate;
+  inputs.numThreads = numThreads;
   inputs.pieces = [this, step](int64_t microBatch, const program::GlobalTensor &tensor,
                                const std::vector<int64_t> &indices,
                                const kernels::TensorType &local) {
-    return piece(step, microBatch, tensor, indices, local);
+    return piece(*step, microBatch, tensor, indices, local);
   };
   return inputs;
 }
 
-Result<double> Feed::element(const Source &source, const Shape &shape, Step step,
-                             int64_t microBatch, int64_t index) {
+Result<double> Feed::element(const Source &source, const Shape &shape, const Step &step,
+                             int64_t microBatch, int64_t index) const {
   if (source.input.kind == InputKind::Step)
     return double(step.told);
   int64_t inner = 1;
@@ -113,11 +118,12 @@ Result<double> Feed::element(const Source &source, const Shape &shape, Step step
   if (source.input.kind == InputKind::Sample)
     return double(place);
   int64_t withinSample = index / (inner * samples) * inner + index % inner;
-  return dataset->value(size_t(source.field), sampler->sample(step.number, place), withinSample);
+  return dataset->value(size_t(source.field), step.samples[size_t(place)], withinSample);
 }
 
-Result<Tensor> Feed::piece(Step step, int64_t microBatch, const program::GlobalTensor &tensor,
-                           const std::vector<int64_t> &indices, const kernels::TensorType &local) {
+Result<Tensor> Feed::piece(const Step &step, int64_t microBatch,
+                           const program::GlobalTensor &tensor, const std::vector<int64_t> &indices,
+                           const kernels::TensorType &local) const {
   const Source &source = sources.at(tensor.name);
   std::vector<double> values(indices.size(), 0);
   for (size_t i = 0; i < indices.size(); ++i) {

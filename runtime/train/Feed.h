@@ -33,6 +33,8 @@ public:
   static Result<Feed> open(const program::Program &program, const Manifest &manifest,
                            const DataOptions &options, kernels::Arith arith);
 
+  /// Makes inputs on so many threads; at first one. The numbers do not depend on it.
+  void useThreads(int count) { numThreads = count; }
   /// Returns the inputs of step `step`, from 1; valid as long as this object.
   runtime::StepInputs inputs(int64_t step, double learningRate);
   /// Returns the inputs for forward blocks only, with the samples of step `step`. The Program sees
@@ -60,19 +62,22 @@ private:
     Input input;
     int field = -1; // of the data set
   };
-  /// `number` selects the samples; `told` is the step number that the Program sees.
+  /// `told` is the step number that the Program sees; `samples` are those of the global batch.
   struct Step {
-    int64_t number, told;
+    int64_t told;
+    std::vector<int64_t> samples;
   };
-  runtime::StepInputs inputsOf(Step step, double learningRate);
-  Result<kernels::Tensor> piece(Step step, int64_t microBatch, const program::GlobalTensor &tensor,
+  runtime::StepInputs inputsOf(int64_t number, int64_t told, double learningRate);
+  Result<kernels::Tensor> piece(const Step &step, int64_t microBatch,
+                                const program::GlobalTensor &tensor,
                                 const std::vector<int64_t> &indices,
-                                const kernels::TensorType &local);
-  Result<double> element(const Source &source, const kernels::Shape &shape, Step step,
-                         int64_t microBatch, int64_t index);
+                                const kernels::TensorType &local) const;
+  Result<double> element(const Source &source, const kernels::Shape &shape, const Step &step,
+                         int64_t microBatch, int64_t index) const;
 
   kernels::Arith arith = kernels::Arith::Native;
   int64_t samplesPerMicroBatch = 1, numMicroBatches = 1;
+  int numThreads = 1;
   std::map<std::string, Source> sources; // by name
   std::shared_ptr<data::Dataset> dataset;
   std::shared_ptr<data::Sampler> sampler;

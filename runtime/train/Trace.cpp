@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 namespace tbc::train {
@@ -112,27 +113,50 @@ Status Trace::executed(const runtime::Executed &executed) {
     event.bytes = program::messageBytes(program, executed.stage, instruction);
   event.begin = secondsOf(executed.begin);
   event.seconds = std::chrono::duration<double>(executed.finish - executed.begin).count();
-  // A block lasts from its first instruction to its last.
-  bool isSame = !events.empty() && events.back().block == event.block &&
-                events.back().microBatch == event.microBatch;
-  size_t block = events.size();
-  if (isSame)
-    for (block = events.size() - 1; events[block].thread != Blocks; --block)
-      ;
-  else {
-    Event whole = event;
-    whole.name = event.block;
+  event.onDevice = executed.onDevice;
+  events.push_back(std::move(event));
+  return Status::ok();
+}
+
+Status Trace::finish() {
+  isOn = false;
+  for (Event &event : events) {
+    if (!event.onDevice)
+      continue;
+    auto times = event.onDevice->times();
+    if (!times)
+      return times.error();
+    event.begin = secondsOf(times->begin);
+    event.seconds = std::chrono::duration<double>(times->end - times->begin).count();
+    event.onDevice = nullptr;
+  }
+  addBlocks();
+  return Status::ok();
+}
+
+/// Adds an event for each block, before its instructions: from the first one's begin to the last
+/// one's end. On concurrent streams, an instruction may begin before another one and end after it.
+void Trace::addBlocks() {
+  std::vector<Event> all;
+  for (size_t first = 0, end = 0; first < events.size(); first = end) {
+    Event whole = events[first];
+    double last = 0;
+    for (; end < events.size() && events[end].block == whole.block &&
+           events[end].microBatch == whole.microBatch;
+         ++end) {
+      whole.begin = std::min(whole.begin, events[end].begin);
+      last = std::max(last, events[end].begin + events[end].seconds);
+    }
+    whole.name = whole.block;
     whole.category = "block";
     whole.thread = Blocks;
     whole.bytes = 0;
-    events.push_back(whole);
+    whole.seconds = last - whole.begin;
+    all.push_back(std::move(whole));
+    std::move(events.begin() + int64_t(first), events.begin() + int64_t(end),
+              std::back_inserter(all));
   }
-  // On concurrent streams, an instruction may begin before another one and end after it.
-  double end = std::max(events[block].begin + events[block].seconds, event.begin + event.seconds);
-  events[block].begin = std::min(events[block].begin, event.begin);
-  events[block].seconds = end - events[block].begin;
-  events.push_back(std::move(event));
-  return Status::ok();
+  events = std::move(all);
 }
 
 /// The events as JSON objects, separated by commas.

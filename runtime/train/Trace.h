@@ -24,14 +24,20 @@ namespace tbc::train {
 /// F. Cristian, "Probabilistic clock synchronization", Distributed Computing 3 (1989).
 Result<std::vector<double>> clockOffsets(comm::Communicator &communicator);
 
-/// Records the instructions that one rank executes while `isOn`.
+/// Records the instructions that one rank executes while `isOn`, as a device times them where one
+/// executes them.
 class Trace : public runtime::Observer {
 public:
   Trace(const program::Program &program, int64_t rank) : program(program), rank(rank) {}
   bool isOn = false;
   Status executed(const runtime::Executed &executed) override;
   bool looksAtOnce() const override { return isOn; }
+  bool timesDevices() const override { return isOn; }
   bool looksAt(schedule::Action::Kind, const program::Instruction &) const override { return isOn; }
+
+  /// Ends the recording of a step: waits for its work on a device, whose times replace those of the
+  /// calls. Errors: those of the device.
+  Status finish();
 
   /// Joins the events of all ranks on the clock of rank 0 and writes them to `path` there. All
   /// ranks call it. `offsets` come from clockOffsets. Errors: Other, with path and reason, on rank
@@ -44,8 +50,10 @@ private:
     std::string name, category, op, block;
     int thread = 0;
     int64_t microBatch = 0, bytes = 0;
-    double begin = 0, seconds = 0; // on this rank's clock
+    double begin = 0, seconds = 0;                       // on this rank's clock
+    std::shared_ptr<const runtime::DeviceSpan> onDevice; // null: those of the call
   };
+  void addBlocks();
   std::string text(double offset) const;
 
   const program::Program &program;

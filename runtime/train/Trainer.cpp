@@ -66,12 +66,17 @@ public:
         executor(std::move(executor)), feed(std::move(feed)),
         rate(options.learningRate.forBatch(this->feed.globalBatch())), lastStep(options.steps),
         scalesLoss(runtime::skipsOverflow(loaded.program)), norm(loaded.manifest.gradientNorm),
-        trace(loaded.program, communicator.rank()) {}
+        trace(loaded.program, communicator.rank()) {
+    this->feed.useThreads(options.threads);
+  }
 
   Status start(bool isLocalFirst);
   Status steps();
   /// Sets separate data for evaluation.
-  void evaluateOn(Feed evaluation) { evaluationFeed.emplace(std::move(evaluation)); }
+  void evaluateOn(Feed evaluation) {
+    evaluation.useThreads(options.threads);
+    evaluationFeed.emplace(std::move(evaluation));
+  }
 
 private:
   Status resume(const std::string &path, int64_t step);
@@ -213,7 +218,8 @@ Status Run::initialize(bool isLocalFirst) {
     return weights.error();
   return executor.loadPieces(
       [&](const program::GlobalTensor &tensor, const std::vector<int64_t> &indices,
-          const kernels::TensorType &local) { return weights->piece(tensor, indices, local); });
+          const kernels::TensorType &local) { return weights->piece(tensor, indices, local); },
+      options.threads);
 }
 
 /// Claims the checkpoint folder, and resumes from the newest checkpoint if requested.
@@ -284,7 +290,7 @@ Status Run::observe() {
   executor.observe(norm);
   if (options.detectsAnomalies)
     executor.observe(anomalies);
-  if (options.profile.file.empty())
+  if (!options.profile.isWanted())
     return Status::ok();
   int64_t first = numDone + 1;
   profiledStep = options.profile.step > 0 ? options.profile.step : std::min(first + 1, lastStep);
@@ -293,6 +299,8 @@ Status Run::observe() {
                                        ": this run has the steps " + std::to_string(first) +
                                        " to " + std::to_string(lastStep)};
   executor.observe(trace);
+  if (options.profile.file.empty())
+    return Status::ok();
   Result<std::vector<double>> offsets = clockOffsets(communicator);
   if (!offsets)
     return offsets.error();
@@ -307,7 +315,9 @@ Result<bool> Run::step(int64_t step) {
   bool isApplied = true;
   if (Status status = runStep(step, isApplied); !status)
     return status.error();
-  trace.isOn = false;
+  if (trace.isOn)
+    if (Status status = trace.finish(); !status)
+      return status.error();
   Verdict mine;
   mine.stops = callbacks.stopRequested();
   mine.isWritten = !pending || pending->isWritten();
@@ -434,7 +444,7 @@ Status Run::evaluate(int64_t step) {
 /// Does the work that is due after a step; `isLast`: after the last one.
 Status Run::afterStep(int64_t step, bool isLast) {
   auto isDue = [&](int64_t every) { return isLast || (every > 0 && step % every == 0); };
-  if (step == profiledStep)
+  if (step == profiledStep && !options.profile.file.empty())
     if (Status written = trace.write(communicator, clocks, options.profile.file); !written)
       return written;
   if (evaluationFeed && isDue(options.evaluation.every))

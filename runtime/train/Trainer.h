@@ -42,6 +42,10 @@ struct EvaluationOptions {
 struct ProfileOptions {
   std::string file; // empty: no profile
   int64_t step = 0; // 0: the second of this run, when memory is warm, or the only one
+  /// Whether a device is to time the instructions of that step in any case, for
+  /// `TrainCallbacks::end`.
+  bool timesDevice = false;
+  bool isWanted() const { return !file.empty() || timesDevice; }
 };
 
 struct TrainOptions {
@@ -49,6 +53,7 @@ struct TrainOptions {
   bool sumsGradientsInBF16 = false; // see Executor::sumGradientsInBF16
   double gradientShare = 0; // sent share of gradients; 0: all. See Executor::compressGradients
   runtime::MachineMaker machine = runtime::makeReferenceMachine; // executes the kernels
+  int threads = 1;                                               // for initial weights, inputs
   int64_t steps = 1;                                             // the number of the last one
   int64_t epochs = 0; // if not 0: the steps of so many epochs
   LearningRate learningRate;

@@ -122,7 +122,14 @@ double Weights::fromFile(size_t number, int64_t element) const {
                               element * kernels::byteWidth(dtype));
 }
 
-double Weights::drawn(size_t number, int64_t element) const {
+double Weights::deviationOf(const Initializer &initializer) const {
+  const Shape &shape = initializer.type.shape;
+  double first = shape.empty() ? 1 : double(shape[0]);
+  double others = double(kernels::numElements(shape)) / std::max(first, 1.0);
+  return std::sqrt(2 / (first + others));
+}
+
+float Weights::drawn(size_t number, int64_t element, double deviation) const {
   const Initializer &initializer = manifest.initializers[number];
   if (initializer.start != Start::Normal)
     return initializer.start == Start::Ones ? 1 : 0;
@@ -132,10 +139,6 @@ double Weights::drawn(size_t number, int64_t element) const {
       {uint32_t(seed), uint32_t(seed >> 32)});
   double u = (double(words[0]) + 1) / 4294967296.0; // in (0, 1]
   double v = double(words[1]) / 4294967296.0;
-  const Shape &shape = initializer.type.shape;
-  double first = shape.empty() ? 1 : double(shape[0]);
-  double others = double(kernels::numElements(shape)) / std::max(first, 1.0);
-  double deviation = std::sqrt(2 / (first + others));
   return float(deviation * std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v));
 }
 
@@ -168,17 +171,24 @@ Result<Tensor> Weights::piece(const program::GlobalTensor &tensor,
   if (!fits)
     return Error{ErrorCode::Usage, "the Program's run.json has it with another shape, " +
                                        toString(initializer.type) + "; compile again"};
-  std::vector<double> values(indices.size(), 0);
-  for (size_t i = 0; i < indices.size(); ++i) {
-    int64_t element = indices[i] < 0 ? -1 : within(indices[i], outer, inner);
-    if (element < 0)
-      continue;
-    if (isDrawn) {
-      values[i] = drawn(found->second, element);
-      continue;
-    }
-    values[i] = fromFile(found->second, element);
+  const bool isWhole = outer == inner;
+  auto elementOf = [&](int64_t index) {
+    return isWhole || index < 0 ? index : within(index, outer, inner);
+  };
+  const double deviation = deviationOf(initializer);
+  if (isDrawn && arith == kernels::Arith::Native && kernels::isFloat(local.dtype) &&
+      local.dtype != DType::F64) { // drawn numbers are floats
+    std::vector<float> values(indices.size(), 0);
+    for (size_t i = 0; i < indices.size(); ++i)
+      if (int64_t element = elementOf(indices[i]); element >= 0)
+        values[i] = drawn(found->second, element, deviation);
+    return Tensor(local, std::move(values));
   }
+  std::vector<double> values(indices.size(), 0);
+  for (size_t i = 0; i < indices.size(); ++i)
+    if (int64_t element = elementOf(indices[i]); element >= 0)
+      values[i] =
+          isDrawn ? drawn(found->second, element, deviation) : fromFile(found->second, element);
   return tensorOf(local, arith, values);
 }
 

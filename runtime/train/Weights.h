@@ -37,7 +37,8 @@ public:
   /// matrix has the deviation 0.05. Source: Glorot and Bengio (2010).
   static Weights draw(const Manifest &manifest, kernels::Arith arith, uint64_t seed);
 
-  /// The callback of Executor::loadPieces; valid as long as this object.
+  /// The callback of Executor::loadPieces; valid as long as this object. Several threads may call
+  /// it.
   Result<kernels::Tensor> piece(const program::GlobalTensor &tensor,
                                 const std::vector<int64_t> &indices,
                                 const kernels::TensorType &local) const;
@@ -45,7 +46,8 @@ public:
 private:
   Weights(const Manifest &manifest, kernels::Arith arith);
   double fromFile(size_t initializer, int64_t element) const;
-  double drawn(size_t initializer, int64_t element) const;
+  float drawn(size_t initializer, int64_t element, double deviation) const;
+  double deviationOf(const Initializer &initializer) const;
 
   Manifest manifest;
   kernels::Arith arith;

@@ -53,6 +53,21 @@ TEST_F(Run, EveryPlanTrainsAlike) {
   }
 }
 
+/// The token table has more elements than one thread makes at once.
+TEST_F(Run, ThreadsDoNotChangeInitialWeightsAndInputs) {
+  Outcome made = shell(
+      TBC_PROGRAM
+      " new gpt2 --layers 1 --hidden 32 --ffn 64 --heads 2 --vocab 40000 --seq 8 -o wide.onnx "
+      "&& " TBC_PROGRAM
+      " plan wide.onnx --gpus 1 --batch 2 --seq 8 --precision bf16 -o wide.json && " TBC_PROGRAM
+      " compile wide.json --no-kernels -o wide");
+  ASSERT_EQ(made.code, 0) << made.err;
+  ASSERT_EQ(run("wide", "--steps 2 --init-weights 3 --threads 1 --log one").code, 0);
+  ASSERT_EQ(run("wide", "--steps 2 --init-weights 3 --threads 4 --log four").code, 0);
+  EXPECT_THAT(losses("one"), HasSubstr("loss"));
+  EXPECT_EQ(losses("four"), losses("one"));
+}
+
 TEST_F(Run, SafetensorsGiveTheInitialWeights) {
   std::string replicas = program("tiny-gpt2", "--seq 16 --gpus 2 --mesh dp=2");
   std::string shards = program("tiny-gpt2", "--seq 16 --gpus 4 --mesh fsdp=2,tp=2");

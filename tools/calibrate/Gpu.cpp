@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <numeric>
+#include <random>
 
 namespace tbc::calibrate {
 
@@ -29,6 +30,7 @@ public:
         isQuick(isQuick), communicator(communicator), m(measurements) {}
 
   Status memory();
+  Status fillRandomly(DType dtype);
   Status copies();
   Status matmuls();
   Status collectives();
@@ -93,7 +95,35 @@ Status Gpu::memory() {
   if (!made)
     return made.error();
   arena = std::move(*made);
-  return streams->of(Stream::Compute).fill(arena.address(), 0, arena.bytes());
+  return fillRandomly(DType::F32);
+}
+
+/// Fills the arena with normal numbers of the type. On zeros, matmuls of a GPU at its power limit
+/// are faster: an H200 multiplied bf16 matrices of 8192 at 892 TFLOP/s, in place of 790.
+Status Gpu::fillRandomly(DType dtype) {
+  const int64_t width = kernels::byteWidth(dtype);
+  const int64_t period = std::min<int64_t>(arena.bytes() / width, (int64_t(1) << 20) + 64);
+  std::mt19937 generator(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> numbers(static_cast<size_t>(period));
+  for (float &number : numbers)
+    number = normal(generator);
+  std::vector<unsigned char> bytes =
+      kernels::Tensor({dtype, {period}}, std::move(numbers)).toBytes();
+  if (Status status = streams->upload(arena.address(), bytes.data(), int64_t(bytes.size()));
+      !status)
+    return status;
+  // Doubles what is there, up to the whole.
+  for (auto filled = int64_t(bytes.size()); filled < arena.bytes();) {
+    int64_t more = std::min(filled, arena.bytes() - filled);
+    if (Status status =
+            streams->of(Stream::Compute)
+                .copyWithin(arena.address() + DeviceAddress(filled), arena.address(), more);
+        !status)
+      return status;
+    filled += more;
+  }
+  return Status::ok();
 }
 
 Status Gpu::copies() {
@@ -155,10 +185,15 @@ Status Gpu::addMatmul(std::vector<KernelPoint> &points, int64_t rows, int64_t si
 
 Status Gpu::matmuls() {
   const int64_t largest = isQuick ? 64 : 8192;
-  for (DType dtype : {DType::F32, DType::BF16})
+  for (DType dtype : {DType::F32, DType::BF16}) {
+    if (Status status = fillRandomly(dtype); !status)
+      return status;
     for (int64_t size = isQuick ? 16 : 128; size <= largest; size *= 2)
       if (Status status = addMatmul(m.matmuls, size, size, dtype); !status)
         return status;
+  }
+  if (Status status = fillRandomly(DType::F32); !status) // results were written there
+    return status;
   for (int64_t size = isQuick ? 16 : 1024; size <= largest; size *= 2)
     if (Status status = addMatmul(m.rows, 1, size, DType::F32); !status)
       return status;

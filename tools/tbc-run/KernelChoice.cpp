@@ -11,6 +11,11 @@
 
 namespace tbc::cli {
 
+int numThreads(const RunOptions &options, int64_t numLocalRanks) {
+  return options.threads > 0 ? options.threads
+                             : int(std::max<int64_t>(1, launch::numCores() / numLocalRanks));
+}
+
 Result<runtime::MachineMaker>
 machineOf(const train::LoadedProgram &loaded, const RunOptions &options, int64_t numLocalRanks,
           const std::shared_ptr<cpu::KernelComparisons> &comparisons) {
@@ -21,9 +26,7 @@ machineOf(const train::LoadedProgram &loaded, const RunOptions &options, int64_t
     return compiled.error();
   cpu::NativeOptions native;
   native.compiled = *compiled;
-  native.threads = options.threads > 0
-                       ? options.threads
-                       : int(std::max<int64_t>(1, launch::numCores() / numLocalRanks));
+  native.threads = numThreads(options, numLocalRanks);
   if (!options.checksItself)
     return cpu::nativeMachine(native);
   cpu::CheckOptions check;
@@ -50,6 +53,13 @@ void reportSelfCheck(const cpu::KernelComparisons &comparisons) {
   std::cerr << text << std::flush;
 }
 
+/// Example: "1.234 ms" for 0.001234.
+static std::string milliseconds(double seconds) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.3f ms", seconds * 1e3);
+  return text;
+}
+
 void reportKernels(std::vector<runtime::KernelShare> shares, bool isVerbose) {
   double total = 0, slow = 0; // seconds
   std::string slowOps;
@@ -66,14 +76,14 @@ void reportKernels(std::vector<runtime::KernelShare> shares, bool isVerbose) {
     return std::to_string(int(100 * seconds / std::max(total, 1e-9) + 0.5)) + " %";
   };
   std::string text;
-  if (isVerbose) {
-    text = "tbc: kernels of rank 0 took " + std::to_string(total) + " s\n";
+  if (isVerbose && !shares.empty()) {
+    text = "tbc: kernels of rank 0 took " + milliseconds(total) + "\n";
     for (const runtime::KernelShare &share : shares)
       if (share.count > 0) {
         char line[160];
-        std::snprintf(line, sizeof line, "  %-22s %-9s %10lld x %10.3f s  %5.1f %%\n",
-                      share.op.c_str(), share.isReference ? "reference" : "",
-                      static_cast<long long>(share.count), share.seconds,
+        std::snprintf(line, sizeof line, "  %-22s %-9s %10lld x %14s  %5.1f %%\n", share.op.c_str(),
+                      share.isReference ? "reference" : "", static_cast<long long>(share.count),
+                      milliseconds(share.seconds).c_str(),
                       100 * share.seconds / std::max(total, 1e-9));
         text += line;
       }

@@ -8,6 +8,10 @@
 
 namespace tbc::cli {
 
+/// Returns the threads of each rank: those of --threads, else an equal share of the machine's
+/// cores.
+int numThreads(const RunOptions &options, int64_t numLocalRanks);
+
 /// Returns the backend for --kernels and --threads. Arithmetic other than that of the types uses
 /// reference kernels. With --self-check, kernels of the first step write to `comparisons`. Errors:
 /// Usage, compiled kernels that cannot be used.
@@ -18,8 +22,8 @@ Result<runtime::MachineMaker> machineOf(const train::LoadedProgram &loaded,
 /// Prints to stderr that all kernels agreed, after the first step.
 void reportSelfCheck(const cpu::KernelComparisons &comparisons);
 
-/// Prints kernel times to stderr: every op if `isVerbose`, else ops on reference kernels with a
-/// significant share.
+/// Prints kernel times to stderr, those of one step for a device: every op if `isVerbose`, else ops
+/// on reference kernels with a significant share.
 void reportKernels(std::vector<runtime::KernelShare> shares, bool isVerbose);
 
 } // namespace tbc::cli

@@ -315,6 +315,8 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   if (!machine)
     return machine.error();
   train->machine = *machine;
+  train->threads = numThreads(options, start.numLocalRanks);
+  train->profile.timesDevice = device && options.isVerbose;
   train->isOnPlannedDevices =
       device ||
       mayBePlanOfCpus(loaded.manifest.peakFlopsPerSecond / double(numRanks), start.numLocalRanks);

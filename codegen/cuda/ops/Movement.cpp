@@ -1,6 +1,6 @@
 //===- Movement.cpp - Ops that move elements --------------------------------===//
 //
-// A thread does an element of the result.
+// A thread does up to 16 bytes of the result, as many elements as lie together on both sides.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,49 +35,80 @@ Value zeroLike(const ThreadKernel &k, const kernels::TensorType &type) {
 }
 
 FailureOr<region::Kernel> copy(MLIRContext &context, const OpCall &call, Form form) {
-  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
-  k.store(0, k.thread, k.load(0, k.thread));
+  int64_t count = kernels::numElements(call.results[0].shape);
+  int64_t each = ThreadKernel::elementsTogether(call.results[0].dtype, {count});
+  ThreadKernel k(context, call, count / each, form);
+  Value at = k.e.mul(k.thread, k.integer(each));
+  k.storeTogether(0, at, k.loadTogether(0, at, each));
   return k.finish();
 }
 
+/// The threads of an op that moves elements along a dim: each does `each` elements of the result,
+/// at position `at` of the row `outer`. A row is what lies together: the dim and all inner ones.
+struct Rows {
+  Rows(MLIRContext &context, const OpCall &call, const Split &to, ArrayRef<int64_t> runs, Form form)
+      : row(to.size * to.inner), each(elements(call, runs, row)),
+        k(context, call, to.outer * row / each, form) {
+    SmallVector<Value> place = k.split(k.thread, {to.outer, row / each});
+    outer = place[0];
+    at = k.e.mul(place[1], k.integer(each));
+  }
+  static int64_t elements(const OpCall &call, ArrayRef<int64_t> runs, int64_t row) {
+    SmallVector<int64_t> all(runs);
+    all.push_back(row);
+    return ThreadKernel::elementsTogether(call.results[0].dtype, all);
+  }
+  Value offset() const { return k.e.mul(k.thread, k.integer(each)); }
+  void store(ArrayRef<Value> values) const { k.storeTogether(0, offset(), values); }
+  /// Loads from position `place` of this row of an operand, whose rows have so many elements.
+  SmallVector<Value> load(int operand, Value place, int64_t rowOfOperand) const {
+    return k.loadTogether(operand, k.e.add(k.e.mul(outer, k.integer(rowOfOperand)), place), each);
+  }
+  /// Whether position `place` lies in [0, size). Unsigned: positions before the begin wrap to large
+  /// numbers.
+  Value isInside(Value place, int64_t size) const {
+    return k.e.make<arith::CmpIOp>(arith::CmpIPredicate::ult, place, k.integer(size));
+  }
+
+  int64_t row, each;
+  ThreadKernel k;
+  Value outer, at;
+};
+
 FailureOr<region::Kernel> slice(MLIRContext &context, const OpCall &call, Form form) {
   Split from(call.operands[0].shape, dimOf(call)), to(call.results[0].shape, dimOf(call));
-  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
-  SmallVector<Value> at = k.split(k.thread, to.sizes());
-  at[1] = k.e.add(at[1], k.integer(call.attrs.getInt("offset")));
-  k.store(0, k.thread, k.load(0, k.join(at, from.sizes())));
-  return k.finish();
+  int64_t row = from.size * from.inner, first = call.attrs.getInt("offset") * from.inner;
+  Rows rows(context, call, to, {row, first}, form);
+  rows.store(rows.load(0, rows.k.e.add(rows.at, rows.k.integer(first)), row));
+  return rows.k.finish();
 }
 
 FailureOr<region::Kernel> pad(MLIRContext &context, const OpCall &call, Form form) {
   Split from(call.operands[0].shape, dimOf(call)), to(call.results[0].shape, dimOf(call));
-  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
-  SmallVector<Value> at = k.split(k.thread, to.sizes());
-  at[1] = k.e.sub(at[1], k.integer(call.attrs.getInt("low")));
-  // Unsigned comparison: positions before the begin wrap to large numbers.
-  Value isInside = k.e.make<arith::CmpIOp>(arith::CmpIPredicate::ult, at[1], k.integer(from.size));
-  Value value = k.choose(
-      isInside, [&] { return SmallVector<Value>{k.load(0, k.join(at, from.sizes()))}; },
-      [&] { return SmallVector<Value>{zeroLike(k, call.results[0])}; })[0];
-  k.store(0, k.thread, value);
-  return k.finish();
+  int64_t row = from.size * from.inner, low = call.attrs.getInt("low") * from.inner;
+  Rows rows(context, call, to, {row, low}, form);
+  Value place = rows.k.e.sub(rows.at, rows.k.integer(low));
+  rows.store(rows.k.choose(
+      rows.isInside(place, row), [&] { return rows.load(0, place, row); },
+      [&] { return SmallVector<Value>(size_t(rows.each), zeroLike(rows.k, call.results[0])); }));
+  return rows.k.finish();
 }
 
 FailureOr<region::Kernel> concat(MLIRContext &context, const OpCall &call, Form form) {
   Split to(call.results[0].shape, dimOf(call));
-  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
-  SmallVector<Value> at = k.split(k.thread, to.sizes());
-  int64_t offset = 0;
-  for (size_t i = 0; i < call.operands.size(); ++i) {
-    Split from(call.operands[i].shape, dimOf(call));
-    Value index = k.e.sub(at[1], k.integer(offset));
-    Value isHere = k.e.make<arith::CmpIOp>(arith::CmpIPredicate::ult, index, k.integer(from.size));
-    k.ifThen(isHere, [&] {
-      k.store(0, k.thread, k.load(int(i), k.join({at[0], index, at[2]}, from.sizes())));
-    });
-    offset += from.size;
+  SmallVector<int64_t> parts;
+  for (const kernels::TensorType &operand : call.operands) {
+    Split from(operand.shape, dimOf(call));
+    parts.push_back(from.size * from.inner);
   }
-  return k.finish();
+  Rows rows(context, call, to, parts, form);
+  int64_t first = 0;
+  for (auto [i, part] : llvm::enumerate(parts)) {
+    Value place = rows.k.e.sub(rows.at, rows.k.integer(first));
+    rows.k.ifThen(rows.isInside(place, part), [&] { rows.store(rows.load(int(i), place, part)); });
+    first += part;
+  }
+  return rows.k.finish();
 }
 
 FailureOr<region::Kernel> iota(MLIRContext &context, const OpCall &call, Form form) {

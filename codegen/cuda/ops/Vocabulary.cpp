@@ -29,24 +29,56 @@ struct Vocabulary {
   Value isNumber(Value number) const {
     return k.e.make<arith::CmpIOp>(arith::CmpIPredicate::sge, number, k.integer(0));
   }
-  /// Returns the position of `number` by bisection, and whether this rank has it.
+  /// Returns the first place whose number is not below `number`, or is padding; at most the size.
+  Value bisect(Value number) const {
+    Value zero = k.integer(0), steps = k.integer(int64_t(llvm::Log2_64_Ceil(uint64_t(size))) + 1);
+    return k.loop(zero, steps, {zero, k.integer(size)}, [&](Value, ArrayRef<Value> inner) {
+      Value middle = k.divide(k.e.add(inner[0], inner[1]), 2);
+      Value found = numberAt(clamped(middle));
+      Value isBefore = k.both(isNumber(found), k.e.less(found, number));
+      Value isOpen = k.e.less(inner[0], inner[1]);
+      Value goesUp = k.both(isOpen, isBefore);
+      Value goesDown = k.both(isOpen, k.negate(isBefore));
+      return SmallVector<Value>{k.e.select(goesUp, k.e.add(middle, k.integer(1)), inner[0]),
+                                k.e.select(goesDown, middle, inner[1])};
+    })[0];
+  }
+  Value clamped(Value place) const {
+    Value last = k.integer(size - 1);
+    return k.e.select(k.e.less(last, place), last, place);
+  }
+  /// Returns the place of `number`, and whether this rank has it. A rank with the whole vocabulary
+  /// has each number at its own place, which is looked at first.
   std::pair<Value, Value> find(Value number) const {
-    Value zero = k.integer(0), last = k.integer(size - 1);
-    auto clamped = [&](Value x) { return k.e.select(k.e.less(last, x), last, x); };
-    Value steps = k.integer(int64_t(llvm::Log2_64_Ceil(uint64_t(size))) + 1);
-    SmallVector<Value> range =
-        k.loop(zero, steps, {zero, k.integer(size)}, [&](Value, ArrayRef<Value> inner) {
-          Value middle = k.divide(k.e.add(inner[0], inner[1]), 2);
-          Value found = numberAt(clamped(middle));
-          Value isBefore = k.both(isNumber(found), k.e.less(found, number));
-          Value isOpen = k.e.less(inner[0], inner[1]);
-          Value goesUp = k.both(isOpen, isBefore);
-          Value goesDown = k.both(isOpen, k.negate(isBefore));
-          return SmallVector<Value>{k.e.select(goesUp, k.e.add(middle, k.integer(1)), inner[0]),
-                                    k.e.select(goesDown, middle, inner[1])};
-        });
-    Value place = clamped(range[0]);
+    Value isInside = k.e.make<arith::CmpIOp>(arith::CmpIPredicate::ult, number, k.integer(size));
+    Value own = k.e.select(isInside, number, k.integer(0));
+    Value place = k.choose(
+        k.both(isInside, k.equal(numberAt(own), number)), [&] { return SmallVector<Value>{own}; },
+        [&] { return SmallVector<Value>{clamped(bisect(number))}; })[0];
     return {place, k.equal(numberAt(place), number)};
+  }
+  /// Returns for each of `each` places from `first` on whether it has a number. If the last one
+  /// has, then so have all.
+  SmallVector<Value> areNumbers(Value first, int64_t each) const {
+    auto isNumberAt = [&](int64_t i) { return isNumber(numberAt(k.e.add(first, k.integer(i)))); };
+    Value isLast = isNumberAt(each - 1);
+    return k.choose(
+        isLast, [&] { return SmallVector<Value>(size_t(each), isLast); },
+        [&] {
+          SmallVector<Value> list;
+          for (int64_t i = 0; i < each; ++i)
+            list.push_back(isNumberAt(i));
+          return list;
+        });
+  }
+  /// Returns how many numbers come before the padding.
+  Value count() const {
+    return k.choose(
+        isNumber(numberAt(k.integer(size - 1))),
+        [&] { return SmallVector<Value>{k.integer(size)}; },
+        [&] {
+          return SmallVector<Value>{bisect(k.integer(std::numeric_limits<int64_t>::max()))};
+        })[0];
   }
 };
 
@@ -61,20 +93,21 @@ int64_t rowElements(const kernels::Shape &table) {
   return kernels::numElements({table.begin() + 1, table.end()});
 }
 
-/// A thread does an element of the result.
+/// A thread does up to 16 bytes of a row of the result, for which it finds the row once.
 FailureOr<region::Kernel> embedding(MLIRContext &context, const OpCall &call, Form form) {
   int64_t width = rowElements(call.operands[0].shape);
-  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
-  Value column = k.remainder(k.thread, width);
+  int64_t each = ThreadKernel::elementsTogether(call.results[0].dtype, {width});
+  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape) / each, form);
+  Value column = k.e.mul(k.remainder(k.thread, width / each), k.integer(each));
   auto [number, isKnown] =
-      rowNumber(k, k.load(1, k.divide(k.thread, width)), k.load(3, k.integer(0)));
+      rowNumber(k, k.load(1, k.divide(k.thread, width / each)), k.load(3, k.integer(0)));
   auto [place, isHere] = Vocabulary{k, 2, call.operands[0].shape[0]}.find(number);
   Value otherwise = k.e.select(isKnown, k.number(0), k.number(notANumber));
   Value offset = k.e.add(k.e.mul(place, k.integer(width)), column);
-  Value value = k.choose(
-      k.both(isKnown, isHere), [&] { return SmallVector<Value>{k.load(0, offset)}; },
-      [&] { return SmallVector<Value>{otherwise}; })[0];
-  k.store(0, k.thread, value);
+  k.storeTogether(0, k.e.mul(k.thread, k.integer(each)),
+                  k.choose(
+                      k.both(isKnown, isHere), [&] { return k.loadTogether(0, offset, each); },
+                      [&] { return SmallVector<Value>(size_t(each), otherwise); }));
   return k.finish();
 }
 
@@ -102,18 +135,28 @@ struct ClassRow {
       : k(k), size(logits.back()), vocabulary{k, numbers, size}, row(k.divide(k.thread, k.lanes())),
         lane(k.remainder(k.thread, k.lanes())), begin(k.e.mul(row, k.integer(size))) {}
 
-  /// Folds `body` over the classes of this lane, without padding.
+  /// Folds `body` over the classes of this lane, without padding. Lanes take turns with accesses of
+  /// up to 16 bytes; what is left before the padding, they do class by class.
   SmallVector<Value>
   overClasses(ArrayRef<Value> carried,
               llvm::function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) const {
-    return k.loop(
-        lane, k.integer(size), carried,
-        [&](Value j, ArrayRef<Value> inner) {
-          return k.choose(
-              vocabulary.isNumber(vocabulary.numberAt(j)),
-              [&] { return body(k.load(0, k.e.add(begin, j)), inner); },
-              [&] { return SmallVector<Value>(inner); });
+    int64_t each = ThreadKernel::elementsTogether(k.call.operands[0].dtype, {size});
+    Value count = vocabulary.count();
+    Value whole = k.e.sub(count, k.remainder(count, each));
+    SmallVector<Value> folded = k.loop(
+        k.e.mul(lane, k.integer(each)), whole, carried,
+        [&](Value j, ArrayRef<Value> before) {
+          SmallVector<Value> after(before);
+          for (Value x : k.loadTogether(0, k.e.add(begin, j), each))
+            after = body(x, after);
+          return after;
         },
+        k.lanes() * each);
+    if (each == 1)
+      return folded;
+    return k.loop(
+        k.e.add(whole, lane), count, folded,
+        [&](Value j, ArrayRef<Value> before) { return body(k.load(0, k.e.add(begin, j)), before); },
         k.lanes());
   }
   void storeOnce(int result, Value value) const {
@@ -176,39 +219,53 @@ FailureOr<region::Kernel> classSums(MLIRContext &context, const OpCall &call, Fo
   return k.finish();
 }
 
-/// How many logits of a row a thread does, so that it finds the row and its label once for all.
-int64_t logitsPerThread(int64_t classes) {
-  for (int64_t each : {8, 4, 2})
-    if (classes % each == 0)
-      return each;
+/// How many accesses of a row a thread does, so that it finds the row and its label once for all.
+int64_t accessesPerThread(int64_t accesses) {
+  for (int64_t number : {4, 3, 2})
+    if (accesses % number == 0)
+      return number;
   return 1;
 }
 
-/// A thread does logits of one row that are equally far apart, so neighbouring threads read and
-/// write neighbouring logits.
+/// A thread does up to four accesses to logits of one row, which are equally far apart, so that
+/// neighbouring threads access neighbouring logits. An access has up to 16 bytes.
 FailureOr<region::Kernel> classSumsGrad(MLIRContext &context, const OpCall &call, Form form) {
-  int64_t size = call.operands[0].shape.back(), each = logitsPerThread(size), step = size / each;
-  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape) / each, form);
-  Value row = k.divide(k.thread, step), first = k.remainder(k.thread, step);
-  Value begin = k.e.mul(row, k.integer(size));
+  int64_t size = call.operands[0].shape.back();
+  int64_t each = std::min(ThreadKernel::elementsTogether(call.operands[0].dtype, {size}),
+                          ThreadKernel::elementsTogether(call.results[0].dtype, {size}));
+  int64_t accesses = accessesPerThread(size / each), step = size / accesses;
+  int64_t threadsOfRow = step / each;
+  ThreadKernel k(context, call, kernels::numElements(call.results[0].shape) / each / accesses,
+                 form);
+  Value row = k.divide(k.thread, threadsOfRow), begin = k.e.mul(row, k.integer(size));
+  Value first = k.e.mul(k.remainder(k.thread, threadsOfRow), k.integer(each));
   Vocabulary vocabulary{k, 3, size};
   Value label = k.load(2, row), m = k.load(1, row), scale = k.load(5, row),
         onLabel = k.load(6, row);
-  Value isCounted = k.negate(k.equal(label, k.integer(call.attrs.getInt("ignore_index"))));
+  auto [labelPlace, hasLabel] = vocabulary.find(label);
+  Value isIgnored = k.equal(label, k.integer(call.attrs.getInt("ignore_index")));
+  Value place = k.e.select(k.both(hasLabel, k.negate(isIgnored)), labelPlace, k.integer(-1));
   double onAll = call.attrs.getDouble("class_weight");
-  Value ofLabel = k.number(onAll + call.attrs.getDouble("label_weight")), ofAll = k.number(onAll);
-  SmallVector<Value> places, gradients;
-  for (int64_t part = 0; part < each; ++part) {
-    Value j = k.e.add(first, k.integer(part * step));
-    Value place = k.e.add(begin, j), number = vocabulary.numberAt(j);
-    Value weight = k.e.select(k.both(k.equal(number, label), isCounted), ofLabel, ofAll);
-    Value e = k.e.exp(k.e.sub(k.load(0, place), m));
-    Value dx = k.e.add(k.e.mul(scale, e), k.e.mul(onLabel, weight));
-    places.push_back(place);
-    gradients.push_back(k.e.select(vocabulary.isNumber(number), dx, k.number(0)));
+  // Products of each logit's gradient that are the same for the whole row.
+  Value ofLabel = k.e.mul(onLabel, k.number(onAll + call.attrs.getDouble("label_weight")));
+  Value ofAll = k.e.mul(onLabel, k.number(onAll));
+  SmallVector<SmallVector<Value>> loaded;
+  for (int64_t access = 0; access < accesses; ++access)
+    loaded.push_back(
+        k.loadTogether(0, k.e.add(begin, k.e.add(first, k.integer(access * step))), each));
+  for (int64_t access = 0; access < accesses; ++access) {
+    Value from = k.e.add(first, k.integer(access * step));
+    SmallVector<Value> isClass = vocabulary.areNumbers(from, each);
+    Value ofLabelHere = k.e.sub(place, from);
+    SmallVector<Value> gradients;
+    for (auto [part, x] : llvm::enumerate(loaded[size_t(access)])) {
+      Value isLabel = k.equal(ofLabelHere, k.integer(int64_t(part)));
+      Value added = k.e.select(isLabel, ofLabel, ofAll);
+      Value dx = k.e.add(k.e.mul(scale, k.e.exp(k.e.sub(x, m))), added);
+      gradients.push_back(k.e.select(isClass[part], dx, k.number(0)));
+    }
+    k.storeTogether(0, k.e.add(begin, from), gradients);
   }
-  for (auto [place, gradient] : llvm::zip_equal(places, gradients))
-    k.store(0, place, gradient);
   return k.finish();
 }
 

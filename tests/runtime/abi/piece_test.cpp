@@ -110,6 +110,12 @@ TEST(OwnedIndices, CutPiecesPartitionTheTensor) {
   for (int64_t rank = 0; rank < 8; ++rank) {
     std::vector<int64_t> indices = ownedIndices(mesh, piece, mesh.coordinates(rank));
     EXPECT_EQ(int64_t(indices.size()), localShape(piece)[0]);
+    OwnedIndices owned(mesh, piece, mesh.coordinates(rank));
+    for (int64_t begin = 0, size = 1; begin < owned.size(); begin += size, size = size % 7 + 1) {
+      size = std::min(size, owned.size() - begin);
+      EXPECT_EQ(owned.range(begin, begin + size),
+                std::vector<int64_t>(indices.begin() + begin, indices.begin() + begin + size));
+    }
     for (int64_t index : indices)
       if (index >= 0)
         seen.insert(index);

@@ -6,7 +6,9 @@
 
 #include "tests/runtime/kernels/TestSupport.h"
 
+#include <cmath>
 #include <cstring>
+#include <random>
 
 using namespace tbc::kernels;
 using ::testing::ElementsAre;
@@ -48,6 +50,32 @@ TEST(DType, F16RoundsToNearestEven) {
 TEST(DType, RoundsDoublesOnce) {
   // Through f32 this would become the tie 1 + 2^-8 first, then 1.
   EXPECT_EQ(roundTo(DType::BF16, 1 + 0x1p-8 + 0x1p-40), 1 + 0x1p-7);
+}
+
+/// `value` is rounded to the nearer of its neighbours in bf16; of two equally near ones, to the
+/// even.
+TEST(DType, BF16IsTheNearestNumber) {
+  std::mt19937_64 generator(1);
+  for (int i = 0; i < 100000; ++i) {
+    // Every exponent of bf16, subnormal and too large ones, and often a tie or next to one.
+    double value =
+        std::ldexp(1 + double(generator() >> 11) * 0x1p-53, int(generator() % 268) - 138);
+    if (i % 2)
+      value = std::nextafter(double(decodeBF16(encodeBF16(float(value)))) * (1 + 0x1p-8),
+                             i % 4 == 1 ? 0 : INFINITY);
+    double rounded = roundTo(DType::BF16, value);
+    if (std::isinf(rounded)) {
+      EXPECT_GE(value, 0x1.ffp127);
+      continue;
+    }
+    uint16_t bits = encodeBF16(float(rounded));
+    ASSERT_EQ(double(decodeBF16(bits)), rounded) << value;
+    double below = decodeBF16(uint16_t(bits - (bits > 0))), above = decodeBF16(uint16_t(bits + 1));
+    double distance = std::fabs(value - rounded);
+    EXPECT_LE(distance, std::fabs(value - below)) << value;
+    EXPECT_LE(distance, std::fabs(above - value)) << value;
+    EXPECT_EQ(roundTo(DType::BF16, -value), -rounded);
+  }
 }
 
 TEST(DType, SixteenBitPatternsRoundTrip) {
