@@ -82,7 +82,7 @@ static void addResiduals(const ExplainedPlan &explained, int stage, double micro
       into.push_back({value.name,
                       residual.isOnHost ? "saved residual on the host" : "saved residual",
                       double(localBytes(value.layout, residual.sharding)), microBatches,
-                      moduleOf(explained.plan.job, graph, value.producer)});
+                      shownModuleOf(explained.plan.job, graph, value.producer)});
   }
 }
 
@@ -121,7 +121,7 @@ static int64_t microBatchesInFlight(const std::vector<schedule::Action> &actions
 static std::string moduleOfValue(const ExplainedPlan &explained, int value) {
   const Graph &graph = explained.step.graph;
   const int producer = graph.values[value].producer;
-  return producer < 0 ? "" : moduleOf(explained.plan.job, graph, producer);
+  return producer < 0 ? "" : shownModuleOf(explained.plan.job, graph, producer);
 }
 
 /// Sorts `holdings` by size and folds those that differ only in the number of their block. Example:
@@ -216,10 +216,11 @@ Report explainMemory(const ExplainedPlan &explained) {
     const double limit = double(std::max<int64_t>(1, explained.plan.limitBytes(cluster)));
     const StageMemory &memory = explained.prediction.stages[stage];
     int peak = peaks[stage];
-    stages.rows.push_back({Cell::count(stage), Cell::bytes(double(memory.totalBytes())),
-                           Cell::share(double(memory.totalBytes()) / limit),
-                           Cell::of(peak < 0 ? "" : graph.ops[peak].id),
-                           Cell::of(peak < 0 ? "" : moduleOf(explained.plan.job, graph, peak))});
+    stages.rows.push_back(
+        {Cell::count(stage), Cell::bytes(double(memory.totalBytes())),
+         Cell::share(double(memory.totalBytes()) / limit),
+         Cell::of(peak < 0 ? "" : graph.ops[peak].id),
+         Cell::of(peak < 0 ? "" : shownModuleOf(explained.plan.job, graph, peak))});
     for (const MemoryLine &line : memory.lines)
       if (line.bytes > 0)
         lines.rows.push_back({Cell::count(stage), Cell::of(line.name),

@@ -67,7 +67,7 @@ public:
   }
 
   std::string of(int op) const {
-    std::string module = moduleOf(job, graph, op);
+    std::string module = shownModuleOf(job, graph, op);
     return starred(module.empty() ? graph.ops[op].id : module + " " + graph.ops[op].kind);
   }
 

@@ -248,20 +248,6 @@ LayoutModules LayoutMaker::moduleAt(const std::vector<int> &ops) const {
   return result;
 }
 
-/// Returns the longest path that has both modules inside. Example: "h.0" of "h.0.attn" and
-/// "h.0.mlp".
-static std::string commonModule(const std::string &a, const std::string &b) {
-  size_t common = 0;
-  for (size_t i = 0; i <= std::min(a.size(), b.size()); ++i) {
-    const bool aEnds = i == a.size() || a[i] == '.', bEnds = i == b.size() || b[i] == '.';
-    if (aEnds && bEnds)
-      common = i;
-    if (i == a.size() || i == b.size() || a[i] != b[i])
-      break;
-  }
-  return a.substr(0, common);
-}
-
 /// Returns the module of each forward op. An op without one, as exporters make some, is of the
 /// module that has its producers and users inside.
 std::vector<std::string> LayoutMaker::modulePaths() const {

@@ -18,12 +18,26 @@ namespace tbc::planner {
 struct ModelNames {
   /// By op id: the module of the op. Example: "transformer.h.0.attn".
   std::map<std::string, std::string> modules;
+  /// By id of a forward op that is in none of `modules`: a module for tables and messages. Pins and
+  /// exported layouts do not read it.
+  std::map<std::string, std::string> placed;
   /// By name of a parameter or state: its module path.
   std::map<std::string, std::string> parameters;
 };
 
+/// Returns the longest path that has both modules inside. Example: "h.0" of "h.0.attn" and
+/// "h.0.mlp".
+std::string commonModule(const std::string &a, const std::string &b);
+
+/// Fills `names.placed`. An op without a module is shown in the longest path that has the modules
+/// of its readers inside, else in that of its producers. Example: an addition of no module whose
+/// result "h.1.ln_1" and "h.1.attn" read is shown in "h.1".
+void placeByReaders(const reshard::Graph &graph, ModelNames &names);
+
 /// Returns the module of op `op` of `graph`, or of its forward op; empty if unknown.
 std::string moduleOf(const Job &job, const reshard::Graph &graph, int op);
+/// Returns the same, or else the module in which `op` is shown (`ModelNames::placed`).
+std::string shownModuleOf(const Job &job, const reshard::Graph &graph, int op);
 /// Returns a value's module path, or else its name.
 std::string displayName(const Job &job, const reshard::GraphValue &value);
 

@@ -2,7 +2,6 @@
 
 #include "planner/report/BlockNames.h"
 #include "planner/graph/Recompute.h"
-#include "planner/plan/ModelNames.h"
 
 #include <algorithm>
 #include <optional>
@@ -74,9 +73,9 @@ static size_t starOf(const Path &path) {
   return path.size();
 }
 
-BlockNames::BlockNames(const Graph &graph, const Job &job) {
+BlockNames::BlockNames(const Graph &graph, const Job &job, ModuleOfOp moduleOfOp) {
   for (int op = 0; op < numForwardOps(graph); ++op) {
-    modules.push_back(componentsOf(moduleOf(job, graph, op)));
+    modules.push_back(componentsOf(moduleOfOp(job, graph, op)));
     for (size_t depth = 1; depth <= modules.back().size(); ++depth) {
       auto [found, isNew] = extent.try_emplace(join(modules.back(), depth), op, op);
       found->second.second = op;
@@ -148,10 +147,14 @@ std::vector<std::string> stageNames(const Graph &graph, const Job &job,
   std::vector<std::string> names;
   for (const std::string &id : ids) {
     auto found = byId.find(id);
-    std::string module = found == byId.end() ? "" : moduleOf(job, graph, found->second);
+    std::string module = found == byId.end() ? "" : shownModuleOf(job, graph, found->second);
     names.push_back(module.empty() ? id : module);
   }
-  return names;
+  std::vector<std::string> unique = names;
+  for (size_t i = 0; i < names.size(); ++i)
+    if (std::count(names.begin(), names.end(), names[i]) > 1 && names[i] != ids[i])
+      unique[i] += " (" + ids[i] + ")";
+  return unique;
 }
 
 } // namespace tbc::planner

@@ -8,7 +8,7 @@
 #define TBC_PLANNER_REPORT_BLOCKNAMES_H
 
 #include "planner/graph/Fold.h"
-#include "planner/plan/Job.h"
+#include "planner/plan/ModelNames.h"
 
 #include <map>
 #include <string>
@@ -20,7 +20,10 @@ namespace tbc::planner {
 /// Names blocks by the modules of their ops. A module is a path of components joined by dots.
 class BlockNames {
 public:
-  BlockNames(const reshard::Graph &graph, const Job &job);
+  /// `moduleOf`, or `shownModuleOf` to name also blocks of ops that are in no module.
+  using ModuleOfOp = std::string (*)(const Job &, const reshard::Graph &, int op);
+
+  BlockNames(const reshard::Graph &graph, const Job &job, ModuleOfOp moduleOfOp = moduleOf);
 
   /// Returns the display name of `block`; empty if no op tells its module.
   /// - A repeated block: the common part of the modules of its repeats. Example: "transformer.h.*".
@@ -41,7 +44,8 @@ private:
   std::map<std::string, std::pair<int, int>> extent;
 };
 
-/// Returns the modules of the ops `ids`; an op without a module gives its id.
+/// Returns the modules of the ops `ids`. An op without a module gives its id. Two ops of one module
+/// also give theirs. Example: "h.1.ln_1", "h.1.attn (matmul_1)", "h.1.attn (matmul_2)".
 std::vector<std::string> stageNames(const reshard::Graph &graph, const Job &job,
                                     const std::vector<std::string> &ids);
 

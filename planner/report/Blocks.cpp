@@ -76,7 +76,7 @@ std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, con
   }
 
   std::vector<BlockRow> rows;
-  BlockNames names(graph, plan.job);
+  const BlockNames names(graph, plan.job), shownNames(graph, plan.job, shownModuleOf);
   for (const Block &block : folded ? foldBlocks(graph) : unfolded(foldBlocks(graph))) {
     BlockRow row;
     int named = block.first; // constant-derived ops have no name of their own
@@ -85,6 +85,8 @@ std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, con
     row.name = names.modulesOf(block);
     row.firstOp = BlockNames::common(graph.ops[named].id,
                                      graph.ops[named + (block.count - 1) * block.length].id);
+    if (row.name.empty())
+      row.name = shownNames.modulesOf(block);
     if (row.name.empty())
       row.name = row.firstOp;
     row.count = block.count;

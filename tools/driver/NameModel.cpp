@@ -38,6 +38,7 @@ std::shared_ptr<const planner::ModelNames> nameModel(const TrainingStep &step) {
       for (int user : value.users)
         names->modules.emplace(graph.ops[user].id, path->second.substr(0, dot));
   }
+  planner::placeByReaders(graph, *names);
   return names;
 }
 

@@ -120,6 +120,77 @@ TEST(BlockNames, RepeatsOfTheSameModuleAreNamedByIt) {
       "shared");
 }
 
+namespace {
+
+/// x -> stem -> add_7, then norm -> mul_3 -> out beside query -> tail, and the loss of their sum.
+struct Placed {
+  Graph graph;
+  ModelNames names;
+
+  Placed() {
+    StepBuilder builder;
+    FactorId batch = builder.factor(4), wide = builder.factor(8);
+    int x = builder.input("x", {{batch}, {wide}});
+    int stem = builder.unary("stem", x), sum = builder.unary("add_7", stem);
+    int norm = builder.unary("norm", sum), query = builder.unary("query", sum);
+    int out = builder.unary("out", builder.unary("mul_3", norm));
+    int join = builder.add("join", out, builder.unary("tail", query));
+    builder.loss("loss", join, builder.input("labels", {{batch}}));
+    graph = builder.finish(batch);
+  }
+
+  std::string shown(const std::string &id) {
+    placeByReaders(graph, names);
+    Job job;
+    job.names = std::make_shared<ModelNames>(names);
+    for (size_t op = 0; op < graph.ops.size(); ++op)
+      if (graph.ops[op].id == id)
+        return shownModuleOf(job, graph, int(op));
+    return "no such op";
+  }
+};
+
+} // namespace
+
+TEST(ModelNames, AnOpWithoutAModuleIsShownAroundItsReaders) {
+  Placed placed;
+  placed.names.modules = {{"stem", "embed"},
+                          {"norm", "h.1.ln_1"},
+                          {"query", "h.1.attn"},
+                          {"out", "h.1.mlp"},
+                          {"tail", "head"}};
+  EXPECT_EQ(placed.shown("add_7"), "h.1");
+  EXPECT_EQ(placed.shown("mul_3"), "h.1.mlp");
+  EXPECT_EQ(placed.shown("stem"), "embed"); // the exporter's own
+}
+
+TEST(ModelNames, PlacesAreFoundThroughOpsWithoutAModule) {
+  Placed placed;
+  placed.names.modules = {{"out", "h.1.mlp"}};
+  for (const char *id : {"stem", "add_7", "norm", "mul_3"})
+    EXPECT_EQ(placed.shown(id), "h.1.mlp") << id;
+  // Behind the last reader of a module the producers tell it.
+  EXPECT_EQ(placed.shown("tail"), "h.1.mlp");
+}
+
+TEST(ModelNames, ReadersThatShareNoModuleLeaveItToTheProducers) {
+  Placed placed;
+  placed.names.modules = {{"stem", "embed"}, {"norm", "left"}, {"query", "right"}};
+  EXPECT_EQ(placed.shown("add_7"), "embed");
+  placed.names.modules.erase("stem");
+  placed.names.placed.clear();
+  EXPECT_EQ(placed.shown("add_7"), "");
+}
+
+TEST(ModelNames, StagesThatBeginInOneModuleHaveNamesOfTheirOwn) {
+  Placed placed;
+  placed.names.modules = {{"stem", "embed"}, {"norm", "h.1"}, {"mul_3", "h.1"}};
+  Job job;
+  job.names = std::make_shared<ModelNames>(placed.names);
+  EXPECT_EQ(stageNames(placed.graph, job, {"stem", "norm", "mul_3", "tail"}),
+            (std::vector<std::string>{"embed", "h.1 (norm)", "h.1 (mul_3)", "tail"}));
+}
+
 static std::vector<std::string> roundTrip(const std::vector<std::string> &ids) {
   auto expanded = expandIds(compressIds(ids));
   EXPECT_TRUE(expanded);
