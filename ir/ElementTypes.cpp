@@ -39,6 +39,10 @@ Type elementTypeOf(DType dtype, MLIRContext *context) {
     return IntegerType::get(context, 8);
   case DType::U8:
     return IntegerType::get(context, 8, IntegerType::Unsigned);
+  case DType::U16:
+    return IntegerType::get(context, 16, IntegerType::Unsigned);
+  case DType::U32:
+    return IntegerType::get(context, 32, IntegerType::Unsigned);
   case DType::Bool:
     return IntegerType::get(context, 1);
   }

@@ -1,6 +1,7 @@
-//===- Random.cpp - Dropout ------------------------------------------------===//
+//===- Random.cpp - Dropout and random numbers -----------------------------===//
 
 #include "ir/Random.h"
+#include "ir/Elementwise.h"
 
 using namespace mlir;
 
@@ -79,5 +80,69 @@ LogicalResult DropoutTrainOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotan
                                        getRatioAttr(), getSeedAttr(), getKeyAttr());
   return success();
 }
+
+//===----------------------------------------------------------------------===//
+// Random numbers
+//===----------------------------------------------------------------------===//
+
+LogicalResult RandomUniformOp::verify() {
+  if (tensorType(getLike()).getRank() == 0) // random_uniform_c1
+    return emitOpError() << "draws for a tensor without dims; expected at least one";
+  return success();
+}
+
+/// The numbers depend on no element of `like`.
+LogicalResult RandomUniformOp::buildVjp(OpBuilder &, ArrayRef<Value>, ArrayRef<bool>,
+                                        SmallVectorImpl<Value> &) {
+  return success();
+}
+
+SmallVector<std::pair<Value, unsigned>> RandomUniformOp::getDroppedDims() {
+  SmallVector<std::pair<Value, unsigned>> dims;
+  for (int64_t dim = 0; dim < tensorType(getLike()).getRank(); ++dim)
+    dims.push_back({getLike(), unsigned(dim)});
+  return dims;
+}
+
+SmallVector<Value> RandomUniformOp::buildTrainingDropout(OpBuilder &builder, Value step,
+                                                         ValueRange indices, int64_t seed,
+                                                         int64_t key) {
+  Value drawn = builder.create<RandomUniformTrainOp>(
+      getLoc(), step, indices, builder.getI64IntegerAttr(seed), builder.getI64IntegerAttr(key));
+  if (drawn.getType() != getType())
+    drawn = builder.create<CastOp>(getLoc(), getType(), drawn);
+  return {drawn};
+}
+
+SmallVector<Value> RandomUniformOp::buildWithoutDropout(OpBuilder &) { return {}; }
+
+LogicalResult RandomUniformTrainOp::inferReturnTypes(MLIRContext *context,
+                                                     std::optional<Location> loc, Adaptor adaptor,
+                                                     SmallVectorImpl<Type> &types) {
+  SmallVector<int64_t> shape;
+  for (Value index : adaptor.getIndices()) {
+    auto type = tensorType(index);
+    if (type.getRank() != 1) // random_uniform_train_c1
+      return emitOptionalError(loc, "numbers elements by ", type, "; expected a vector per dim");
+    shape.push_back(type.getDimSize(0));
+  }
+  types.push_back(RankedTensorType::get(shape, Float32Type::get(context)));
+  return success();
+}
+
+FactorRule RandomUniformTrainOp::getFactorRule() {
+  FactorRule rule;
+  SmallVector<unsigned, 4> loops;
+  rule.operands = {{}};
+  for (Value index : getIndices()) {
+    loops.push_back(rule.addLoop(tensorType(index).getDimSize(0)));
+    rule.operands.push_back(FactorRule::dims(loops.back()));
+  }
+  rule.results = {FactorRule::dims(loops)};
+  return rule;
+}
+void RandomUniformTrainOp::resizeLoops(ArrayRef<int64_t>) {}
+double RandomUniformTrainOp::getFlops() { return elementwiseFlops(*this, 40); }
+KernelClass RandomUniformTrainOp::getKernelClass() { return KernelClass::Elementwise; }
 
 } // namespace tbc

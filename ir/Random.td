@@ -1,4 +1,4 @@
-//===- Random.td - Dropout -------------------------------------------------===//
+//===- Random.td - Dropout and random numbers ------------------------------===//
 
 #ifndef TBC_IR_RANDOM
 #define TBC_IR_RANDOM
@@ -42,6 +42,42 @@ def Tbc_DropoutTrainOp : Tbc_InferredOp<"dropout_train",
   let arguments = (ins Tbc_FloatTensor:$input, Tbc_IntScalar:$step, Variadic<Tbc_IntTensor>:$indices,
                    F64Attr:$ratio, I64Attr:$seed, I64Attr:$key);
   let results = (outs Tbc_FloatTensor:$result);
+}
+
+def Tbc_F32Tensor : RankedTensorOf<[F32]>;
+
+let loopNest = "false" in
+def Tbc_RandomUniformOp : Tbc_ElementwiseOp<"random_uniform",
+    [DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+     DeclareOpInterfaceMethods<DropoutOpInterface>]> {
+  let summary = "A random number in [0, 1) for each element of `like`";
+  let description = [{
+    As imported. Before training it becomes random_uniform_train. By itself the elements have their
+    row-major numbers, step 0 and seed 0. `like` gives the shape; its elements are not read, so it
+    has no gradient.
+
+    Constraints:
+    (C1) `like` has at least one dim.
+  }];
+  let arguments = (ins Tbc_Tensor:$like, I64Attr:$key);
+  let results = (outs Tbc_FloatTensor:$result);
+  let hasVerifier = 1; /* random_uniform_c1 */
+}
+
+let loopNest = "true" in
+def Tbc_RandomUniformTrainOp : Tbc_InferredOp<"random_uniform_train"> {
+  let summary = "A random number in [0, 1) for each number of an element";
+  let description = [{
+    The number is w / 2^24, where w is the upper 24 bits of the element's word. dropout_train says
+    which word belongs to element n, and how `indices` make n. So it is exact in f32, and equal on
+    all ranks under every sharding. Every dim is a parallel loop. FLOPs: 40 per element.
+
+    Constraints:
+    (C1) Each of `indices` has one dim.
+  }];
+  let arguments = (ins Tbc_IntScalar:$step, Variadic<Tbc_IntTensor>:$indices, I64Attr:$seed,
+                   I64Attr:$key);
+  let results = (outs Tbc_F32Tensor:$result);
 }
 
 #endif // TBC_IR_RANDOM

@@ -13,7 +13,7 @@ def Tbc_Dialect : Dialect {
   let cppNamespace = "::tbc";
   let summary = "Tensor programs for distributed training";
   let description = [{
-    The dialect has 120 tensor ops with static shapes and no implicit broadcasting. Beside its
+    The dialect has 122 tensor ops with static shapes and no implicit broadcasting. Beside its
     verifier each op answers the questions of the compiler:
     - a factor rule: how its loops run through the dims of operands and results. Shardings, local
       shapes and collectives follow from it;
@@ -32,9 +32,9 @@ def Tbc_Dialect : Dialect {
 }
 
 def Tbc_FloatTensor : RankedTensorOf<[F64, F32, F16, BF16]>;
-def Tbc_IntTensor : RankedTensorOf<[I64, I32, I16, I8, UI8]>;
+def Tbc_IntTensor : RankedTensorOf<[I64, I32, I16, I8, UI8, UI16, UI32]>;
 def Tbc_BoolTensor : RankedTensorOf<[I1]>;
-def Tbc_Tensor : RankedTensorOf<[F64, F32, F16, BF16, I64, I32, I16, I8, UI8, I1]>;
+def Tbc_Tensor : RankedTensorOf<[F64, F32, F16, BF16, I64, I32, I16, I8, UI8, UI16, UI32, I1]>;
 def Tbc_FloatScalar : Type<And<[Tbc_FloatTensor.predicate,
     CPred<"::llvm::cast<::mlir::RankedTensorType>($_self).getRank() == 0">]>, "rank-0 float tensor",
     "::mlir::RankedTensorType">;

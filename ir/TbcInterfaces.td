@@ -79,8 +79,8 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
 def DropoutOpInterface : OpInterface<"DropoutOpInterface"> {
   let cppNamespace = "::tbc";
   let description = [{
-    An op that drops out elements during training. As imported it drops no element; its training
-    form knows the number of every element in the global batch.
+    An op that drops out elements during training, or draws a random number for each. As imported it
+    drops no element; its training form knows the number of every element in the global batch.
   }];
   let methods = [
     InterfaceMethod<[{
@@ -93,8 +93,10 @@ def DropoutOpInterface : OpInterface<"DropoutOpInterface"> {
     }], "::llvm::SmallVector<::mlir::Value>", "buildTrainingDropout",
         (ins "::mlir::OpBuilder &":$builder, "::mlir::Value":$step, "::mlir::ValueRange":$indices,
              "int64_t":$seed, "int64_t":$key)>,
-    InterfaceMethod<"Builds and returns what replaces the op's results where nothing is dropped.",
-        "::llvm::SmallVector<::mlir::Value>", "buildWithoutDropout", (ins "::mlir::OpBuilder &":$builder)>,
+    InterfaceMethod<[{
+      Builds and returns what replaces the op's results where nothing is dropped. Empty if the op
+      stays: random numbers that the model reads.
+    }], "::llvm::SmallVector<::mlir::Value>", "buildWithoutDropout", (ins "::mlir::OpBuilder &":$builder)>,
   ];
 }
 

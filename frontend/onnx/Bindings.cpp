@@ -36,7 +36,9 @@ const onnx::TypeProto::Tensor &tensorTypeOf(const onnx::ValueInfoProto &input) {
 
 bool isInteger(const onnx::TypeProto::Tensor &type) {
   return type.elem_type() == onnx::TensorProto::INT64 ||
-         type.elem_type() == onnx::TensorProto::INT32;
+         type.elem_type() == onnx::TensorProto::INT32 ||
+         type.elem_type() == onnx::TensorProto::UINT64 ||
+         type.elem_type() == onnx::TensorProto::UINT32;
 }
 
 /// The meaning of the symbols in a model's inputs.

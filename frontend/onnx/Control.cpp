@@ -71,7 +71,7 @@ void importLoop(NodeContext &node) {
   bool goesOn = !node.hasInput(1) || decide(node.input(1), "the first condition");
   std::vector<Value> carried;
   for (size_t i = 0; i < numCarried; ++i)
-    carried.push_back(node.input(2 + i));
+    carried.push_back(node.anyInput(2 + i));
   std::vector<std::vector<Value>> collected(numCollected);
   for (int64_t i = 0; goesOn && (!count || i < *count); ++i) {
     std::vector<Value> arguments{Value::ofKnown(DType::I64, Known::ofInt(i)),

@@ -382,6 +382,9 @@ void GraphImporter::addResults() {
       selections.requireWhole(output.name());
       emitter->setNode(output.name());
       const Value &value = valueOf(output.name());
+      if (value.sequence)
+        throw ImportError("is a sequence of tensors, and a plan has tensors only; make each of "
+                          "its tensors an output");
       addResult(emitter->full(value), {emitter->text(kNameAttr, output.name())});
     } catch (const ImportError &error) {
       throw ImportError("graph output '" + output.name() + "': " + error.what());

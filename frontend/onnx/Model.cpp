@@ -218,6 +218,12 @@ DType dtypeOfOnnx(int32_t elementType, const std::string &what) {
     return DType::I8;
   case onnx::TensorProto::UINT8:
     return DType::U8;
+  case onnx::TensorProto::UINT16:
+    return DType::U16;
+  case onnx::TensorProto::UINT32:
+    return DType::U32;
+  case onnx::TensorProto::UINT64: // elements from 2^63 on are refused
+    return DType::I64;
   case onnx::TensorProto::BOOL:
     return DType::Bool;
   default:
@@ -282,6 +288,8 @@ std::vector<int64_t> typedInts(const Model &model, const onnx::TensorProto &tens
     return readVarints(bytes);
   if (tensor.int64_data_size() > 0)
     return {tensor.int64_data().begin(), tensor.int64_data().end()};
+  if (tensor.uint64_data_size() > 0) // u32 and u64
+    return {tensor.uint64_data().begin(), tensor.uint64_data().end()};
   return {tensor.int32_data().begin(), tensor.int32_data().end()};
 }
 
@@ -297,10 +305,8 @@ std::vector<double> typedReals(const Model &model, const onnx::TensorProto &tens
   return values;
 }
 
-} // namespace
-
-Known readTensor(const Model &model, const onnx::TensorProto &tensor) {
-  std::string what = "tensor '" + tensor.name() + "'";
+/// Returns the elements with the bits that the file has.
+Known readElements(const Model &model, const onnx::TensorProto &tensor, const std::string &what) {
   DType dtype = dtypeOfOnnx(tensor.data_type(), what);
   Shape shape = shapeOfTensor(tensor);
   int64_t elements = kernels::numElements(shape);
@@ -337,6 +343,20 @@ Known readTensor(const Model &model, const onnx::TensorProto &tensor) {
   for (int64_t &value : ints)
     value = kernels::wrapTo(dtype, value);
   return Known::ofInts(shape, std::move(ints));
+}
+
+} // namespace
+
+Known readTensor(const Model &model, const onnx::TensorProto &tensor) {
+  std::string what = "tensor '" + tensor.name() + "'";
+  Known known = readElements(model, tensor, what);
+  if (tensor.data_type() == onnx::TensorProto::UINT64)
+    for (int64_t element : known.ints())
+      if (element < 0)
+        throw ImportError(what + " has the element " + std::to_string(uint64_t(element)) +
+                          "; elements of u64 are computed as i64, so at most 2^63 - 1 is "
+                          "supported");
+  return known;
 }
 
 bool isGeneratedName(const std::string &name) {

@@ -8,10 +8,26 @@
 
 namespace tbc::frontend {
 
-const Value &NodeContext::input(size_t i) const {
+const Value &NodeContext::anyInput(size_t i) const {
   if (!hasInput(i))
     throw ImportError("input " + std::to_string(i) + " is missing");
   return *inputs[i];
+}
+
+const Value &NodeContext::input(size_t i) const {
+  const Value &value = anyInput(i);
+  if (value.sequence)
+    throw ImportError("input " + std::to_string(i) + " ('" + inputName(i) +
+                      "') is a sequence of tensors; the op takes a tensor");
+  return value;
+}
+
+const std::vector<Value> &NodeContext::sequence(size_t i) const {
+  const Value &value = anyInput(i);
+  if (!value.sequence)
+    throw ImportError("input " + std::to_string(i) + " ('" + inputName(i) +
+                      "') is a tensor; the op takes a sequence of tensors");
+  return *value.sequence;
 }
 
 /// Whether an attribute has no effect, also where the op has no default for it.
@@ -164,10 +180,10 @@ std::vector<int64_t> NodeContext::axes(size_t i, llvm::StringRef name) const {
 
 llvm::ArrayRef<llvm::ArrayRef<OpImporter>> opFamilies() {
   static const llvm::ArrayRef<OpImporter> families[] = {
-      mathOps(),   activationOps(),   shapeOps(),     generatorOps(), padOps(),     scatterOps(),
-      resizeOps(), indexingOps(),     linearOps(),    reductionOps(), normOps(),    convOps(),
-      poolOps(),   recurrentOps(),    attentionOps(), microsoftOps(), controlOps(), trainingOps(),
-      lossOps(),   quantizationOps(), fourierOps(),
+      mathOps(),   activationOps(),   shapeOps(),     generatorOps(), padOps(),      scatterOps(),
+      resizeOps(), indexingOps(),     linearOps(),    reductionOps(), normOps(),     convOps(),
+      poolOps(),   recurrentOps(),    attentionOps(), microsoftOps(), controlOps(),  trainingOps(),
+      lossOps(),   quantizationOps(), fourierOps(),   randomOps(),    sequenceOps(),
   };
   return families;
 }

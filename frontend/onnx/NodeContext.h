@@ -48,7 +48,13 @@ public:
     asked[i] = true;
     return inputs[i];
   }
+  /// An input that is a tensor.
   const Value &input(size_t i) const;
+  /// An input that is a sequence of tensors.
+  const std::vector<Value> &sequence(size_t i) const;
+  /// An input of either kind.
+  const Value &anyInput(size_t i) const;
+  const std::string &name() const { return graphNode.name; }
   /// All inputs; ImportError if one is omitted.
   std::vector<Value> allInputs() const;
   /// An input that must be known: a list of integers.
@@ -166,6 +172,8 @@ llvm::ArrayRef<OpImporter> controlOps();
 llvm::ArrayRef<OpImporter> lossOps();
 llvm::ArrayRef<OpImporter> quantizationOps();
 llvm::ArrayRef<OpImporter> fourierOps();
+llvm::ArrayRef<OpImporter> randomOps();
+llvm::ArrayRef<OpImporter> sequenceOps();
 
 /// Returns all families.
 llvm::ArrayRef<llvm::ArrayRef<OpImporter>> opFamilies();

@@ -56,6 +56,12 @@ Value Value::ofSplat(DType dtype, Shape shape, double value) {
   return ofKnown(dtype, std::move(shape), {}, known);
 }
 
+Value Value::ofSequence(std::vector<Value> values) {
+  Value result;
+  result.sequence = std::make_shared<const std::vector<Value>>(std::move(values));
+  return result;
+}
+
 Value Value::ofTensor(DType dtype, mlir::Value tensor) {
   auto type = llvm::cast<mlir::RankedTensorType>(tensor.getType());
   std::vector<unsigned> all(type.getRank());

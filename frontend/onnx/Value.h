@@ -35,11 +35,13 @@ struct Value {
   std::shared_ptr<const std::vector<Value>> parts;
   unsigned partsDim = 0;
   std::function<mlir::Value()> deferred;
+  /// A sequence of values instead of a tensor. Only its length and values count, not its shape.
+  std::shared_ptr<const std::vector<Value>> sequence;
   /// The core as an IR tensor once it has been emitted.
   std::shared_ptr<mlir::Value> emitted;
 
   bool isKnown() const { return known != nullptr; }
-  bool isDefined() const { return known || ir || parts || deferred; }
+  bool isDefined() const { return known || ir || parts || deferred || sequence; }
   bool isSplat() const { return known && dims.empty(); }
   unsigned rank() const { return shape.size(); }
   Shape coreShape() const;
@@ -56,6 +58,7 @@ struct Value {
   static Value ofKnown(DType dtype, const Known &known);
   static Value ofInts(std::vector<int64_t> elements);
   static Value ofSplat(DType dtype, Shape shape, double value);
+  static Value ofSequence(std::vector<Value> values);
   /// Makes a value from an IR tensor of its whole shape.
   static Value ofTensor(DType dtype, mlir::Value tensor);
   /// Makes a value from an IR tensor of its core.

@@ -8,6 +8,7 @@
 #include "ir/Loss.h"
 #include "ir/Movement.h"
 #include "ir/Normalization.h"
+#include "ir/Random.h"
 #include "ir/Roles.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
@@ -60,7 +61,7 @@ private:
 } // namespace
 
 static Policy policyOf(Operation *op) {
-  if (isa<CastOp, ConstantOp, FactorSizeOp>(op))
+  if (isa<CastOp, ConstantOp, FactorSizeOp, RandomUniformOp>(op))
     return Policy::Keep;
   // These compute in f32 inside for every operand type, and keep their statistics in f32.
   if (isa<SoftmaxOp, LayerNormOp, RmsNormOp>(op))

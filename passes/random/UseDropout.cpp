@@ -61,8 +61,9 @@ FailureOr<SmallVector<BatchPlace>> DropoutUser::placesOf(DropoutOpInterface op) 
           place.batch = place.batch == 0 && layout.segments.size() == 1 ? f.size : -1;
     if (place.batch < 0)
       return op->emitOpError(
-          "drops out elements of a dim that joins the batch with something else, "
-          "so its samples cannot be numbered; train with --no-dropout");
+          "drops out or draws elements of a dim that joins the batch with something else, so its "
+          "samples cannot be numbered; train with --no-dropout, or export random numbers of a "
+          "shape that keeps the batch apart");
     if (place.batch == 0) {
       place.outer = tensorType(value).getDimSize(dim);
     } else {
@@ -187,7 +188,8 @@ LogicalResult useDropout(func::FuncOp model, int64_t seed) {
 void removeDropout(func::FuncOp model) {
   for (DropoutOpInterface op : opsWithDropout(model)) {
     OpBuilder builder(op);
-    replace(op, op.buildWithoutDropout(builder));
+    if (SmallVector<Value> values = op.buildWithoutDropout(builder); !values.empty())
+      replace(op, values);
   }
 }
 

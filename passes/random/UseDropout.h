@@ -13,13 +13,13 @@ namespace tbc {
 inline constexpr llvm::StringLiteral kSampleName = "tbc.sample";
 inline constexpr llvm::StringLiteral kStepName = "tbc.step";
 
-/// Makes every dropout a dropout_train, which numbers its elements by sample and position in the
-/// sample. Gives `model` the two inputs if it has any dropout. A tensor without the batch has the
-/// same mask for all samples. Error: a dropout over a tensor with a batch that cannot be told from
-/// its other dims.
+/// Makes every dropout a dropout_train and every random_uniform a random_uniform_train, which
+/// number their elements by sample and position in the sample. Gives `model` the two inputs if it
+/// has any. A tensor without the batch has the same mask or numbers for all samples. Error: a
+/// dropout over a tensor with a batch that cannot be told from its other dims.
 mlir::LogicalResult useDropout(mlir::func::FuncOp model, int64_t seed);
 
-/// Takes every dropout out.
+/// Takes every dropout out; random numbers stay.
 void removeDropout(mlir::func::FuncOp model);
 
 } // namespace tbc

@@ -30,7 +30,7 @@ std::string placeOf(const Header &header) {
 }
 
 std::string tensorOf(const Header &header) {
-  if (header.dtype < 0 || header.dtype > int64_t(kernels::DType::Bool))
+  if (header.dtype < 0 || header.dtype >= int64_t(dtypes().size()))
     return "nothing";
   int64_t numDims = std::clamp<int64_t>(header.numDims, 0, 16);
   return toString(TensorType{kernels::DType(header.dtype),

@@ -52,6 +52,8 @@ std::optional<NcclType> reducedType(DType dtype, Arith arith, ReduceKind kind) {
   case DType::F8E4M3:
   case DType::F8E5M2:
   case DType::I16:
+  case DType::U16:
+  case DType::U32:
   case DType::Bool:
     return std::nullopt;
   }

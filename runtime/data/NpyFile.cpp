@@ -75,7 +75,7 @@ Result<Array> openArray(const std::string &path) {
   if (array.type.size() > 2 && array.type.front() == '\'')
     array.type = array.type.substr(1, array.type.size() - 2);
   static const char *const known[] = {"<f8", "<f4", "<f2", "<i8", "<i4", "<i2",
-                                      "|i1", "<u4", "<u2", "|u1", "|b1"};
+                                      "|i1", "<u8", "<u4", "<u2", "|u1", "|b1"};
   bool isKnown = false;
   for (const char *type : known)
     isKnown |= array.type == type;
@@ -112,6 +112,10 @@ public:
     const Array &array = arrays[number];
     size_t at = array.begin + size_t((sample * field.elements + element) * array.width());
     double value = read(array, array.file.data() + at);
+    if (!kernels::isFloat(field.dtype) && value >= 0x1p63)
+      return wrong(array.file.path(), "the value at byte " + std::to_string(at) +
+                                          " is 2^63 or more; input \"" + field.name + "\" is " +
+                                          std::string(kernels::name(field.dtype)));
     bool isIgnored = field.ignored && value == double(*field.ignored);
     if (field.below && !isIgnored && !(value >= 0 && value < double(field.below)))
       return wrong(array.file.path(), "value " + std::to_string(int64_t(value)) + " at byte " +
@@ -144,7 +148,8 @@ private:
     case 'b':
       return *bytes != 0;
     default:
-      return array.width() == 4   ? as<uint32_t>(bytes)
+      return array.width() == 8   ? as<uint64_t>(bytes)
+             : array.width() == 4 ? as<uint32_t>(bytes)
              : array.width() == 2 ? as<uint16_t>(bytes)
                                   : as<uint8_t>(bytes);
     }

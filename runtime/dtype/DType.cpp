@@ -43,6 +43,10 @@ static constexpr std::optional<Row> findRow(DType dtype) {
     return Row{"i8", 1, false, true, "f32"};
   case DType::U8:
     return Row{"u8", 1, false, true, "f32"};
+  case DType::U16:
+    return Row{"u16", 2, false, true, "f32"};
+  case DType::U32:
+    return Row{"u32", 4, false, true, "f32"};
   case DType::Bool:
     return Row{"bool", 1, false, true, "f32"};
   }

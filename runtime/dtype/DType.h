@@ -16,7 +16,7 @@
 
 namespace tbc {
 
-enum class DType { F64, F32, BF16, F16, F8E4M3, F8E5M2, I64, I32, I16, I8, U8, Bool };
+enum class DType { F64, F32, BF16, F16, F8E4M3, F8E5M2, I64, I32, I16, I8, U8, Bool, U16, U32 };
 
 /// Returns every dtype, in the order of the enum.
 const std::vector<DType> &dtypes();

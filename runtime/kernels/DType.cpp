@@ -76,6 +76,8 @@ double tbc::kernels::roundTo(DType dtype, double value) {
   case DType::I16:
   case DType::I8:
   case DType::U8:
+  case DType::U16:
+  case DType::U32:
   case DType::Bool:
     break;
   }
@@ -94,6 +96,10 @@ int64_t tbc::kernels::wrapTo(DType dtype, int64_t value) {
     return int8_t(value);
   case DType::U8:
     return uint8_t(value);
+  case DType::U16:
+    return uint16_t(value);
+  case DType::U32:
+    return uint32_t(value);
   case DType::Bool:
     return value != 0;
   case DType::F64:

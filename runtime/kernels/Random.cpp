@@ -1,4 +1,4 @@
-//===- Random.cpp - Dropout by a counter-based generator -------------------===//
+//===- Random.cpp - Dropout and numbers by a counter-based generator -------===//
 //
 // Part of tbc. The formulas stand in the header.
 //
@@ -7,6 +7,7 @@
 #include "runtime/kernels/Random.h"
 
 #include <cmath>
+#include <numeric>
 
 using namespace tbc::kernels;
 
@@ -24,19 +25,18 @@ std::array<uint32_t, 4> tbc::kernels::philox(std::array<uint32_t, 4> counter,
   return counter;
 }
 
-DropoutMask::DropoutMask(double ratio, int64_t seed, int64_t op, int64_t step)
-    : threshold(uint32_t(std::floor(std::ldexp(ratioOf(ratio, step), 32)))), op(uint32_t(op)),
-      step(uint32_t(step)), key({uint32_t(uint64_t(seed)), uint32_t(uint64_t(seed) >> 32)}) {
-  require(ratio >= 0 && ratio < 1, "dropout takes a ratio of 0 or more and less than 1");
-}
-
-bool DropoutMask::keeps(int64_t element) {
+uint32_t RandomWords::at(int64_t element) {
   auto number = uint64_t(element);
   if (number / words.size() != block) {
     block = number / words.size();
     words = philox({uint32_t(block), uint32_t(block >> 32), step, op}, key);
   }
-  return words[number % words.size()] >= threshold;
+  return words[number % words.size()];
+}
+
+DropoutMask::DropoutMask(double ratio, int64_t seed, int64_t op, int64_t step)
+    : threshold(uint32_t(std::floor(std::ldexp(ratioOf(ratio, step), 32)))), words(seed, op, step) {
+  require(ratio >= 0 && ratio < 1, "dropout takes a ratio of 0 or more and less than 1");
 }
 
 namespace {
@@ -50,11 +50,12 @@ Tensors dropout(const KernelContext &, const Attrs &, const Tensors &inputs,
   return inputs;
 }
 
-/// The index of every element in the global batch, in row-major order.
-std::vector<int64_t> elementNumbers(const Shape &shape, const Tensors &inputs) {
+/// The index of every element in the global batch, in row-major order. The indices of dims begin at
+/// operand `first`.
+std::vector<int64_t> elementNumbers(const Shape &shape, const Tensors &inputs, size_t first) {
   std::vector<int64_t> numbers = {0};
   for (size_t dim = 0; dim < shape.size(); ++dim) {
-    const Tensor &index = inputs[2 + dim];
+    const Tensor &index = inputs[first + dim];
     requireShape("the indices of a dim", index.shape(), {shape[dim]});
     std::vector<int64_t> finer;
     finer.reserve(numbers.size() * index.data<int64_t>().size());
@@ -73,7 +74,7 @@ Tensors dropoutTrain(const KernelContext &context, const Attrs &attrs, const Ten
   int64_t step = inputs[1].data<int64_t>()[0];
   double ratio = attrs.getDouble("ratio");
   DropoutMask mask(ratio, attrs.getInt("seed"), attrs.getInt("key"), step);
-  std::vector<int64_t> numbers = elementNumbers(inputs[0].shape(), inputs);
+  std::vector<int64_t> numbers = elementNumbers(inputs[0].shape(), inputs, 2);
   return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     Operand<T> x(inputs[0]);
@@ -86,9 +87,42 @@ Tensors dropoutTrain(const KernelContext &context, const Attrs &attrs, const Ten
   });
 }
 
+Tensors uniformNumbers(const KernelContext &context, RandomWords words,
+                       const std::vector<int64_t> &numbers, const TensorType &type) {
+  return dispatch(context.arith, type.dtype, [&](auto zero) -> Tensors {
+    using T = decltype(zero);
+    constexpr int unusedBits = 8;
+    const T unit = integer<T>(1) / integer<T>(int64_t(1) << (32 - unusedBits));
+    std::vector<T> y(numbers.size(), zero);
+    for (size_t i = 0; i < y.size(); ++i)
+      y[i] = integer<T>(int64_t(words.at(numbers[i]) >> unusedBits)) * unit;
+    return {makeResult(context, type, std::move(y))};
+  });
+}
+
+Tensors randomUniform(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                      const Types &resultTypes) {
+  requireCounts(inputs, 1, resultTypes, 1);
+  requireShape("the result", resultTypes[0].shape, inputs[0].shape());
+  std::vector<int64_t> numbers(size_t(inputs[0].numElements()));
+  std::iota(numbers.begin(), numbers.end(), int64_t(0));
+  return uniformNumbers(context, RandomWords(0, attrs.getInt("key"), 0), numbers, resultTypes[0]);
+}
+
+Tensors randomUniformTrain(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                           const Types &resultTypes) {
+  requireCounts(inputs, 1 + resultTypes[0].shape.size(), resultTypes, 1);
+  RandomWords words(attrs.getInt("seed"), attrs.getInt("key"), inputs[0].data<int64_t>()[0]);
+  return uniformNumbers(context, words, elementNumbers(resultTypes[0].shape, inputs, 1),
+                        resultTypes[0]);
+}
+
 } // namespace
 
 const KernelTable &tbc::kernels::randomKernels() {
-  static const KernelTable table = {{"dropout", dropout}, {"dropout_train", dropoutTrain}};
+  static const KernelTable table = {{"dropout", dropout},
+                                    {"dropout_train", dropoutTrain},
+                                    {"random_uniform", randomUniform},
+                                    {"random_uniform_train", randomUniformTrain}};
   return table;
 }

@@ -32,6 +32,10 @@ double elementAt(DType dtype, const unsigned char *bytes) {
     return double(load<int16_t>(bytes));
   case DType::I8:
     return double(load<int8_t>(bytes));
+  case DType::U16:
+    return double(load<uint16_t>(bytes));
+  case DType::U32:
+    return double(load<uint32_t>(bytes));
   case DType::U8:
   case DType::Bool:
     return double(*bytes);

@@ -99,6 +99,7 @@ const std::vector<OpCase> &differentiableCases() {
       {"dropout", "2x3xf32", "2x3xf32", "ratio = 0.25 : f64"},
       {"dropout_train", "4x6xf32, i64, 4xi64, 6xi64", "4x6xf32",
        "ratio = 0.25 : f64, seed = 3 : i64, key = 17 : i64"},
+      {"random_uniform", "2x3xf32", "2x3xf32", "key = 17 : i64"},
 
       {"softmax", "2x3x4xf32", "2x3x4xf32", "dim = 2 : i64"},
       {"softmax", "2x3x4xf32", "2x3x4xf32", "dim = 1 : i64"},

@@ -303,6 +303,18 @@ func.func @dropout(%input: tensor<2x3xf32>) {
   return
 }
 
+func.func @random_uniform(%like: tensor<2x3xf32>) {
+  %result = tbc.random_uniform %like {key = 17 : i64} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+func.func @random_uniform_train(%step: tensor<i64>, %indices_0: tensor<4xi64>,
+      %indices_1: tensor<6xi64>) {
+  %result = tbc.random_uniform_train %step, %indices_0, %indices_1 {seed = 3 : i64, key = 17 : i64}
+      : (tensor<i64>, tensor<4xi64>, tensor<6xi64>) -> tensor<4x6xf32>
+  return
+}
+
 func.func @dropout_train(%input: tensor<4x6xf32>, %step: tensor<i64>, %indices_0: tensor<4xi64>,
       %indices_1: tensor<6xi64>) {
   %result = tbc.dropout_train %input, %step, %indices_0, %indices_1

@@ -403,6 +403,11 @@ def dropout_train(a, x, step, *indices):
     return x * mask / (1 - a["ratio"])
 
 
+@op
+def random_uniform(a, like):
+    return like * 0  # of a gradient alone: the numbers are constants
+
+
 def tensor(type_text, numbers):
     *shape, element = type_text.split("x")
     shape = [int(size) for size in shape]

@@ -7,6 +7,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace tbc {
@@ -97,6 +99,65 @@ TEST(UseDropout, CanBeLeftOut) {
   removeDropout(module.function("model"));
   EXPECT_TRUE(module.function("model").getOps<DropoutOp>().empty());
   EXPECT_EQ(module.function("model").getNumArguments(), 2u);
+}
+
+/// Numbers for x[batch, 3], and for a table without the batch.
+std::vector<std::vector<double>> draw(int64_t batch, int64_t first, int64_t step, int64_t seed) {
+  std::string size = std::to_string(batch);
+  ParsedModule module("func.func @model(%x: tensor<" + size +
+                      "x3xf32> {tbc.role = #tbc.role<input>, tbc.name = \"x\", tbc.batch_dim = 0 : "
+                      "i64}, %w: tensor<4xf32> {tbc.role = #tbc.role<param>, tbc.name = \"w\"}) -> "
+                      "(tensor<" +
+                      size +
+                      "x3xf32>, tensor<4xf32>) {\n%a = tbc.random_uniform %x {tbc.id = \"a\", "
+                      "key = 1 : i64} : (tensor<" +
+                      size + "x3xf32>) -> tensor<" + size +
+                      "x3xf32>\n%b = tbc.random_uniform %w {tbc.id = \"b\", key = 1 : i64} : "
+                      "(tensor<4xf32>) -> tensor<4xf32>\nreturn %a, %b : tensor<" +
+                      size + "x3xf32>, tensor<4xf32> }");
+  EXPECT_TRUE(module) << module.messages;
+  removeDropout(module.function("model")); // takes out no random numbers
+  EXPECT_TRUE(succeeded(useDropout(module.function("model"), seed))) << module.messages;
+  EXPECT_TRUE(succeeded(verify(*module))) << module.messages;
+  std::vector<int64_t> samples(static_cast<size_t>(batch));
+  std::iota(samples.begin(), samples.end(), first);
+  std::vector<std::vector<double>> results;
+  for (const Tensor &tensor :
+       evaluate(module, "model",
+                {Tensor::fromDoubles({DType::F32, {batch, 3}}, Arith::Native,
+                                     std::vector<double>(size_t(batch) * 3, 1)),
+                 Tensor::fromDoubles({DType::F32, {4}}, Arith::Native, {1, 2, 3, 4}),
+                 Tensor::fromInts({DType::I64, {batch}}, samples),
+                 Tensor::fromInts({DType::I64, {}}, {step})},
+                Arith::Native))
+    results.push_back(tensor.toDoubles());
+  return results;
+}
+
+TEST(UseDropout, RandomNumbersBelongToSamples) {
+  auto whole = draw(6, 0, 2, 1);
+  for (int64_t first : {0, 3}) {
+    auto part = draw(3, first, 2, 1);
+    EXPECT_TRUE(std::equal(part[0].begin(), part[0].end(), whole[0].begin() + 3 * first));
+    EXPECT_EQ(part[1], whole[1]); // no batch: one draw for all
+  }
+  EXPECT_NE(whole[0], draw(6, 0, 3, 1)[0]);
+  EXPECT_NE(whole[0], draw(6, 0, 2, 7)[0]);
+  EXPECT_NE(whole[0], draw(6, 6, 2, 1)[0]);
+}
+
+TEST(UseDropout, RandomNumbersAreUniform) {
+  std::vector<double> values = draw(2000, 0, 1, 5)[0];
+  double sum = 0, squares = 0;
+  for (double value : values) {
+    EXPECT_GE(value, 0);
+    EXPECT_LT(value, 1);
+    sum += value;
+    squares += value * value;
+  }
+  // Mean 1/2 and second moment 1/3, within four standard deviations of 6000 draws.
+  EXPECT_NEAR(sum / 6000, 0.5, 4 * std::sqrt(1.0 / 12 / 6000));
+  EXPECT_NEAR(squares / 6000, 1.0 / 3, 4 * std::sqrt(4.0 / 45 / 6000));
 }
 
 TEST(UseDropout, AttentionDropsWhatItsDecompositionDrops) {

@@ -1,4 +1,4 @@
-//===- Random.cpp - Dropout in compiled kernels -----------------------------===//
+//===- Random.cpp - Dropout and random numbers in compiled kernels ----------===//
 
 #include "ir/Random.h"
 #include "codegen/region/ops/Philox.h"
@@ -75,9 +75,22 @@ Value buildDropout(DropoutTrainOp op, const Elements &e, ValueRange x) {
   return e.select(e.splat(isEvaluation, trained), x[0], trained);
 }
 
+/// Operands: step, the indices of each dim.
+Value buildUniform(RandomUniformTrainOp op, const Elements &e, ValueRange x) {
+  Value number = e.constant(e.builder.getI64Type(), 0);
+  for (Value index : x.drop_front(1))
+    number = e.add(number, index);
+  Value word = philoxWord(e, number, x[0], op.getKey(), op.getSeed());
+  Value bits = e.make<arith::ShRUIOp>(word, e.number(word, 8));
+  Value y = e.make<arith::UIToFPOp>(Elements::typeLike(bits, e.builder.getF32Type()), bits);
+  return e.mul(y, e.number(y, 0x1p-24));
+}
+
 } // namespace
 
 void attachRandomKernels(MLIRContext &context) {
+  RandomUniformTrainOp::attachInterface<
+      ElementModel<RandomUniformTrainOp, buildUniform, Types::All>>(context);
   DropoutTrainOp::attachInterface<ElementModel<DropoutTrainOp, buildDropout, Types::All>>(context);
 }
 

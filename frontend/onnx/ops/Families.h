@@ -50,6 +50,8 @@ Value gatherElements(Emitter &emitter, const Value &data, const Value &indices, 
 
 /// Samples an image at positions of a grid; in a file of its own.
 void importGridSample(NodeContext &node);
+/// Convolves samples at positions that are moved by data.
+void importDeformConv(NodeContext &node);
 
 /// Activations shared with recurrent ops; their importers state the formulas.
 Value softplus(Formula &f, const Value &x);

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "frontend/onnx/ops/Families.h"
+#include "frontend/onnx/ops/Window.h"
 
 #include <string>
 
@@ -123,6 +124,108 @@ Value positionsAlong(Sampler &sampler, const Value &grid, size_t k) {
 }
 
 } // namespace
+
+//===- deformable convolution ----------------------------------------------===//
+
+namespace {
+
+/// A convolution whose window element k reads at output place o the position
+/// o * stride - pad + k * dilation + offset, weighted by a mask.
+struct Deformed {
+  Emitter &emitter;
+  Formula f;
+  Window window;
+  /// The elements of a window, and the places of the output.
+  int64_t taps, places;
+  int64_t offsetGroups;
+
+  /// Returns the undisturbed positions along dim `k`, [1, taps * places].
+  Value regular(size_t k) {
+    Shape both(window.kernel.begin(), window.kernel.end());
+    both.insert(both.end(), window.output.begin(), window.output.end());
+    std::vector<int64_t> steps(both.size(), 0);
+    steps[k] = window.dilations[k];
+    steps[k + window.kernel.size()] = window.strides[k];
+    Value table = Value::ofKnown(DType::I64, Known::affine(both, -window.pads[k], steps, false));
+    return reshape(emitter, table, {1, taps * places});
+  }
+
+  /// Returns part `part` of `count` of group `group` of x[n, groups * taps * count, output..], as
+  /// [n, taps * places].
+  Value partOf(const Value &x, int64_t group, int64_t count, int64_t part) {
+    Value parts = reshape(emitter, x, {x.shape[0], offsetGroups, taps, count, places});
+    parts = slice(emitter, slice(emitter, parts, 1, group, 1, 1), 3, part, 1, 1);
+    return reshape(emitter, parts, {x.shape[0], taps * places});
+  }
+
+  /// Returns the elements that the windows of one group read, [n, channels, taps * places].
+  Value sampled(const Value &image, const Value &offset, int64_t group) {
+    Shape sizes(image.shape.begin() + 2, image.shape.end());
+    Value flat =
+        reshape(emitter, image, {image.shape[0], image.shape[1], saturatedElements(sizes)});
+    Sampler sampler{emitter, f, flat, sizes, "zeros"};
+    auto rank = int64_t(sizes.size());
+    std::vector<Value> base;
+    std::vector<std::vector<Value>> weights;
+    for (int64_t k = 0; k < rank; ++k) {
+      Value moved = partOf(offset, group, rank, k);
+      Value at = f.add(moved, cast(emitter, regular(size_t(k)), moved.dtype));
+      base.push_back(f.floor(at));
+      Value behind = f.sub(at, base.back());
+      weights.push_back({f.sub(number(behind, 1), behind), behind});
+    }
+    return sampler.weightedSum(base, weights, 0);
+  }
+};
+
+/// Throws unless the offsets and the mask have the shapes that the window asks for.
+void checkOffsets(NodeContext &node, const Deformed &d) {
+  auto require = [&](size_t input, int64_t channels, const char *what) {
+    const Value &value = node.input(input);
+    if (value.shape != withSpatial(node.input(0).shape[0], channels, d.window.output) ||
+        !kernels::isFloat(value.dtype))
+      throw ImportError(std::string("has ") + what + " of shape " +
+                        printShape(value.shape, node.emitter.marker) + "; expected " +
+                        std::to_string(channels) + " channels at each place of the output");
+  };
+  require(2, d.offsetGroups * d.taps * int64_t(d.window.kernel.size()), "offsets");
+  if (node.hasInput(4))
+    require(4, d.offsetGroups * d.taps, "a mask");
+}
+
+} // namespace
+
+/// Source: ONNX's definition of DeformConv; Dai et al., Deformable Convolutional Networks (2017).
+void importDeformConv(NodeContext &node) {
+  Emitter &e = node.emitter;
+  const Value &x = imageInput(node), &w = node.input(1);
+  int64_t groups = node.attrInt("group", 1), offsetGroups = node.attrInt("offset_group", 1);
+  if (w.rank() != x.rank() || w.dtype != x.dtype || groups < 1 || offsetGroups < 1 ||
+      x.shape[1] % groups != 0 || w.shape[0] % groups != 0 || x.shape[1] % offsetGroups != 0 ||
+      w.shape[1] != x.shape[1] / groups)
+    throw ImportError("its weight, groups and input do not fit together");
+  Window window = readWindow(node, x.shape, {w.shape.begin() + 2, w.shape.end()});
+  int64_t taps = saturatedElements(window.kernel), places = saturatedElements(window.output);
+  if (saturatedElements({taps, places}) > kMaxKnownElements)
+    throw ImportError("reads more than " + std::to_string(kMaxKnownElements) +
+                      " elements for each sample and channel");
+  Deformed d{e, Formula{e}, window, taps, places, offsetGroups};
+  checkOffsets(node, d);
+  int64_t n = x.shape[0], perOffset = x.shape[1] / offsetGroups, in = w.shape[1];
+  std::vector<Value> parts;
+  for (int64_t group = 0; group < offsetGroups; ++group) {
+    Value part = d.sampled(slice(e, x, 1, group * perOffset, 1, perOffset), node.input(2), group);
+    if (node.hasInput(4))
+      part = d.f.mul(part, cast(e, unsqueeze(d.partOf(node.input(4), group, 1, 0), {1}), x.dtype));
+    parts.push_back(part);
+  }
+  Value columns = reshape(e, concat(e, parts, 1), {n, groups, in, taps, places});
+  Value weight = reshape(e, w, {groups, w.shape[0] / groups, in, taps});
+  // n 0, group 1, in 2, tap 3, place 4, out 5
+  Value y = einsum(e, columns, {0, 1, 2, 3, 4}, weight, {1, 5, 2, 3}, {0, 1, 5, 4});
+  y = reshape(e, y, withSpatial(n, w.shape[0], window.output));
+  node.setOutput(0, addChannelBias(node, y, 3));
+}
 
 void importGridSample(NodeContext &node) {
   Emitter &emitter = node.emitter;

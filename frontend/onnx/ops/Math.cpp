@@ -95,6 +95,21 @@ void importCast(NodeContext &node) {
   node.setOutput(0, cast(node.emitter, node.input(0), dtype));
 }
 
+/// Integers of one width in two's complement: the numbers that have the same low bits.
+void importBitCast(NodeContext &node) {
+  const Value &value = node.input(0);
+  DType dtype = dtypeOfOnnx(int32_t(node.attrInt("to", 0)), "the target of BitCast");
+  bool hasFloats = kernels::isFloat(value.dtype) || kernels::isFloat(dtype);
+  if (hasFloats && value.dtype != dtype)
+    throw ImportError("reads or makes the bits of floats, which have no gradient; export the model "
+                      "with arithmetic instead");
+  if (kernels::byteWidth(value.dtype) != kernels::byteWidth(dtype) ||
+      (dtype == DType::Bool && value.dtype != dtype))
+    throw ImportError("makes " + std::string(kernels::name(dtype)) + " of " +
+                      std::string(kernels::name(value.dtype)) + ", which has another width");
+  node.setOutput(0, cast(node.emitter, value, dtype));
+}
+
 void importCastLike(NodeContext &node) {
   node.setOutput(0, cast(node.emitter, node.input(0), node.input(1).dtype));
 }
@@ -113,7 +128,7 @@ void importIsNan(NodeContext &node) {
   node.setOutput(0, elementwise(node.emitter, "is_nan", {node.input(0)}, DType::Bool));
 }
 
-void importIdentity(NodeContext &node) { node.setOutput(0, node.input(0)); }
+void importIdentity(NodeContext &node) { node.setOutput(0, node.anyInput(0)); }
 
 /// Remainder of truncated float division, with the sign of `x`, also for zeros; x / infinity leaves
 /// x. Example: -7 and 3 give -1.
@@ -353,6 +368,7 @@ llvm::ArrayRef<OpImporter> mathOps() {
       {"", "BitwiseOr", [](NodeContext &node) { importBitwise(node, "bitwise_or"); }},
       {"", "BitwiseXor", [](NodeContext &node) { importBitwise(node, "bitwise_xor"); }},
       {"", "BitwiseNot", importBitwiseNot},
+      {"", "BitCast", importBitCast},
       {"", "BitShift", importBitShift},
   };
   return ops;

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "frontend/onnx/ops/Families.h"
+#include "frontend/onnx/ops/Window.h"
 
 namespace tbc::frontend {
 
@@ -42,9 +43,9 @@ Value spread(Emitter &e, Value value, const Value &x, unsigned axis, int64_t blo
 
 /// Returns the smallest and the largest number of a quantized type.
 std::pair<double, double> limitsOf(DType dtype) {
-  if (dtype != DType::I8 && dtype != DType::U8 && dtype != DType::I16)
+  if (dtype != DType::I8 && dtype != DType::U8 && dtype != DType::I16 && dtype != DType::U16)
     throw ImportError("quantizes to " + std::string(kernels::name(dtype)) +
-                      "; i8, u8 and i16 are supported");
+                      "; i8, u8, i16 and u16 are supported");
   bool isSigned = kernels::wrapTo(dtype, -1) < 0;
   double count = double(int64_t(1) << (8 * kernels::byteWidth(dtype)));
   return isSigned ? std::pair(-count / 2, count / 2 - 1) : std::pair(0.0, count - 1);
@@ -157,13 +158,66 @@ void importQLinearMatMul(NodeContext &node) {
   node.setOutput(0, quantize(e, ratio, *zeroPoint(node, 7, true), zero.dtype));
 }
 
+//===- convolutions --------------------------------------------------------===//
+
+/// Returns one number, or one for each channel of dim `dim`, so that it broadcasts to `rank` dims.
+Value perChannel(const Value &value, unsigned dim, unsigned rank) {
+  if (value.rank() == 0)
+    return value;
+  std::vector<unsigned> added;
+  for (unsigned i = 0; i < rank; ++i)
+    if (i != dim)
+      added.push_back(i);
+  return unsqueeze(value, added);
+}
+
+/// Returns the convolution of integers in f64, exact; their zero points are inputs `xZero` and
+/// `wZero`.
+Value convolveIntegers(NodeContext &node, size_t weight, size_t xZero, size_t wZero) {
+  Emitter &e = node.emitter;
+  const Value &x = node.input(0), &w = node.input(weight);
+  int64_t groups = node.attrInt("group", 1);
+  if (x.rank() < 3 || w.rank() != x.rank() || groups < 1 || x.shape[1] != w.shape[1] * groups ||
+      w.shape[0] % groups != 0)
+    throw ImportError("its weight and groups do not fit its input");
+  auto zeroOf = [&](size_t input, unsigned dim) -> std::optional<Value> {
+    if (!node.hasInput(input))
+      return std::nullopt;
+    return perChannel(node.input(input), dim, x.rank());
+  };
+  Window window = readWindow(node, x.shape, {w.shape.begin() + 2, w.shape.end()});
+  return convolve(e, centred(e, x, zeroOf(xZero, 1)), centred(e, w, zeroOf(wZero, 0)), window,
+                  groups);
+}
+
+void importConvInteger(NodeContext &node) {
+  node.setOutput(0, cast(node.emitter, convolveIntegers(node, 1, 2, 3), DType::I32));
+}
+
+void importQLinearConv(NodeContext &node) {
+  Emitter &e = node.emitter;
+  Formula f{e};
+  Value sum = convolveIntegers(node, 3, 2, 5);
+  if (node.hasInput(8))
+    sum = f.add(sum, cast(e, perChannel(node.input(8), 1, sum.rank()), DType::F64));
+  auto scale = [&](size_t input) {
+    return cast(e, perChannel(node.input(input), 1, sum.rank()), DType::F32);
+  };
+  Value factor = f.div(f.mul(scale(1), scale(4)), scale(6));
+  Value ratio = f.mul(cast(e, sum, DType::F32), factor);
+  const Value &zero = node.input(7);
+  node.setOutput(0, quantize(e, ratio, perChannel(zero, 1, sum.rank()), zero.dtype));
+}
+
 } // namespace
 
 llvm::ArrayRef<OpImporter> quantizationOps() {
   static const OpImporter ops[] = {
+      {"", "ConvInteger", importConvInteger},
       {"", "DequantizeLinear", importDequantizeLinear},
       {"", "DynamicQuantizeLinear", importDynamicQuantizeLinear},
       {"", "MatMulInteger", importMatMulInteger},
+      {"", "QLinearConv", importQLinearConv},
       {"", "QLinearMatMul", importQLinearMatMul},
       {"", "QuantizeLinear", importQuantizeLinear},
   };

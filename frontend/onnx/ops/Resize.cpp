@@ -151,6 +151,17 @@ std::vector<double> reals(NodeContext &node, size_t i) {
   return fullReals(value);
 }
 
+/// Sets scales and new sizes. Example: 1.5 makes 4 of 3.
+void scaleDims(std::vector<ResizedDim> &dims, const std::vector<double> &scales) {
+  for (size_t i = 0; i < dims.size(); ++i) {
+    double size = std::floor(scales[i] * double(dims[i].from));
+    if (!(scales[i] > 0) || !(size <= 0x1p40))
+      throw ImportError("scales a dim by " + std::to_string(scales[i]));
+    dims[i].scale = scales[i];
+    dims[i].to = int64_t(size);
+  }
+}
+
 /// Returns the resized dims, from the scales or the sizes of `axes`.
 std::vector<ResizedDim> resizedDims(NodeContext &node, const std::vector<int64_t> &axes) {
   const Shape &shape = node.input(0).shape;
@@ -189,14 +200,34 @@ std::vector<ResizedDim> resizedDims(NodeContext &node, const std::vector<int64_t
   }
   std::vector<double> scales = reals(node, 2);
   requireCount(scales.size());
-  for (size_t i = 0; i < dims.size(); ++i) {
-    double size = std::floor(scales[i] * double(dims[i].from));
-    if (!(scales[i] > 0) || !(size <= 0x1p40))
-      throw ImportError("scales a dim by " + std::to_string(scales[i]));
-    dims[i].scale = scales[i];
-    dims[i].to = int64_t(size);
-  }
+  scaleDims(dims, scales);
   return dims;
+}
+
+/// The ancestor of Resize: position x is the old x / scale. Source: ONNX's change log, Upsample 9.
+void importUpsample(NodeContext &node) {
+  Value value = node.input(0);
+  Options options;
+  options.mode = node.attrText("mode", "nearest");
+  options.coordinates = "asymmetric";
+  options.nearest = "floor";
+  if (options.mode != "nearest" && options.mode != "linear")
+    throw ImportError("mode '" + options.mode + "' is not supported");
+  if (options.mode == "linear" && !kernels::isFloat(value.dtype))
+    throw ImportError("interpolates " + std::string(kernels::name(value.dtype)) +
+                      ", which is not supported");
+  std::vector<double> scales = reals(node, 1);
+  std::vector<ResizedDim> dims;
+  for (unsigned dim = 0; dim < value.rank(); ++dim)
+    dims.push_back({dim, value.shape[dim], value.shape[dim], 1});
+  if (scales.size() != dims.size())
+    throw ImportError("has " + std::to_string(scales.size()) + " scales for " +
+                      std::to_string(dims.size()) + " dims");
+  scaleDims(dims, scales);
+  for (const ResizedDim &dim : dims)
+    if (dim.scale != 1)
+      value = resizeDim(node.emitter, value, dim, options);
+  node.setOutput(0, value);
 }
 
 void importResize(NodeContext &node) {
@@ -387,12 +418,10 @@ void importAffineGrid(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> resizeOps() {
   static const OpImporter ops[] = {
-      {"", "AffineGrid", importAffineGrid},
-      {"", "Col2Im", importCol2Im},
-      {"", "DepthToSpace", importDepthToSpace},
-      {"", "GridSample", importGridSample},
-      {"", "Resize", importResize},
-      {"", "SpaceToDepth", importSpaceToDepth},
+      {"", "AffineGrid", importAffineGrid},     {"", "Col2Im", importCol2Im},
+      {"", "DepthToSpace", importDepthToSpace}, {"", "DeformConv", importDeformConv},
+      {"", "GridSample", importGridSample},     {"", "Resize", importResize},
+      {"", "SpaceToDepth", importSpaceToDepth}, {"", "Upsample", importUpsample},
   };
   return ops;
 }

@@ -455,6 +455,35 @@ TEST(Philox, KnownAnswers) {
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
+TEST(RandomUniform, AreTheUpperBitsOfTheWords) {
+  Attrs attrs = {{"seed", int64_t(3)}, {"key", int64_t(17)}};
+  std::vector<int64_t> rows = {0, 40}, columns = {5, 0, 1000000007};
+  for (Arith arith : allAriths) {
+    Tensor drawn = run(arith, "random_uniform_train", attrs,
+                       {ints({}, {9}), ints({2}, rows), ints({3}, columns)}, {DType::F32, {2, 3}});
+    std::vector<double> expected;
+    for (int64_t row : rows)
+      for (int64_t column : columns) {
+        auto number = uint64_t(row + column);
+        auto words = philox({uint32_t(number / 4), 0, 9, 17}, {3, 0});
+        expected.push_back(double(words[number % 4] >> 8) / 16777216.0);
+      }
+    // In residues too: the quotient is exact.
+    Tensor exact = Tensor::fromDoubles({DType::F32, {2, 3}}, arith, expected);
+    EXPECT_TRUE(bitwiseEqual(drawn, exact)) << nameOf(arith);
+  }
+}
+
+TEST(RandomUniform, OfTheModelIsStepZeroInRowMajorOrder) {
+  Tensor like = randomTensor(Arith::Native, {3, 5}, 1, 0, 1);
+  Tensor byItself =
+      run(Arith::Native, "random_uniform", {{"key", int64_t(4)}}, {like}, {DType::F32, {3, 5}});
+  Tensor trained =
+      run(Arith::Native, "random_uniform_train", {{"seed", int64_t(0)}, {"key", int64_t(4)}},
+          {ints({}, {0}), ints({3}, {0, 5, 10}), ints({5}, {0, 1, 2, 3, 4})}, {DType::F32, {3, 5}});
+  EXPECT_TRUE(bitwiseEqual(byItself, trained));
+}
+
 TEST(Dropout, OfStepZeroIsNothing) {
   Attrs attrs = {{"ratio", 0.25}, {"seed", int64_t(3)}, {"key", int64_t(17)}};
   for (Arith arith : allAriths) {

@@ -304,6 +304,8 @@ TEST(Registry, IsComplete) {
                          "update_if",
                          "dropout",
                          "dropout_train",
+                         "random_uniform",
+                         "random_uniform_train",
                          "embedding",
                          "embedding_grad",
                          "class_max",
