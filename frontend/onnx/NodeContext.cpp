@@ -90,6 +90,11 @@ double NodeContext::scalar(size_t i) const {
   return value.splatReal();
 }
 
+bool NodeContext::hasBody(llvm::StringRef attribute) const {
+  return llvm::any_of(graphNode.bodies,
+                      [&](const Body &body) { return body.attribute == attribute; });
+}
+
 const Body &NodeContext::body(llvm::StringRef attribute) const {
   askedAttributes.insert(attribute.str());
   for (const Body &body : graphNode.bodies)
@@ -180,10 +185,12 @@ std::vector<int64_t> NodeContext::axes(size_t i, llvm::StringRef name) const {
 
 llvm::ArrayRef<llvm::ArrayRef<OpImporter>> opFamilies() {
   static const llvm::ArrayRef<OpImporter> families[] = {
-      mathOps(),   activationOps(),   shapeOps(),     generatorOps(), padOps(),      scatterOps(),
-      resizeOps(), indexingOps(),     linearOps(),    reductionOps(), normOps(),     convOps(),
-      poolOps(),   recurrentOps(),    attentionOps(), microsoftOps(), controlOps(),  trainingOps(),
-      lossOps(),   quantizationOps(), fourierOps(),   randomOps(),    sequenceOps(),
+      mathOps(),    activationOps(), shapeOps(),     generatorOps(),
+      padOps(),     scatterOps(),    resizeOps(),    indexingOps(),
+      linearOps(),  reductionOps(),  normOps(),      convOps(),
+      poolOps(),    recurrentOps(),  attentionOps(), microsoftOps(),
+      controlOps(), trainingOps(),   lossOps(),      quantizationOps(),
+      fourierOps(), randomOps(),     sequenceOps(),  linearAttentionOps(),
   };
   return families;
 }

@@ -40,6 +40,7 @@ public:
 
   /// The graph in attribute `attribute`; ImportError without one.
   const Body &body(llvm::StringRef attribute) const;
+  bool hasBody(llvm::StringRef attribute) const;
 
   size_t numInputs() const { return inputs.size(); }
   bool hasInput(size_t i) const {
@@ -167,6 +168,7 @@ llvm::ArrayRef<OpImporter> poolOps();
 llvm::ArrayRef<OpImporter> recurrentOps();
 llvm::ArrayRef<OpImporter> trainingOps();
 llvm::ArrayRef<OpImporter> attentionOps();
+llvm::ArrayRef<OpImporter> linearAttentionOps();
 llvm::ArrayRef<OpImporter> microsoftOps();
 llvm::ArrayRef<OpImporter> controlOps();
 llvm::ArrayRef<OpImporter> lossOps();

@@ -79,10 +79,12 @@ bool isRotaryTable(const Users &users, const std::string &name) {
 }
 
 /// Whether a tensor only configures nodes. Example: Resize's region and scales, the values of
-/// OneHot.
+/// OneHot, the window of STFT.
 bool isSetting(const Users &users, const std::string &name) {
   return allReads(users, name, [](const onnx::NodeProto &node, int input) {
-    return (node.op_type() == "Resize" && input >= 1) || (node.op_type() == "OneHot" && input == 2);
+    const std::string &type = node.op_type();
+    return ((type == "Resize" || type == "Upsample") && input >= 1) ||
+           ((type == "OneHot" || type == "STFT") && input == 2) || type == "MelWeightMatrix";
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "tools/tbc/CheckCommand.h"
 
+#include "ir/ElementTypes.h"
 #include "ir/FactorAnalysis.h"
 #include "ir/Tbc.h"
 #include "passes/raise/RaiseComposites.h"
@@ -53,7 +54,7 @@ static CheckedTensor describeTensor(mlir::Value value, const FactorAnalysis &ana
   CheckedTensor tensor;
   tensor.name = tensor.displayName = name;
   auto type = tensorType(value);
-  llvm::raw_string_ostream(tensor.dtype) << type.getElementType();
+  tensor.dtype = tbc::name(*dtypeOf(type.getElementType()));
   tensor.shape.assign(type.getShape().begin(), type.getShape().end());
   for (unsigned dim = 0; dim < type.getRank(); ++dim)
     tensor.factors +=

@@ -74,6 +74,39 @@ void importAttention(NodeContext &node) {
                                 : result.weights);
 }
 
+/// Returns the function in graph attribute `attribute` of one tensor, or an empty one.
+std::function<Value(const Value &)> functionIn(NodeContext &node, const std::string &attribute) {
+  if (!node.hasBody(attribute))
+    return nullptr;
+  return [&node, attribute](const Value &x) {
+    std::vector<Value> results = node.runBody(node.body(attribute), {x}, "." + attribute);
+    if (results.size() != 1 || results[0].shape != x.shape || results[0].dtype != x.dtype)
+      throw ImportError("graph '" + attribute + "' does not keep the shape and type of its input");
+    return results[0];
+  };
+}
+
+/// Attention with functions of its scores and weights. Known forms of them (masks, caps, biases)
+/// become parts of one attention when composites are raised.
+void importFlexAttention(NodeContext &node) {
+  Emitter &e = node.emitter;
+  AttentionForm form;
+  form.query = node.input(0);
+  form.key = node.input(1);
+  form.value = node.input(2);
+  if (form.query.rank() != 4)
+    throw ImportError("needs queries of rank 4");
+  form.scale = node.attrFloat("scale", 1 / std::sqrt(double(form.query.shape[3])));
+  bool isDouble = form.query.dtype == DType::F64;
+  form.softmaxType =
+      dtypeOfOnnx(int32_t(node.attrInt("softmax_precision", isDouble ? onnx::TensorProto::DOUBLE
+                                                                     : onnx::TensorProto::FLOAT)),
+                  "softmax_precision");
+  form.changeScores = functionIn(node, "score_mod");
+  form.changeWeights = functionIn(node, "prob_mod");
+  node.setOutput(0, attend(e, form).result);
+}
+
 void importRotaryEmbedding(NodeContext &node) {
   Emitter &e = node.emitter;
   bool joined = node.input(0).rank() == 3;
@@ -93,6 +126,7 @@ void importRotaryEmbedding(NodeContext &node) {
 llvm::ArrayRef<OpImporter> attentionOps() {
   static const OpImporter ops[] = {
       {"", "Attention", importAttention},
+      {"ai.onnx.preview", "FlexAttention", importFlexAttention},
       {"", "RotaryEmbedding", importRotaryEmbedding},
   };
   return ops;

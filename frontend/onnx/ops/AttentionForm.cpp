@@ -117,7 +117,11 @@ AttentionResult attend(Emitter &e, AttentionForm form) {
   DType dtype = scores.dtype;
   if (form.softmaxType)
     scores = cast(e, scores, *form.softmaxType);
+  if (form.changeScores)
+    scores = form.changeScores(scores);
   Value weights = softmax(e, scores, scores.rank() - 1);
+  if (form.changeWeights)
+    weights = form.changeWeights(weights);
   weights = cast(e, weights, dtype);
   // Masked weights are 0 already, except in fully masked rows; those become 0 here.
   if (mayHideRows)

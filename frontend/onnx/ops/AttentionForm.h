@@ -5,6 +5,7 @@
 
 #include "frontend/onnx/ops/Families.h"
 
+#include <functional>
 #include <optional>
 
 namespace tbc::frontend {
@@ -28,6 +29,8 @@ struct AttentionForm {
   std::vector<Value> allowed, biases;
   /// The type of the softmax, if it differs from the operands'.
   std::optional<DType> softmaxType;
+  /// Functions of scores before the softmax, and of weights behind it, in its type; may be unset.
+  std::function<Value(const Value &)> changeScores, changeWeights;
 };
 
 /// The result [b, h, s, dv], and the scores at each stage, [b, h, s, t].

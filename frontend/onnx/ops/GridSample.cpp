@@ -53,7 +53,8 @@ struct Sampler {
                             f.compare("le", place, number(place, double(sizes[k]) - 1)));
         inside = inside.isDefined() ? f.both(inside, here) : here;
       }
-      place = cast(emitter, clamped(place, sizes[k]), DType::I64);
+      // Again as integers: residues, by which plans are verified, have no order that bounds them.
+      place = clamped(cast(emitter, clamped(place, sizes[k]), DType::I64), sizes[k]);
       Value term = f.mul(place, number(place, double(stride)));
       flat = flat.isDefined() ? f.add(flat, term) : term;
     }

@@ -418,10 +418,14 @@ void importAffineGrid(NodeContext &node) {
 
 llvm::ArrayRef<OpImporter> resizeOps() {
   static const OpImporter ops[] = {
-      {"", "AffineGrid", importAffineGrid},     {"", "Col2Im", importCol2Im},
-      {"", "DepthToSpace", importDepthToSpace}, {"", "DeformConv", importDeformConv},
-      {"", "GridSample", importGridSample},     {"", "Resize", importResize},
-      {"", "SpaceToDepth", importSpaceToDepth}, {"", "Upsample", importUpsample},
+      {"", "AffineGrid", importAffineGrid},
+      {"", "Col2Im", importCol2Im},
+      {"", "DepthToSpace", importDepthToSpace},
+      {"", "DeformConv", importDeformConv, "", weightsAt(1, 3)},
+      {"", "GridSample", importGridSample},
+      {"", "Resize", importResize},
+      {"", "SpaceToDepth", importSpaceToDepth},
+      {"", "Upsample", importUpsample},
   };
   return ops;
 }

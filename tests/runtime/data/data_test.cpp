@@ -204,10 +204,21 @@ TEST_F(Files, EveryTypeOfArray) {
   check(writeNpy<int64_t>("i8", "<i8", "(2,)", {0, -5}), false, -5);
   check(writeNpy<int16_t>("i2", "<i2", "(2,)", {0, -5}), false, -5);
   check(writeNpy<int8_t>("i1", "|i1", "(2,)", {0, -5}), false, -5);
+  check(writeNpy<uint64_t>("u8", "<u8", "(2,)", {0, uint64_t(1) << 62}), false, 0x1p62);
   check(writeNpy<uint32_t>("u4", "<u4", "(2,)", {0, 4000000000u}), false, 4000000000.0);
   check(writeNpy<uint16_t>("u2", "<u2", "(2,)", {0, 60000}), false, 60000);
   check(writeNpy<uint8_t>("u1", "|u1", "(2,)", {0, 200}), false, 200);
   check(writeNpy<uint8_t>("b1", "|b1", "(2,)", {0, 1}), false, 1);
+}
+
+TEST_F(Files, NumbersThatI64LacksAreNotRead) {
+  std::string path = writeNpy<uint64_t>("u8", "<u8", "(2,)", {7, uint64_t(1) << 63});
+  auto data = openDataset({"a=" + path}, {field("a", DType::I64, 1)}, false, 1);
+  ASSERT_TRUE(bool(data)) << data.error().message;
+  EXPECT_EQ(*(*data)->value(0, 0, 0), 7);
+  Result<double> tooLarge = (*data)->value(0, 1, 0);
+  ASSERT_FALSE(bool(tooLarge));
+  EXPECT_THAT(tooLarge.error().message, HasSubstr("is 2^63 or more; input \"a\" is i64"));
 }
 
 TEST_F(Files, ArraysThatCannotBe) {
