@@ -60,6 +60,10 @@ void fill(const Buffer &buffer, unsigned char *bytes) {
     return fill<int8_t>(buffer, bytes);
   case DType::U8:
     return fill<uint8_t>(buffer, bytes);
+  case DType::U16:
+    return fill<uint16_t>(buffer, bytes);
+  case DType::U32:
+    return fill<uint32_t>(buffer, bytes);
   case DType::Bool: // all true: the mask has no effect
     std::memset(bytes, 1, size_t(kernels::numElements(buffer.type.shape)));
     return;
