@@ -8,6 +8,7 @@ include "ir/TbcBase.td"
 class Tbc_RecurrentOp<string mnemonic, list<Trait> traits = []>
     : Tbc_InferredOp<mnemonic,
                      !listconcat(traits, [DeclareOpInterfaceMethods<CompositeOpInterface>])> {
+  let resizesFixedLoops = "true"; // steps depend on each other, but any number of them will do
   let familyDefinition = [{
     void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}
     ::tbc::KernelClass $cppClass::getKernelClass() { return ::tbc::KernelClass::Matmul; }

@@ -12,6 +12,7 @@
 #include "passes/autodiff/FrozenParameters.h"
 #include "passes/autodiff/RepeatFreeOps.h"
 
+#include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -255,6 +256,25 @@ LogicalResult buildTrainFunction(ModuleOp module, const AutodiffOptions &options
     return failure();
   OpIds(train).assignMissing(train);
   return Differentiator(train, *isTrained, options.lossScale).run();
+}
+
+void eraseBackward(func::FuncOp train) {
+  Block &body = train.getBody().front();
+  llvm::BitVector gradients(train.getNumResults()), scale(train.getNumArguments());
+  for (unsigned i = 0; i < train.getNumResults(); ++i)
+    gradients[i] = resultRole(train, i) == TensorRole::Gradient;
+  body.getTerminator()->eraseOperands(gradients);
+  train.eraseResults(gradients);
+  SmallVector<Operation *> backward;
+  for (Operation &op : body.without_terminator())
+    if (isBackward(&op))
+      backward.push_back(&op);
+  for (Operation *op : llvm::reverse(backward))
+    op->erase();
+  for (BlockArgument arg : train.getArguments())
+    scale[arg.getArgNumber()] =
+        argumentRole(train, arg.getArgNumber()) == TensorRole::OptimizerState && arg.use_empty();
+  train.eraseArguments(scale);
 }
 
 namespace {

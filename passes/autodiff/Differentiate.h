@@ -37,6 +37,10 @@ struct AutodiffOptions {
 /// Errors: no @train; a glob without a match; an op on the way without a derivative.
 mlir::LogicalResult buildTrainFunction(mlir::ModuleOp module, const AutodiffOptions &options = {});
 
+/// Takes back `buildTrainFunction`: erases the backward ops of `train`, its gradients and its loss
+/// scale. With the same options, `buildTrainFunction` then builds the same function.
+void eraseBackward(mlir::func::FuncOp train);
+
 } // namespace tbc
 
 #endif // TBC_PASSES_AUTODIFF_DIFFERENTIATE_H

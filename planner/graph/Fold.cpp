@@ -95,8 +95,9 @@ std::vector<uint64_t> structuralHashes(const Graph &graph) {
   return hashes;
 }
 
-std::vector<Block> foldBlocks(const Graph &graph) {
-  std::vector<uint64_t> hashes = structuralHashes(graph);
+std::vector<Block> foldBlocks(const Graph &graph) { return foldBlocks(structuralHashes(graph)); }
+
+std::vector<Block> foldBlocks(const std::vector<uint64_t> &hashes) {
   int n = int(hashes.size());
   std::map<uint64_t, std::vector<int>> places;
   for (int i = 0; i < n; ++i)
@@ -144,6 +145,22 @@ static uint64_t hashAlone(const Graph &graph, const GraphOp &op) {
     for (int value : *values)
       addLayout(hash, graph.values[value], names);
   return hash.value();
+}
+
+std::vector<uint64_t> looseHashes(const Graph &graph, const std::vector<uint64_t> &kindOf) {
+  std::vector<uint64_t> hashes;
+  for (int index = 0; index < numForwardOps(graph); ++index) {
+    const GraphOp &op = graph.ops[size_t(index)];
+    Hash hash;
+    hash.add(hashAlone(graph, op));
+    hash.add(kindOf[size_t(index)]);
+    for (int value : op.operands) {
+      const GraphValue &operand = graph.values[size_t(value)];
+      hash.add(operand.producer < 0 ? 1 + uint64_t(operand.role) : 0);
+    }
+    hashes.push_back(hash.value());
+  }
+  return hashes;
 }
 
 Repeat largestRepeat(const Graph &graph) {

@@ -28,10 +28,17 @@ struct Block {
 /// do not enter.
 std::vector<uint64_t> structuralHashes(const reshard::Graph &graph);
 
+/// Returns looser hashes of the forward ops: produced operands match if their layouts do, at any
+/// distance. `kindOf`: by forward op; ops of different numbers differ. Example: a mask that all
+/// layers read is at another distance from each layer.
+std::vector<uint64_t> looseHashes(const reshard::Graph &graph, const std::vector<uint64_t> &kindOf);
+
 /// Returns the forward order as blocks, with repeats folded. At each position it takes the period
 /// and count that cover the most ops, and the shortest period among equals. Ops between repeats are
 /// joined into blocks of their own. Example: ops a b c b c b c d give a, (b c) x 3, d.
 std::vector<Block> foldBlocks(const reshard::Graph &graph);
+/// The same for ops with these hashes.
+std::vector<Block> foldBlocks(const std::vector<uint64_t> &hashes);
 
 /// A repeated part of the graph: the ops of one occurrence, forward and backward.
 struct Repeat {

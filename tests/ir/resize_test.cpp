@@ -99,6 +99,25 @@ TEST(Resize, BoundSizesStay) {
   EXPECT_EQ(resizableSizes(rotary), (std::multiset<int64_t>{3}));
 }
 
+/// Steps of a recurrence depend on each other, but there may be fewer, and of fewer units.
+TEST(Resize, RecurrencesShrink) {
+  ParsedModule module(R"(
+    func.func @f(%x: tensor<97x3x20xf32>, %r: tensor<20x5xf32>, %h: tensor<3x5xf32>,
+                 %c: tensor<3x5xf32>) -> tensor<97x3x5xf32> {
+      %y, %cells, %gates = "tbc.lstm"(%x, %r, %h, %c) <{reverse = false}>
+        : (tensor<97x3x20xf32>, tensor<20x5xf32>, tensor<3x5xf32>, tensor<3x5xf32>)
+        -> (tensor<97x3x5xf32>, tensor<97x3x5xf32>, tensor<97x3x20xf32>)
+      return %y : tensor<97x3x5xf32>
+    })");
+  ASSERT_TRUE(module) << module.messages;
+  ASSERT_TRUE(succeeded(resize(module, {{97, 4}, {5, 2}}))) << module.messages;
+  ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
+  EXPECT_NE(text(module).find("%arg0: tensor<4x3x8xf32>, %arg1: tensor<8x2xf32>, %arg2: "
+                              "tensor<3x2xf32>"),
+            std::string::npos)
+      << text(module);
+}
+
 TEST(Resize, TablesOfComputedIndicesStay) {
   const std::string gather = R"(
       %y = "tbc.gather"(%table, %i) <{dim = 0 : i64}> : (tensor<7x4xf32>, tensor<3xi64>)

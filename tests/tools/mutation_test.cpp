@@ -89,7 +89,7 @@ void tryMutants(const Case &testCase, Tally &tally) {
   auto plan = test::makePlan(model, testCase.request);
   ASSERT_TRUE(plan) << plan.error().message;
   // Shrinks large models, like `tbc verify`.
-  auto small = driver::shrink(*model.step, *plan, 16);
+  auto small = driver::shrink(*model.step, *plan, {16});
   ASSERT_TRUE(small) << small.error().message;
   driver::TrainingStep &step = *small->step;
   plan = small->plan;
@@ -200,6 +200,43 @@ TEST(Mutation, EveryPlantedMiscompileIsCaught) {
         "bucket member left out", "bucket member in the place of another",
         "bucket members at each other's offset"})
     EXPECT_GT(tally.byKind[kind], 0) << kind;
+}
+
+/// The kinds of miscompiles of a Program with their places, but for the number of the instruction
+/// and its id. Example: "stage 1, fwd block, all_reduce): dropped".
+std::set<std::string> kindsOfMutants(driver::TrainingStep &step, const planner::Plan &plan) {
+  auto compiled = driver::compilePlan(step, plan);
+  if (!compiled) {
+    ADD_FAILURE() << compiled.error().message;
+    return {};
+  }
+  std::set<std::string> kinds;
+  for (const test::Mutant &mutant : test::enumerateMutants(compiled->program))
+    kinds.insert(mutant.place.substr(0, mutant.place.find(" instruction")) +
+                 mutant.place.substr(mutant.place.rfind(' ')) + ": " + mutant.kind);
+  return kinds;
+}
+
+/// A step with fewer layers has every kind of miscompile of the whole one, in the same blocks of
+/// the same stages. `EveryPlantedMiscompileIsCaught` shows that the kinds are caught there.
+TEST(Mutation, FewerLayersHaveAllKinds) {
+  const std::pair<const char *, test::PlanRequest> cases[] = {
+      {"gpt2-8l", {"pp=2,fsdp=2,tp=2", "auto", "1f1b", "none", 1, 8}},
+      {"gpt2-8l", {"fsdp=2", "zero3", "", "full:4"}},
+      {"moe-8l", {"dp=2,ep=2"}}};
+  for (const auto &[name, request] : cases) {
+    SCOPED_TRACE(std::string(name) + " " + request.mesh);
+    test::Model model = test::loadModel(name, "sgd");
+    auto plan = test::makePlan(model, request);
+    ASSERT_TRUE(plan) << plan.error().message;
+    auto fewer = driver::shrink(*model.step, *plan, {16});
+    auto all = driver::shrink(*model.step, *plan, {16, /*allLayers=*/true});
+    ASSERT_TRUE(fewer && all);
+    ASSERT_LT(fewer->step->step.graph.ops.size(), all->step->step.graph.ops.size());
+    const std::set<std::string> kinds = kindsOfMutants(*all->step, all->plan);
+    EXPECT_GT(kinds.size(), 10U);
+    EXPECT_EQ(kindsOfMutants(*fewer->step, fewer->plan), kinds);
+  }
 }
 
 } // namespace

@@ -28,7 +28,7 @@ TEST(Shrink, LeavesWhatIsSmallEnough) {
   test::Model model = test::loadModel("tiny-llama");
   auto plan = test::makePlan(model, {"pp=2,dp=2,tp=2"});
   ASSERT_TRUE(plan) << plan.error().message;
-  auto small = driver::shrink(*model.step, *plan, 8);
+  auto small = driver::shrink(*model.step, *plan, {8});
   ASSERT_TRUE(small) << small.error().message;
   EXPECT_TRUE(small->notes.empty()) << small->notes[0];
   EXPECT_EQ(small->step->hash, model.step->hash);
@@ -39,7 +39,7 @@ TEST(Shrink, AxesToTwoAndStagesMerge) {
   test::Model model = test::loadModel("gpt2-8l");
   auto plan = test::makePlan(model, {"pp=8,dp=4", "auto", "1f1b", "none", 1, 64});
   ASSERT_TRUE(plan) << plan.error().message;
-  auto small = driver::shrink(*model.step, *plan, 8);
+  auto small = driver::shrink(*model.step, *plan, {8});
   ASSERT_TRUE(small) << small.error().message;
   EXPECT_EQ(planner::toString(small->plan.mesh), "pp=4 dp=2");
   EXPECT_EQ(small->plan.stages, (std::vector<std::string>{plan->stages[0], plan->stages[2],
@@ -59,7 +59,7 @@ TEST(Shrink, ChunksKeepTheirPlacement) {
     request.virtualStages = 2;
     auto plan = test::makePlan(model, request);
     ASSERT_TRUE(plan) << plan.error().message;
-    auto small = driver::shrink(*model.step, *plan, 4);
+    auto small = driver::shrink(*model.step, *plan, {4});
     ASSERT_TRUE(small) << small.error().message;
     EXPECT_EQ(planner::scheduleText(small->plan), planner::scheduleText(*plan));
     EXPECT_EQ(small->plan.stages, (std::vector<std::string>{plan->stages[0], plan->stages[2],
@@ -72,7 +72,7 @@ TEST(Shrink, TooFewRanksAreAUsageError) {
   test::Model model = test::loadModel("tiny-gpt2");
   auto plan = test::makePlan(model, {"pp=2,dp=2,tp=2"});
   ASSERT_TRUE(plan) << plan.error().message;
-  auto small = driver::shrink(*model.step, *plan, 4);
+  auto small = driver::shrink(*model.step, *plan, {4});
   ASSERT_FALSE(small);
   EXPECT_EQ(small.error().code, ErrorCode::Usage);
   EXPECT_THAT(small.error().message, HasSubstr("needs at least 8 ranks"));
@@ -83,7 +83,7 @@ TEST(Shrink, AnotherModelsPlanIsAUsageError) {
   test::Model model = test::loadModel("tiny-gpt2"), other = test::loadModel("tiny-mlp");
   auto plan = test::makePlan(model, {"dp=2"});
   ASSERT_TRUE(plan) << plan.error().message;
-  auto small = driver::shrink(*other.step, *plan, 4);
+  auto small = driver::shrink(*other.step, *plan, {4});
   ASSERT_FALSE(small);
   EXPECT_EQ(small.error().code, ErrorCode::Usage);
 }
@@ -95,7 +95,7 @@ TEST(Shrink, FullSizeModels) {
     SCOPED_TRACE(mesh);
     auto plan = test::makePlan(model, {mesh, "auto", "", "selective", 1, 64});
     ASSERT_TRUE(plan) << plan.error().message;
-    auto small = driver::shrink(*model.step, *plan, 16);
+    auto small = driver::shrink(*model.step, *plan, {16});
     ASSERT_TRUE(small) << small.error().message;
     EXPECT_THAT(small->notes, Contains(HasSubstr("factor 768 -> ")));
     int64_t parameters = 0;
@@ -106,6 +106,61 @@ TEST(Shrink, FullSizeModels) {
     EXPECT_LT(parameters, 100000);
     expectVerified(*small);
   }
+}
+
+/// Taking the backward away and building it again gives the same step.
+TEST(FewerLayers, DifferentiateAgain) {
+  const std::pair<const char *, const char *> models[] = {
+      {"tiny-gpt2", "f32"}, {"tiny-llama", "bf16"}, {"tiny-resnet", "f16"}, {"moe-8l", "bf16"}};
+  for (auto [name, precision] : models) {
+    SCOPED_TRACE(name);
+    test::Model model = test::loadModel(name, "adamw", {}, "", precision);
+    auto same = driver::withForward(*model.step, [](mlir::func::FuncOp) {});
+    ASSERT_TRUE(same) << same.error().message;
+    EXPECT_EQ((*same)->hash, model.step->hash);
+  }
+}
+
+/// Uneven stages, with recomputation in some layers of each.
+TEST(FewerLayers, KeepTheDecisions) {
+  test::Model model = test::loadModel("gpt2-8l");
+  for (const char *recompute : {"none", "full:2", "selective"}) {
+    SCOPED_TRACE(recompute);
+    auto plan = test::makePlan(model, {"pp=2,fsdp=2,tp=2", "auto", "1f1b", recompute, 1, 16});
+    ASSERT_TRUE(plan) << plan.error().message;
+    auto small = driver::shrink(*model.step, *plan, {8});
+    ASSERT_TRUE(small) << small.error().message;
+    EXPECT_THAT(small->notes, Contains(HasSubstr("layers 8 -> ")));
+    EXPECT_LT(small->step->step.graph.ops.size(), model.step->step.graph.ops.size() * 9 / 10);
+    EXPECT_EQ(small->plan.stages, plan->stages);
+    expectVerified(*small);
+    auto all = driver::shrink(*model.step, *plan, {8, /*allLayers=*/true});
+    ASSERT_TRUE(all) << all.error().message;
+    EXPECT_EQ(all->step->step.graph.ops.size(), model.step->step.graph.ops.size());
+  }
+}
+
+/// The globs of left out layers match no parameter any more.
+TEST(FewerLayers, DropTheStatesAndGlobsOfLayers) {
+  test::Model model;
+  model.context = driver::makeContext();
+  driver::StepOptions options;
+  options.modelPath = std::string(TBC_SOURCE_DIR) + "/models/gpt2-8l.onnx";
+  options.import.seq = 8;
+  options.noDecay = {"*h.3.*", "*ln_1*"};
+  options.freeze = {"*h.5.*ln_2*", "*wpe*"};
+  auto step = driver::buildTrainingStep(*model.context, options);
+  ASSERT_TRUE(step) << step.error().message;
+  model.step = std::move(*step);
+  auto plan = test::makePlan(model, {"dp=2"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto small = driver::shrink(*model.step, *plan, {8});
+  ASSERT_TRUE(small) << small.error().message;
+  // Layer 5 is frozen in part: 0 to 4, 5, and 6 and 7.
+  EXPECT_THAT(small->notes, Contains(HasSubstr("layers 8 -> 6")));
+  EXPECT_EQ(small->step->options.noDecay, std::vector<std::string>{"*ln_1*"});
+  EXPECT_LT(small->step->model.parameters.size(), model.step->model.parameters.size());
+  expectVerified(*small);
 }
 
 /// All inner sizes of an expert are independent, so mixtures of any size can shrink.

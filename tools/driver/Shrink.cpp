@@ -6,6 +6,7 @@
 #include "ir/Roles.h"
 #include "planner/plan/PlanApply.h"
 #include "runtime/schedule/Schedule.h"
+#include "tools/driver/FewerLayers.h"
 
 #include <algorithm>
 #include <map>
@@ -20,6 +21,8 @@ namespace {
 /// FLOPs: a second or two in the reference kernels.
 constexpr int64_t kFullSizeParameters = int64_t(1) << 20;
 constexpr double kFullSizeFlops = 2e9;
+/// Steps up to this many ops keep all layers, if they are of full size.
+constexpr int64_t kAllLayersOps = 500;
 
 std::string arrow(int64_t from, int64_t to) {
   return std::to_string(from) + " -> " + std::to_string(to);
@@ -28,8 +31,9 @@ std::string arrow(int64_t from, int64_t to) {
 class Shrinker {
 public:
   /// `each`: see `shrinkTo`; 0 stands for `shrink`.
-  Shrinker(const TrainingStep &step, const planner::Plan &plan, int64_t ranks, int64_t each)
-      : step(step), original(plan), ranks(ranks), each(each) {
+  Shrinker(const TrainingStep &step, const planner::Plan &plan, const ShrinkOptions &options,
+           int64_t each)
+      : step(&step), original(plan), options(options), ranks(options.ranks), each(each) {
     result.plan = plan;
   }
 
@@ -39,6 +43,8 @@ private:
   Status shrinkMesh();
   void shrinkStages();
   void shrinkBatch();
+  Status omitLayers();
+  bool isOfFullSize() const;
   Status chooseSizes();
   Status checkSizes() const;
   void describeSizes();
@@ -46,9 +52,11 @@ private:
   /// Returns for each factor the unit that its size must be a multiple of.
   Result<std::map<reshard::FactorId, int64_t>> unitsOfFactors() const;
 
-  const TrainingStep &step;
+  const TrainingStep *step; // the original, or `fewer`
   const planner::Plan &original;
+  const ShrinkOptions &options;
   int64_t ranks, each;
+  std::unique_ptr<TrainingStep> fewer; // with fewer layers; null: all
   FactorSizes oldSizes, sizes;
   Shrunk result;
 };
@@ -116,7 +124,7 @@ void Shrinker::shrinkStages() {
 
 void Shrinker::shrinkBatch() {
   planner::Plan &plan = result.plan;
-  if (sizes.empty() && plan.mesh == original.mesh)
+  if (sizes.empty() && !fewer && plan.mesh == original.mesh)
     return;
   int64_t enough = schedule::steadyMicroBatches(
       plan.schedule.value_or(schedule::kindWithoutPipeline), plan.mesh.pp);
@@ -132,7 +140,7 @@ void Shrinker::shrinkBatch() {
 }
 
 Result<std::map<reshard::FactorId, int64_t>> Shrinker::unitsOfFactors() const {
-  auto planned = planner::applyPlan(step.step.graph, original);
+  auto planned = planner::applyPlan(step->step.graph, result.plan);
   if (!planned)
     return planned.error();
   reshard::Mesh mesh = result.plan.mesh.mesh();
@@ -152,19 +160,39 @@ Result<std::map<reshard::FactorId, int64_t>> Shrinker::unitsOfFactors() const {
   return units;
 }
 
-Status Shrinker::chooseSizes() {
+bool Shrinker::isOfFullSize() const {
   int64_t parameters = 0;
-  for (const frontend::ParameterSource &source : step.model.parameters)
+  for (const frontend::ParameterSource &source : step->model.parameters)
     parameters += source.isState ? 0 : kernels::numElements(source.shape);
   double flops = 0; // per step; the graph has another micro-batch size
-  for (const reshard::GraphOp &op : step.step.graph.ops)
-    flops += op.flops * double(original.job.globalBatch) / double(step.model.batch);
-  if (each == 0 && parameters <= kFullSizeParameters && flops <= kFullSizeFlops)
+  for (const reshard::GraphOp &op : step->step.graph.ops)
+    flops += op.flops * double(original.job.globalBatch) / double(step->model.batch);
+  return each == 0 && parameters <= kFullSizeParameters && flops <= kFullSizeFlops;
+}
+
+Status Shrinker::omitLayers() {
+  if (options.allLayers ||
+      (isOfFullSize() && int64_t(step->step.graph.ops.size()) <= kAllLayersOps))
+    return Status::ok();
+  auto shortened = withFewerLayers(*step, result.plan);
+  if (!shortened)
+    return shortened.error();
+  if (!shortened->step)
+    return Status::ok();
+  fewer = std::move(shortened->step);
+  step = fewer.get();
+  result.plan = std::move(shortened->plan);
+  result.notes.insert(result.notes.end(), shortened->notes.begin(), shortened->notes.end());
+  return Status::ok();
+}
+
+Status Shrinker::chooseSizes() {
+  if (isOfFullSize())
     return Status::ok();
   auto units = unitsOfFactors();
   if (!units)
     return units.error();
-  oldSizes = resizableFactors(step.train, *step.analysis);
+  oldSizes = resizableFactors(step->train, *step->analysis);
   int64_t number = 0;
   for (auto [factor, size] : oldSizes) {
     int64_t unit = 1;
@@ -185,13 +213,13 @@ Status Shrinker::checkSizes() const {
   constexpr int64_t most = int64_t(1) << 26; // elements: 0.5 GiB of residues, about ten times
   int64_t total = 0, largest = 0;
   std::string name, shape;
-  func::FuncOp train = step.train;
+  func::FuncOp train = step->train;
   for (BlockArgument arg : train.getArguments()) {
     if (argumentRole(train, arg.getArgNumber()) != TensorRole::Parameter)
       continue;
     int64_t elements = 1;
     std::string dims;
-    for (const reshard::DimLayout &dim : step.analysis->tensorLayout(arg).dims) {
+    for (const reshard::DimLayout &dim : step->analysis->tensorLayout(arg).dims) {
       elements *= resized(dim, sizes);
       dims += (dims.empty() ? "" : " x ") + std::to_string(resized(dim, sizes));
     }
@@ -216,10 +244,10 @@ Status Shrinker::checkSizes() const {
 /// Names one example parameter dim for every pair of old and new size.
 void Shrinker::describeSizes() {
   std::map<std::pair<int64_t, int64_t>, std::string> examples;
-  func::FuncOp train = step.train;
+  func::FuncOp train = step->train;
   for (BlockArgument arg : train.getArguments()) {
     auto name = train.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr);
-    for (auto [dim, layout] : llvm::enumerate(step.analysis->tensorLayout(arg).dims))
+    for (auto [dim, layout] : llvm::enumerate(step->analysis->tensorLayout(arg).dims))
       for (const reshard::Segment &segment : layout.segments)
         for (const reshard::Factor &factor : segment.factors)
           if (auto it = sizes.find(factor.id); it != sizes.end() && name)
@@ -238,10 +266,12 @@ void Shrinker::describeSizes() {
 }
 
 Result<Shrunk> Shrinker::run() {
-  if (original.job.stepHash != step.hash)
+  if (original.job.stepHash != step->hash)
     return Error{ErrorCode::Usage, "the plan was made for another model or other bindings; plan "
                                    "again with `tbc plan`"};
   if (Status status = shrinkMesh(); !status)
+    return status.error();
+  if (Status status = omitLayers(); !status)
     return status.error();
   if (Status status = chooseSizes(); !status)
     return status.error();
@@ -249,7 +279,7 @@ Result<Shrunk> Shrinker::run() {
     return status.error();
   shrinkBatch();
   describeSizes();
-  auto shrunk = withSizes(step, sizes);
+  auto shrunk = withSizes(*step, sizes);
   if (!shrunk)
     return shrunk.error();
   result.step = std::move(*shrunk);
@@ -259,13 +289,14 @@ Result<Shrunk> Shrinker::run() {
 
 } // namespace
 
-Result<Shrunk> shrink(const TrainingStep &step, const planner::Plan &plan, int64_t ranks) {
-  return Shrinker(step, plan, ranks, /*each=*/0).run();
+Result<Shrunk> shrink(const TrainingStep &step, const planner::Plan &plan,
+                      const ShrinkOptions &options) {
+  return Shrinker(step, plan, options, /*each=*/0).run();
 }
 
-Result<Shrunk> shrinkTo(const TrainingStep &step, const planner::Plan &plan, int64_t ranks,
-                        int64_t each) {
-  return Shrinker(step, plan, ranks, each).run();
+Result<Shrunk> shrinkTo(const TrainingStep &step, const planner::Plan &plan,
+                        const ShrinkOptions &options, int64_t each) {
+  return Shrinker(step, plan, options, each).run();
 }
 
 } // namespace tbc::driver

@@ -22,7 +22,10 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -152,6 +155,28 @@ static std::vector<std::string> parameterNames(const frontend::ImportedModel &mo
   return names;
 }
 
+/// Returns those globs that match one of `names`.
+static std::vector<std::string> matching(const std::string &flag,
+                                         const std::vector<std::string> &globs,
+                                         const std::vector<std::string> &names) {
+  std::vector<std::string> kept;
+  llvm::copy_if(globs, std::back_inserter(kept),
+                [&](const std::string &glob) { return bool(checkGlobs(flag, {glob}, names)); });
+  return kept;
+}
+
+/// Differentiates @train and builds @update.
+static LogicalResult buildBackward(TrainingStep &result) {
+  ModuleOp module = *result.model.module;
+  AutodiffOptions autodiff;
+  autodiff.freeze = matching("--freeze", result.options.freeze, parameterNames(result.model));
+  autodiff.lossScale = lossScale(result.options);
+  if (failed(buildTrainFunction(module, autodiff)) ||
+      failed(buildUpdateFunction(module, optimizerOptions(result.options))))
+    return failure();
+  return verify(module);
+}
+
 /// Builds @train and @update from @model.
 static LogicalResult buildStep(TrainingStep &result) {
   ModuleOp module = *result.model.module;
@@ -168,16 +193,7 @@ static LogicalResult buildStep(TrainingStep &result) {
   if (failed(padded))
     return failure();
   result.paddedVocabularies.assign(padded->begin(), padded->end());
-  AutodiffOptions autodiff;
-  std::vector<std::string> names = parameterNames(result.model);
-  llvm::copy_if(options.freeze, std::back_inserter(autodiff.freeze), [&](const std::string &glob) {
-    return bool(checkGlobs("--freeze", {glob}, names));
-  });
-  autodiff.lossScale = lossScale(options);
-  if (failed(buildTrainFunction(module, autodiff)) ||
-      failed(buildUpdateFunction(module, optimizerOptions(options))))
-    return failure();
-  return verify(module);
+  return buildBackward(result);
 }
 
 static std::string hashOf(func::FuncOp train, func::FuncOp update) {
@@ -294,8 +310,8 @@ buildTrainingStep(MLIRContext &context, frontend::ImportedModel model, const Ste
   return result;
 }
 
-Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step,
-                                                const FactorSizes &sizes) {
+/// Returns a step with a copy of the module, without an analysis.
+static std::unique_ptr<TrainingStep> copied(const TrainingStep &step) {
   auto result = std::make_unique<TrainingStep>();
   result->options = step.options;
   frontend::ImportedModel &model = result->model;
@@ -307,7 +323,13 @@ Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step,
   model.seq = step.model.seq;
   model.hash = step.model.hash;
   model.identity = step.model.identity;
+  return result;
+}
 
+Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step,
+                                                const FactorSizes &sizes) {
+  std::unique_ptr<TrainingStep> result = copied(step);
+  frontend::ImportedModel &model = result->model;
   ModuleOp module = *model.module;
   DiagnosticCollector diagnostics(*module.getContext());
   auto train = module.lookupSymbol<func::FuncOp>("train");
@@ -327,6 +349,47 @@ Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step,
       source.shape = it->second;
       source.present = false;
     }
+  return result;
+}
+
+/// Erases the arguments of @train without a use, of those that were used.
+static void eraseUnusedArguments(func::FuncOp train, const llvm::DenseSet<Value> &used) {
+  llvm::BitVector unused(train.getNumArguments());
+  for (BlockArgument arg : train.getArguments())
+    unused[arg.getArgNumber()] = arg.use_empty() && used.contains(arg);
+  train.eraseArguments(unused);
+}
+
+Result<std::unique_ptr<TrainingStep>> withForward(const TrainingStep &step,
+                                                  llvm::function_ref<void(func::FuncOp)> change) {
+  std::unique_ptr<TrainingStep> result = copied(step);
+  frontend::ImportedModel &model = result->model;
+  ModuleOp module = *model.module;
+  DiagnosticCollector diagnostics(*module.getContext());
+  for (const char *name : {"model", "update"})
+    if (Operation *function = module.lookupSymbol(name))
+      function->erase();
+  auto train = module.lookupSymbol<func::FuncOp>("train");
+  eraseBackward(train);
+  llvm::DenseSet<Value> used;
+  for (BlockArgument arg : train.getArguments())
+    if (!arg.use_empty())
+      used.insert(arg);
+  change(train);
+  eraseUnusedArguments(train, used);
+
+  llvm::StringSet<> arguments;
+  for (unsigned i = 0; i < train.getNumArguments(); ++i)
+    if (auto name = train.getArgAttrOfType<StringAttr>(i, kNameAttr))
+      arguments.insert(name.getValue());
+  const std::map<std::string, kernels::Shape> oldShapes = parameterShapes(step);
+  llvm::erase_if(model.parameters, [&](const frontend::ParameterSource &source) {
+    return oldShapes.count(source.name) && !arguments.contains(source.name);
+  });
+  std::vector<std::string> &noDecay = result->options.noDecay;
+  noDecay = matching("--no-decay", noDecay, parameterNames(model));
+  if (failed(buildBackward(*result)) || failed(analyse(*result)))
+    return diagnostics.error(ErrorCode::Other, "the step could not be differentiated again");
   return result;
 }
 

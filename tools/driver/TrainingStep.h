@@ -70,6 +70,13 @@ Status checkNames(const frontend::ImportedModel &model, const StepOptions &optio
 /// new shape have no data. Errors: Other, with the op that the sizes do not fit.
 Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step, const FactorSizes &sizes);
 
+/// Returns the step of another forward. `change` edits a copy of @train without its backward, which
+/// is then differentiated again. Parameters and states that lose all uses, and globs that matched
+/// only those, are dropped. Without a change the step has the same hash. Errors: Other, with the op
+/// that cannot be differentiated.
+Result<std::unique_ptr<TrainingStep>>
+withForward(const TrainingStep &step, llvm::function_ref<void(mlir::func::FuncOp)> change);
+
 /// Returns the shapes of parameters, states and inputs by name. A parameter with a padded
 /// vocabulary is larger than in the file; the padding is zeros at the end of each dim.
 std::map<std::string, kernels::Shape> parameterShapes(const TrainingStep &step);

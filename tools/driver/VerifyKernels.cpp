@@ -41,7 +41,7 @@ Result<CompiledPlan> compileForThisMachine(TrainingStep &step, const planner::Pl
 
 Result<ProgramKernels> compileHere(const CompiledPlan &compiled) {
   ProgramKernels kernels;
-  kernels.comparisons = std::make_shared<cpu::KernelComparisons>();
+  kernels.comparisons = std::make_shared<cpu::KernelComparisons>(comparedExecutions);
   if (compiled.kernels.empty())
     return kernels;
   auto target = cpu::findCpuTarget("native");
@@ -92,9 +92,11 @@ compareKernels(TrainingStep &step, const planner::Plan &plan, uint64_t seed) {
   return kernels->comparisons->list();
 }
 
-Result<std::vector<KernelLine>>
-verifyOtherSizes(const TrainingStep &step, const planner::Plan &plan, int64_t ranks, uint64_t seed,
-                 const std::function<bool()> &mayGoOn, std::vector<std::string> &notes) {
+Result<std::vector<KernelLine>> verifyOtherSizes(const TrainingStep &step,
+                                                 const planner::Plan &plan,
+                                                 const ShrinkOptions &shrinkOptions, uint64_t seed,
+                                                 const std::function<bool()> &mayGoOn,
+                                                 std::vector<std::string> &notes) {
   std::vector<KernelLine> lines;
   for (int64_t each : {1, 2, 3, 17}) {
     std::string sizes = "sizes of " + std::to_string(each) + " per part";
@@ -102,7 +104,7 @@ verifyOtherSizes(const TrainingStep &step, const planner::Plan &plan, int64_t ra
       notes.push_back(sizes + ": not run, the budget is used up");
       continue;
     }
-    auto other = shrinkTo(step, plan, ranks, each);
+    auto other = shrinkTo(step, plan, shrinkOptions, each);
     if (!other) {
       notes.push_back(sizes + ": not run, " + other.error().message);
       continue;

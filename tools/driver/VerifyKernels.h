@@ -22,6 +22,10 @@ enum class KernelSizes {
 };
 const char *name(KernelSizes sizes);
 
+/// The executions of each kernel that are compared at one size. All ranks, micro-batches and layers
+/// together execute a kernel thousands of times.
+inline constexpr int64_t comparedExecutions = 8;
+
 struct KernelLine {
   cpu::KernelComparison comparison;
   KernelSizes sizes = KernelSizes::AsIs;
@@ -48,9 +52,11 @@ Result<CompiledPlan> compileForThisMachine(TrainingStep &step, const planner::Pl
 /// of its parts; 17 is one more than a vector of 16. `notes` lists skipped sizes: those refused by
 /// the model, and those after `mayGoOn` (the time budget) returned false. Errors: those of
 /// compiling and executing; an op that does not fit a size is not an error.
-Result<std::vector<KernelLine>>
-verifyOtherSizes(const TrainingStep &step, const planner::Plan &plan, int64_t ranks, uint64_t seed,
-                 const std::function<bool()> &mayGoOn, std::vector<std::string> &notes);
+Result<std::vector<KernelLine>> verifyOtherSizes(const TrainingStep &step,
+                                                 const planner::Plan &plan,
+                                                 const ShrinkOptions &shrinkOptions, uint64_t seed,
+                                                 const std::function<bool()> &mayGoOn,
+                                                 std::vector<std::string> &notes);
 
 } // namespace tbc::driver
 

@@ -29,7 +29,8 @@ struct Options {
   std::string path, model, budgetMemory = "8GiB";
   driver::VerifyOptions verify;
   bool residuesOnly = false, full = false, listsKernels = false, isJson = false;
-  int64_t ranks = 16, budgetSeconds = 60;
+  driver::ShrinkOptions shrink;
+  int64_t budgetSeconds = 60;
 };
 
 /// A plan, and its compiled Program if that is verified.
@@ -145,7 +146,8 @@ static Result<Executed> prepare(const Subject &subject, driver::TrainingStep &st
                                 const planner::Plan &plan, bool isAsIs, bool residuesOnly,
                                 Findings &findings) {
   Executed executed;
-  executed.kernels.comparisons = std::make_shared<cpu::KernelComparisons>(/*most=*/8);
+  executed.kernels.comparisons =
+      std::make_shared<cpu::KernelComparisons>(driver::comparedExecutions);
   if (!subject.program || !isAsIs) {
     auto compiled =
         residuesOnly ? driver::compilePlan(step, plan) : driver::compileForThisMachine(step, plan);
@@ -220,7 +222,7 @@ static Result<Findings> verifySubject(const Options &options) {
   const planner::Plan *plan = &subject->loaded.plan;
   driver::Shrunk shrunk;
   if (!options.full) {
-    auto small = driver::shrink(*step, *plan, options.ranks);
+    auto small = driver::shrink(*step, *plan, options.shrink);
     if (!small)
       return small.error();
     shrunk = std::move(*small);
@@ -255,8 +257,8 @@ static Result<Findings> verifySubject(const Options &options) {
   if (options.residuesOnly)
     return findings;
   auto mayGoOn = [&] { return cpuSeconds() < double(options.budgetSeconds); };
-  auto others = driver::verifyOtherSizes(*subject->loaded.step, subject->loaded.plan, options.ranks,
-                                         verify.seed, mayGoOn, findings.notes);
+  auto others = driver::verifyOtherSizes(*subject->loaded.step, subject->loaded.plan,
+                                         options.shrink, verify.seed, mayGoOn, findings.notes);
   if (!others)
     return others.error();
   findings.kernels.insert(findings.kernels.end(), others->begin(), others->end());
@@ -427,10 +429,12 @@ void addVerifyCommand(CLI::App &app, const SetAction &setAction) {
       ->capture_default_str();
   command->add_option("--seed", options->verify.seed, "Seed of the inputs")->capture_default_str();
   command
-      ->add_option("--ranks", options->ranks,
+      ->add_option("--ranks", options->shrink.ranks,
                    "Most ranks to run; a larger mesh is shrunk to 2 per axis")
       ->check(between(1, 1024))
       ->capture_default_str();
+  command->add_flag("--all-layers", options->shrink.allLayers,
+                    "Run all layers, also repeats of equal ones");
   command->add_flag("--full", options->full,
                     "Run the plan as it is: no smaller mesh, batch or sizes");
   command
