@@ -3,7 +3,9 @@
 #include "ir/Resize.h"
 #include "ir/Tbc.h"
 #include "planner/plan/PlanFile.h"
+#include "tests/frontend/ModelBuilder.h"
 #include "tests/tools/PlanSupport.h"
+#include "tools/driver/FewerLayers.h"
 #include "tools/driver/Shrink.h"
 
 #include <gmock/gmock.h>
@@ -140,8 +142,53 @@ TEST(FewerLayers, KeepTheDecisions) {
   }
 }
 
+/// Residual blocks with running statistics, which are states.
+std::string blocksWithStates(int count) {
+  test::ModelBuilder b;
+  b.input("x0", {"batch", "2", "4", "4"});
+  for (int i = 0; i < count; ++i) {
+    const std::string n = std::to_string(i);
+    auto weight = [&](const std::string &name, const std::vector<int64_t> &dims) {
+      b.floats(name + n, dims, std::vector<float>(size_t(kernels::numElements(dims)), 0.5F));
+      return name + n;
+    };
+    test::ModelBuilder::attr(b.node("Conv", {"x" + n, weight("weight", {2, 2, 3, 3})}, {"y" + n}),
+                             "pads", std::vector<int64_t>{1, 1, 1, 1});
+    test::ModelBuilder::attr(b.node("BatchNormalization",
+                                    {"y" + n, weight("scale", {2}), weight("bias", {2}),
+                                     weight("mean", {2}), weight("variance", {2})},
+                                    {"z" + n, "newMean" + n, "newVariance" + n}),
+                             "training_mode", int64_t(1));
+    b.node("Add", {"z" + n, "x" + n}, {"x" + std::to_string(i + 1)});
+  }
+  b.node("GlobalAveragePool", {"x" + std::to_string(count)}, {"pooled"});
+  b.node("Flatten", {"pooled"}, {"logits"});
+  b.output("logits");
+  return b.bytes();
+}
+
+TEST(FewerLayers, DropTheStatesOfLayers) {
+  test::TemporaryFolder folder;
+  test::Model model;
+  model.context = driver::makeContext();
+  driver::StepOptions options;
+  options.modelPath = folder.write("model.onnx", blocksWithStates(8));
+  auto step = driver::buildTrainingStep(*model.context, options);
+  ASSERT_TRUE(step) << step.error().message;
+  model.step = std::move(*step);
+  ASSERT_EQ(model.step->step.graph.stateUpdates.size(), 16U);
+  auto plan = test::makePlan(model, {"dp=2"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  auto fewer = driver::withFewerLayers(*model.step, *plan);
+  ASSERT_TRUE(fewer) << fewer.error().message;
+  ASSERT_TRUE(fewer->step);
+  EXPECT_LE(fewer->step->step.graph.stateUpdates.size(), 8U);
+  driver::Shrunk small{std::move(fewer->step), std::move(fewer->plan), {}};
+  expectVerified(small);
+}
+
 /// The globs of left out layers match no parameter any more.
-TEST(FewerLayers, DropTheStatesAndGlobsOfLayers) {
+TEST(FewerLayers, DropTheGlobsOfLayers) {
   test::Model model;
   model.context = driver::makeContext();
   driver::StepOptions options;

@@ -57,6 +57,7 @@ private:
   const ShrinkOptions &options;
   int64_t ranks, each;
   std::unique_ptr<TrainingStep> fewer; // with fewer layers; null: all
+  bool isFullSize = false;             // no size shrinks
   FactorSizes oldSizes, sizes;
   Shrunk result;
 };
@@ -171,8 +172,7 @@ bool Shrinker::isOfFullSize() const {
 }
 
 Status Shrinker::omitLayers() {
-  if (options.allLayers ||
-      (isOfFullSize() && int64_t(step->step.graph.ops.size()) <= kAllLayersOps))
+  if (options.allLayers || (isFullSize && int64_t(step->step.graph.ops.size()) <= kAllLayersOps))
     return Status::ok();
   auto shortened = withFewerLayers(*step, result.plan);
   if (!shortened)
@@ -187,7 +187,7 @@ Status Shrinker::omitLayers() {
 }
 
 Status Shrinker::chooseSizes() {
-  if (isOfFullSize())
+  if (isFullSize)
     return Status::ok();
   auto units = unitsOfFactors();
   if (!units)
@@ -271,6 +271,7 @@ Result<Shrunk> Shrinker::run() {
                                    "again with `tbc plan`"};
   if (Status status = shrinkMesh(); !status)
     return status.error();
+  isFullSize = isOfFullSize();
   if (Status status = omitLayers(); !status)
     return status.error();
   if (Status status = chooseSizes(); !status)

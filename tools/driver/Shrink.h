@@ -27,7 +27,7 @@ struct ShrinkOptions {
 ///     stages move to the first type.
 ///   - A step of more than 500 ops, or a model of more than 2^20 parameters: repeats of equal
 ///     layers are left out (`withFewerLayers`).
-///   - A model that still has more than 2^20 parameters: every factor with a free size (see
+///   - A model of more than 2^20 parameters: every factor with a free size (see
 ///     resizableFactors) to 4, 6 or 8, or to 5 or 7 if it is odd, always a multiple of the axes
 ///     that split it.
 ///   - With any of them: accumulation to fill and drain the pipeline once. With smaller factors:
