@@ -133,6 +133,16 @@ double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors) {
          bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
 }
 
+double executorSeconds(const Cluster &cluster, CollectiveKind kind, double count, double ranks,
+                       double bytes) {
+  const Executor &executor = cluster.executor;
+  const bool isGather = kind == CollectiveKind::AllGather;
+  if (!isGather && kind != CollectiveKind::ReduceScatter)
+    return 0;
+  const double moved = isGather ? executor.gatherMoved : executor.scatterMoved;
+  return executor.gatherRankSeconds * count * ranks + updateSeconds(cluster, moved * bytes, 0);
+}
+
 /// Updates `shape` to the worse of itself and the distribution of the group that begins at rank
 /// `first`.
 void NetworkCost::addGroup(int64_t first, const std::vector<int64_t> &members,

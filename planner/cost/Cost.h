@@ -65,6 +65,12 @@ double opKernelSeconds(const Cluster &cluster, const reshard::Graph &graph, int 
 /// writes master copy, state, gradient and parameter once.
 double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors);
 
+/// Returns the seconds that the executor of `cluster` adds to `count` all_gathers of parameters or
+/// reduce_scatters of gradients over `ranks`, with `bytes` in all: work of the host for each rank,
+/// and copies in the device's memory. 0 for other kinds, and for tbc's own programs.
+double executorSeconds(const Cluster &cluster, reshard::CollectiveKind kind, double count,
+                       double ranks, double bytes);
+
 /// Prices collectives on one mesh of one cluster. Thread-safe. Ranks fill nodes in order, so the
 /// last axis of the mesh lies inside a node as far as it fits.
 class NetworkCost {

@@ -77,6 +77,10 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   executor.joinedGathers = reader.integer(overlap, "overlap", "joined_gathers", 1, 1 << 20);
   executor.gatherRankSeconds =
       reader.number(overlap, "overlap", "gather_rank_seconds", Range::NotNegative, false);
+  executor.gatherMoved =
+      reader.number(overlap, "overlap", "gather_moved", Range::NotNegative, false);
+  executor.scatterMoved =
+      reader.number(overlap, "overlap", "scatter_moved", Range::NotNegative, false);
   executor.hiddenOperands =
       reader.number(overlap, "overlap", "tensor_parallel", Range::Fraction, false);
   reader.closeTable(overlap, "overlap");
@@ -109,6 +113,8 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   if (const toml::node *node = memory.get("residual_factor"); node && executor.residualFactor < 1)
     reader.fail(*node, "memory.residual_factor must be at least 1");
   executor.splitResidualFactor = bytes("split_residual_factor", 0);
+  if (memory.contains("queued_scatters"))
+    executor.queuedScatters = reader.integer(memory, "memory", "queued_scatters", 0, 1 << 20);
   executor.gradientWidth = bytes("gradient_width", 0);
   executor.storesWeights =
       !memory.contains("stored_weights") || reader.flag(memory, "memory", "stored_weights");

@@ -39,8 +39,13 @@ struct Executor {
   std::string name = ownExecutor;
   /// Stored parameters that one all_gather gathers together.
   int64_t joinedGathers = 1;
-  /// Seconds that a gather takes for each of its ranks, beside the network's.
+  /// Seconds that a gather of parameters or a reduce_scatter of gradients takes for each of its
+  /// ranks, beside the network's.
   double gatherRankSeconds = 0;
+  /// Bytes read and written in the device's memory for each byte that is gathered or scattered:
+  /// fills, and copies from and to the buffers of collectives. Example: zeros (1) and a copy (2)
+  /// for a gathered byte are 3.
+  double gatherMoved = 0, scatterMoved = 0;
   /// Under full recomputation a block keeps its input alone and runs its whole forward again, also
   /// the ops that backward does not read.
   bool recomputesBlocks = false;
@@ -51,6 +56,9 @@ struct Executor {
   double hiddenOperands = 0;
   /// Residuals kept, relative to those of tbc. `splitResidualFactor` with tp > 1; 0: the same.
   double residualFactor = 1, splitResidualFactor = 0;
+  /// Inputs of reduce_scatters between ops over tp that forward keeps at most, because the host
+  /// runs ahead of the device. Only without a pipeline: there the host waits for other stages.
+  int64_t queuedScatters = 0;
   // Bytes per logit of a rank and micro-batch:
   double logitBytes = 0;      // live at once around the loss, gradients included
   double logitMovedBytes = 0; // read and written beside what tbc's loss does
@@ -70,13 +78,15 @@ struct Executor {
   double gradientFactor() const { return gradientWidth > 0 ? gradientWidth / 4 : 1; }
   bool operator==(const Executor &o) const {
     return name == o.name && joinedGathers == o.joinedGathers &&
-           gatherRankSeconds == o.gatherRankSeconds && recomputesBlocks == o.recomputesBlocks &&
+           gatherRankSeconds == o.gatherRankSeconds && gatherMoved == o.gatherMoved &&
+           scatterMoved == o.scatterMoved && recomputesBlocks == o.recomputesBlocks &&
            gathersAgain == o.gathersAgain && tensorParallel == o.tensorParallel &&
            hiddenOperands == o.hiddenOperands && residualFactor == o.residualFactor &&
-           splitResidualFactor == o.splitResidualFactor && storesWeights == o.storesWeights &&
-           logitBytes == o.logitBytes && logitMovedBytes == o.logitMovedBytes &&
-           gradientWidth == o.gradientWidth && gradientBytes == o.gradientBytes &&
-           parameterBytes == o.parameterBytes && dataParallelBytes == o.dataParallelBytes;
+           splitResidualFactor == o.splitResidualFactor && queuedScatters == o.queuedScatters &&
+           storesWeights == o.storesWeights && logitBytes == o.logitBytes &&
+           logitMovedBytes == o.logitMovedBytes && gradientWidth == o.gradientWidth &&
+           gradientBytes == o.gradientBytes && parameterBytes == o.parameterBytes &&
+           dataParallelBytes == o.dataParallelBytes;
   }
 };
 

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 
 using namespace tbc::reshard;
@@ -29,6 +31,8 @@ std::pair<int64_t, int64_t> memoryInterval(const StageMemory &memory, const Clus
   int64_t owned = programBytes(memory), total = memory.totalBytes();
   int64_t context = cluster.contextUncertaintyBytes;
   int64_t margin = int64_t(std::ceil(cluster.allocatorUncertainty * double(owned)));
+  if (!cluster.executor.isOwn()) // its program is not known to the byte
+    return {std::max<int64_t>(0, total - context - margin), total + context + margin};
   int64_t low = owned + std::max<int64_t>(0, cluster.contextBytes - context);
   low += std::max<int64_t>(0, total - owned - cluster.contextBytes - margin);
   return {low, total + context + margin};
@@ -264,6 +268,7 @@ struct ExecutorBytes {
   double atEnd = 0;     // buffers after the last backward, when all micro-batch data is free
   double logits = 0;    // live at once around the loss
   double ownLogits = 0; // of these, among tbc's residuals
+  double queued = 0;    // inputs of collectives that the device has not run yet
 };
 
 /// Sets the bytes of parameters and gradients that the executor of a stage keeps beside tbc's
@@ -329,6 +334,27 @@ double workspaceBytes(const Graph &graph, const Assignment &assignment, const Cl
   return double(most);
 }
 
+/// Returns the bytes of the largest inputs of reduce_scatters between forward ops over tp, as many
+/// as the executor queues; 0 in pipelines. A tensor that a collective reads on a stream of its own
+/// is free once that has run, not once the host has freed it (torch.Tensor.record_stream).
+/// Example: 32 layers with two of 0.5 GiB, of which 58 are queued, keep 29 GiB.
+double queuedBytes(const Assignment &assignment, const Derivation &derivation,
+                   const Executor &executor) {
+  const int axis = assignment.mesh.axisIndex("tp");
+  if (axis < 0 || assignment.numStages > 1 || executor.queuedScatters == 0)
+    return 0;
+  std::vector<double> inputs;
+  for (const Reshard &reshard : derivation.reshards)
+    if (reshard.where == Where::Operand && reshard.phase == Phase::Forward)
+      for (const Collective &step : reshard.steps)
+        if (step.kind == CollectiveKind::ReduceScatter && !step.axes.empty() &&
+            step.axes.front().axis == axis)
+          inputs.push_back(aligned(step.bytes));
+  std::sort(inputs.begin(), inputs.end(), std::greater<>());
+  inputs.resize(std::min(inputs.size(), size_t(executor.queuedScatters)));
+  return std::accumulate(inputs.begin(), inputs.end(), 0.0);
+}
+
 /// Returns the bytes that the executor of `stage` keeps; zeros for tbc's own.
 ExecutorBytes executorBytes(const Graph &graph, const Assignment &assignment,
                             const Derivation &derivation, const StageDevices &devices, int stage,
@@ -338,6 +364,7 @@ ExecutorBytes executorBytes(const Graph &graph, const Assignment &assignment,
   if (executor.isOwn())
     return bytes;
   addExecutorStates(graph, assignment, derivation, devices, stage, fixed, bytes);
+  bytes.queued = queuedBytes(assignment, derivation, executor);
   const Logits logits = logitsOf(graph, derivation);
   if (logits.op < 0 || assignment.stageOf(graph.ops[size_t(logits.op)].chunk) != stage)
     return bytes;
@@ -398,13 +425,19 @@ StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const Kept
                               ? cluster.executor.splitResidualFactor
                               : cluster.executor.residualFactor;
     const double more = (factor - 1) * (kept.residuals - logits);
-    add("executor states",
+    const double states =
         executor.states + besideMicroBatches(executor, kept.all() + more + total(peak),
-                                             kept.residuals + more, inFlight));
-    add("executor residuals", more);
+                                             kept.residuals + more, inFlight);
     // Transients elsewhere in the step take the same memory.
-    add("executor logits",
-        std::max(0.0, executor.logits - logits - peak[size_t(BufferKind::Transient)]));
+    const double moreLogits =
+        std::max(0.0, executor.logits - logits - peak[size_t(BufferKind::Transient)]);
+    // An allocator without free memory waits for the device (release_cached_blocks of PyTorch).
+    const double room =
+        double(cluster.usableBytes() - cluster.contextBytes) / (1 + cluster.allocatorFraction) -
+        owned - states - more - moreLogits;
+    add("executor states", states);
+    add("executor residuals", more + std::clamp(room, 0.0, executor.queued));
+    add("executor logits", moreLogits);
   }
   if (workspace > 0)
     memory.lines.push_back({workspaceLine, int64_t(workspace)});

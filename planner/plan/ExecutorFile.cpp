@@ -12,12 +12,15 @@ Json executorJson(const Executor &executor) {
   return {{"name", executor.name},
           {"joined_gathers", executor.joinedGathers},
           {"gather_rank_seconds", executor.gatherRankSeconds},
+          {"gather_moved", executor.gatherMoved},
+          {"scatter_moved", executor.scatterMoved},
           {"recomputes_blocks", executor.recomputesBlocks},
           {"gathers_again", executor.gathersAgain},
           {"tensor_parallel", toString(executor.tensorParallel)},
           {"hidden_operands", executor.hiddenOperands},
           {"residual_factor", executor.residualFactor},
           {"split_residual_factor", executor.splitResidualFactor},
+          {"queued_scatters", executor.queuedScatters},
           {"logit_bytes", executor.logitBytes},
           {"logit_moved_bytes", executor.logitMovedBytes},
           {"gradient_width", executor.gradientWidth},
@@ -33,6 +36,8 @@ Executor readExecutor(JsonObject &cluster, KeyProblem &problem) {
   executor.name = object.text("name");
   executor.joinedGathers = object.integer("joined_gathers", 1, 1 << 20);
   executor.gatherRankSeconds = object.numberOr("gather_rank_seconds", 0);
+  executor.gatherMoved = object.numberOr("gather_moved", 0);
+  executor.scatterMoved = object.numberOr("scatter_moved", 0);
   executor.recomputesBlocks = object.flag("recomputes_blocks");
   executor.gathersAgain = object.has("gathers_again") && object.flag("gathers_again");
   const std::string layout = object.word("tensor_parallel", {"any", "megatron", "megatron-sp"});
@@ -40,6 +45,8 @@ Executor readExecutor(JsonObject &cluster, KeyProblem &problem) {
   executor.hiddenOperands = object.number("hidden_operands", 1);
   executor.residualFactor = object.number("residual_factor");
   executor.splitResidualFactor = object.numberOr("split_residual_factor", 0);
+  if (object.has("queued_scatters"))
+    executor.queuedScatters = object.integer("queued_scatters", 0, 1 << 20);
   executor.logitBytes = object.number("logit_bytes");
   executor.logitMovedBytes = object.number("logit_moved_bytes");
   executor.gradientWidth = object.number("gradient_width");

@@ -96,13 +96,16 @@ public:
 
   /// Returns the additional seconds of `step`, the gather of `reshard`, in its collective.
   double add(const Reshard &reshard, const Collective &step) {
-    const Executor &executor = devices.of(reshard.stage).executor;
-    const int64_t most = executor.joinedGathers;
+    const Cluster &cluster = devices.of(reshard.stage);
+    const int64_t most = cluster.executor.joinedGathers;
     if (step.kind != CollectiveKind::AllGather)
       return networks.seconds(step, reshard.stage);
-    const double perGather = executor.gatherRankSeconds * double(groupSize(step.axes));
+    auto added = [&](double count) {
+      return executorSeconds(cluster, step.kind, count, double(groupSize(step.axes)),
+                             double(step.bytes));
+    };
     if (most <= 1)
-      return networks.seconds(step, reshard.stage) + perGather;
+      return networks.seconds(step, reshard.stage) + added(1);
     Open &here = open[{reshard.chunk, reshard.phase, step.axes}];
     const bool isFirst = here.count++ % most == 0;
     if (isFirst)
@@ -111,7 +114,7 @@ public:
     joined.bytes = here.bytes;
     const double before = here.bytes > 0 ? networks.seconds(joined, reshard.stage) : 0;
     joined.bytes = here.bytes += step.bytes;
-    return networks.seconds(joined, reshard.stage) - before + (isFirst ? perGather : 0);
+    return networks.seconds(joined, reshard.stage) - before + added(isFirst ? 1 : 0);
   }
 
 private:
@@ -161,6 +164,12 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
                                                        : networks.seconds(step, reshard.stage);
     if (reshard.where == Where::Operand && isOver(step, tensorAxis))
       time *= 1 - devices.of(reshard.stage).executor.hiddenOperands;
+    const bool ofGradient =
+        reshard.where == Where::GradientMicro || reshard.where == Where::GradientStep;
+    if (ofGradient && step.kind == CollectiveKind::ReduceScatter &&
+        touchesData(assignment.mesh, step.axes))
+      time += executorSeconds(devices.of(reshard.stage), step.kind, 1, double(groupSize(step.axes)),
+                              double(step.bytes));
     if (time == 0)
       return;
     int op = chargedOp(graph, reshard);

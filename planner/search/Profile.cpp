@@ -336,12 +336,13 @@ static double together(const NetworkCost &network, CollectiveKind kind, const Gr
   return count > 0 ? count * network.seconds(kind, group, bytes / count) : 0;
 }
 
-/// The same for reductions, joined into buckets.
-static double inBuckets(const NetworkCost &network, CollectiveKind kind, const GroupShape &group,
-                        double count, double bytes, const DataMode &mode) {
+/// The same for reductions, joined into buckets, with the work of the executor.
+static double inBuckets(const NetworkCost &network, const Cluster &cluster, CollectiveKind kind,
+                        const GroupShape &group, double count, double bytes, const DataMode &mode) {
   const auto [start, transfer] = startAndTransfer(network, kind, group, bytes);
-  return together(network, kind, group,
-                  numReductions(mode.bucketBytes, count, bytes, transfer, start), bytes);
+  const double number = numReductions(mode.bucketBytes, count, bytes, transfer, start);
+  return together(network, kind, group, number, bytes) +
+         executorSeconds(cluster, kind, number, double(group.size), bytes);
 }
 
 StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
@@ -361,29 +362,28 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
     trained += of.trained;
     stage.updateStep += of.updateBytes / shards; // bytes; converted to seconds below
     if (mode.zero == 0) {
-      stage.reduceStep += inBuckets(network, CollectiveKind::AllReduce, groups.reduce, of.trained,
-                                    of.gradientBytes, mode);
+      stage.reduceStep += inBuckets(network, cluster, CollectiveKind::AllReduce, groups.reduce,
+                                    of.trained, of.gradientBytes, mode);
       continue;
     }
-    double scatter = inBuckets(network, CollectiveKind::ReduceScatter, groups.zero, of.trained,
-                               of.gradientBytes, mode);
+    double scatter = inBuckets(network, cluster, CollectiveKind::ReduceScatter, groups.zero,
+                               of.trained, of.gradientBytes, mode);
     (mode.zero == 1 ? stage.reduceStep : stage.reduceMicro) += scatter;
-    stage.reduceStep += inBuckets(network, CollectiveKind::AllReduce, groups.reduce, of.trained,
-                                  of.gradientBytes / shards, mode);
+    stage.reduceStep += inBuckets(network, cluster, CollectiveKind::AllReduce, groups.reduce,
+                                  of.trained, of.gradientBytes / shards, mode);
     if (mode.zero < 3) {
       stage.parameterStep +=
           together(network, CollectiveKind::AllGather, groups.zero, of.trained, of.trainedBytes);
       continue;
     }
     const double joined = double(cluster.executor.joinedGathers);
-    const double perGather = cluster.executor.gatherRankSeconds * shards;
-    stage.gatherForward += together(network, CollectiveKind::AllGather, groups.zero,
-                                    of.gathersForward / joined, of.gatherForwardBytes) +
-                           perGather * of.gathersForward / joined;
+    auto gathers = [&](double count, double bytes) {
+      return together(network, CollectiveKind::AllGather, groups.zero, count / joined, bytes) +
+             executorSeconds(cluster, CollectiveKind::AllGather, count / joined, shards, bytes);
+    };
+    stage.gatherForward += gathers(of.gathersForward, of.gatherForwardBytes);
     if (!mode.keepGathered)
-      stage.gatherBackward += together(network, CollectiveKind::AllGather, groups.zero,
-                                       of.gathersBackward / joined, of.gatherBackwardBytes) +
-                              perGather * of.gathersBackward / joined;
+      stage.gatherBackward += gathers(of.gathersBackward, of.gatherBackwardBytes);
   }
   stage.updateStep = updateSeconds(cluster, stage.updateStep, int64_t(trained));
   if (parts) {

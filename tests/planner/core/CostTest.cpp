@@ -408,6 +408,21 @@ TEST(Kernel, StatisticsDoNotSetThePrecision) {
   EXPECT_EQ(localWork(graph, 0, {}).dtype, reshard::DType::BF16);
 }
 
+TEST(Cost, ExecutorsAddWorkToCollectivesOfParameters) {
+  using reshard::CollectiveKind;
+  Cluster cluster = h100();
+  EXPECT_EQ(executorSeconds(cluster, CollectiveKind::AllGather, 2, 8, 1e9), 0);
+  cluster.executor.gatherRankSeconds = 1e-5;
+  cluster.executor.gatherMoved = 3;
+  cluster.executor.scatterMoved = 4;
+  const double host = 2 * 8 * 1e-5; // two collectives of eight ranks
+  EXPECT_DOUBLE_EQ(executorSeconds(cluster, CollectiveKind::AllGather, 2, 8, 1e9),
+                   host + updateSeconds(cluster, 3e9, 0));
+  EXPECT_DOUBLE_EQ(executorSeconds(cluster, CollectiveKind::ReduceScatter, 2, 8, 1e9),
+                   host + updateSeconds(cluster, 4e9, 0));
+  EXPECT_EQ(executorSeconds(cluster, CollectiveKind::AllReduce, 2, 8, 1e9), 0);
+}
+
 TEST(Memory, IsAsSureAsContextAndAllocatorAre) {
   Cluster cluster = h100();
   cluster.contextBytes = 500;
@@ -427,6 +442,10 @@ TEST(Memory, IsAsSureAsContextAndAllocatorAre) {
   cluster.contextUncertaintyBytes = 0;
   cluster.allocatorUncertainty = 0;
   EXPECT_EQ(memoryInterval(memory, cluster), std::make_pair(int64_t(10800), int64_t(10800)));
+  // The program of another executor is not known to the byte.
+  cluster.allocatorUncertainty = 0.2;
+  cluster.executor.name = "megatron";
+  EXPECT_EQ(memoryInterval(memory, cluster), std::make_pair(int64_t(8800), int64_t(12800)));
 }
 
 /// x[64, 64] f32 -> bias broadcast to it, add, gelu, view, matmul; everything forward.

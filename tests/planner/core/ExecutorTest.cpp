@@ -1,0 +1,121 @@
+//===- ExecutorTest.cpp - Plans for the programs of others -----------------===//
+
+#include "planner/plan/PlanFile.h"
+#include "planner/search/Search.h"
+#include "tests/planner/core/SmallCluster.h"
+#include "tests/planner/core/StepBuilder.h"
+
+#include <gtest/gtest.h>
+
+using namespace tbc;
+using namespace tbc::planner;
+using namespace tbc::planner::test;
+
+static int64_t bytesOf(const Plan &plan, const std::string &line) {
+  for (const MemoryLine &one : plan.prediction.stages[0].lines)
+    if (one.name == line)
+      return one.bytes;
+  return -1;
+}
+
+// An executor's gathers and buffers are in the answer, in its bound, and in plan.json.
+TEST(ExecutorPlans, PlansForItsExecutor) {
+  const Graph graph = makeMlp(1, std::vector<int64_t>(17, 8192), 2);
+  const Cluster cluster = *loadCluster("h100-sxm");
+  auto plan = [&](const char *executor, const char *mesh, const char *recompute) {
+    Job job = jobFor(256, 256 * 512);
+    job.precision = Precision::BF16;
+    Pins pins;
+    pins.mesh = *parseMesh(mesh);
+    pins.recompute = recompute;
+    pins.microBatch = 512;
+    Result<SearchAnswer> answer = search(graph, job, *runBy(cluster, executor), pins);
+    EXPECT_TRUE(answer) << executor << ": " << (answer ? "" : answer.error().message);
+    EXPECT_LE(answer->plan.lowerBoundSeconds, answer->plan.prediction.stepSeconds * (1 + 1e-9));
+    return answer->plan;
+  };
+  const Plan own = plan("tbc", "fsdp=256", "none"), joined = plan("torchtitan", "fsdp=256", "none"),
+             exposed = plan("deepspeed", "fsdp=256", "none");
+  EXPECT_LT(joined.prediction.stepSeconds, own.prediction.stepSeconds);
+  EXPECT_LT(own.prediction.stepSeconds, exposed.prediction.stepSeconds);
+  EXPECT_EQ(exposed.prediction.time.hiddenData, 0);
+  const Plan kept = plan("nanotron", "dp=256", "none"), mine = plan("tbc", "dp=256", "none");
+  EXPECT_GT(kept.prediction.peakBytes, mine.prediction.peakBytes);
+  EXPECT_GT(plan("megatron", "dp=256", "full").prediction.time.recompute, 0);
+  const Plan split = plan("nemo", "dp=128,tp=2", "none"),
+             whole = plan("megatron", "dp=128,tp=2", "none");
+  EXPECT_LT(split.prediction.time.operands, whole.prediction.time.operands) << "TP overlaps";
+  EXPECT_LT(bytesOf(split, "gradients"), bytesOf(whole, "gradients"));
+
+  EXPECT_LT(bytesOf(joined, "parameters"), 1) << "FSDP stores f32 shards alone";
+  EXPECT_GT(bytesOf(own, "parameters"), 1e6);
+
+  const std::string text = writePlan(kept);
+  const Plan back = *readPlan(text, "plan.json");
+  EXPECT_EQ(back.cluster.executor, kept.cluster.executor);
+  EXPECT_EQ(writePlan(back), text);
+}
+
+// The 16-bit gradient of a micro-batch is complete when the micro-batch's residuals are free.
+TEST(ExecutorPlans, GradientsTakeTheMemoryOfResiduals) {
+  constexpr int64_t width = 2048, layers = 8;
+  const Graph graph = makeMlp(1, std::vector<int64_t>(layers + 1, width), 2);
+  auto states = [&](int64_t samples) {
+    Pins pins;
+    pins.recompute = "none";
+    pins.microBatch = samples;
+    Job job = jobFor(1, samples);
+    job.precision = Precision::BF16;
+    Result<SearchAnswer> answer =
+        search(graph, job, *runBy(*loadCluster("h100-sxm"), "nanotron"), pins);
+    EXPECT_TRUE(answer) << (answer ? "" : answer.error().message);
+    return double(bytesOf(answer->plan, "executor states"));
+  };
+  const double gradient = 2.0 * layers * width * width, more = states(16) - states(8192);
+  EXPECT_GT(more, 0.9 * gradient);
+  EXPECT_LE(more, gradient);
+}
+
+// A host that runs ahead keeps the inputs of reduce_scatters over tp, up to a number; in a pipeline
+// it waits for other stages.
+TEST(ExecutorPlans, QueuedScattersKeepTheirInputs) {
+  Graph graph = makeChain({});
+  graph.sequenceFactor =
+      graph.values[graph.ops[0].results[0]].layout.dims[1].segments[0].factors[0].id;
+  auto residuals = [&](const char *mesh, int64_t queued) {
+    Pins pins;
+    pins.mesh = *parseMesh(mesh);
+    pins.recompute = "none";
+    pins.microBatch = 4;
+    Cluster cluster = *runBy(*loadCluster("h100-sxm"), "nanotron");
+    cluster.executor.queuedScatters = queued;
+    Result<SearchAnswer> answer = search(graph, jobFor(4, 8), cluster, pins);
+    EXPECT_TRUE(answer) << mesh << ": " << (answer ? "" : answer.error().message);
+    return answer ? bytesOf(answer->plan, "executor residuals") : 0;
+  };
+  const int64_t input = 4 * 16 * 32 * 4, none = residuals("tp=4", 0); // of two matmuls in a layer
+  EXPECT_EQ(residuals("tp=4", 3) - none, 3 * input);
+  EXPECT_EQ(residuals("tp=4", 58) - none, 4 * input);
+  EXPECT_EQ(residuals("pp=2,tp=2", 58), residuals("pp=2,tp=2", 0));
+}
+
+// DeepSpeed gathers parameters for forward, recompute and backward; FSDP for the first, and once
+// for the others.
+TEST(ExecutorPlans, RecomputeGathersAgainWhereParametersAreReleased) {
+  ChainSizes sizes;
+  sizes.layers = 4;
+  const Graph graph = makeChain(sizes);
+  auto dataSeconds = [&](const char *executor, const char *recompute) {
+    Pins pins;
+    pins.mesh = *parseMesh("fsdp=4");
+    pins.zero = 3;
+    pins.recompute = recompute;
+    Cluster cluster = *runBy(*loadCluster("a100-80gb-sxm"), executor);
+    cluster.overlapFraction = 0;
+    Result<SearchAnswer> answer = search(graph, jobFor(4, 16), cluster, pins);
+    EXPECT_TRUE(answer) << (answer ? "" : answer.error().message);
+    return answer->plan.prediction.time.data;
+  };
+  EXPECT_GT(dataSeconds("deepspeed", "full"), 1.1 * dataSeconds("deepspeed", "none"));
+  EXPECT_NEAR(dataSeconds("llm-foundry", "full") / dataSeconds("llm-foundry", "none"), 1, 0.01);
+}
