@@ -57,6 +57,10 @@ CLUSTERS = {
     "v100-32gb": "v100-32gb",
     "v100-16gb": "v100-16gb",
     "b200": "b200",
+    "a800-80gb": "a800-80gb-sxm",
+    "h800-80gb": "h800-sxm",
+    "h20": "h20-sxm",
+    "gb300": "gb300-nvl72",
 }
 # The executor of each source. A column "executor" of the data comes first.
 EXECUTORS = {
@@ -75,7 +79,8 @@ EXECUTORS = {
     "zero-bubble": "megatron",
 }
 # The nominal network rate of a node in those presets, Gbit/s.
-NODE_GBIT = {"a100-80gb-sxm": 1600, "a100-40gb-sxm": 1600, "h100-sxm": 3200, "h200-sxm": 3200, "v100-32gb": 800, "v100-16gb": 800, "b200": 3200}
+NODE_GBIT = {"a100-80gb-sxm": 1600, "a100-40gb-sxm": 1600, "h100-sxm": 3200, "h200-sxm": 3200, "v100-32gb": 800, "v100-16gb": 800, "b200": 3200,
+             "a800-80gb-sxm": 1600, "h800-sxm": 3200, "h20-sxm": 3200, "gb300-nvl72": 57600}
 PRECISIONS = {"bf16": "bf16", "fp16": "f16", "fp32": "f32"}
 SCHEDULES = {"": "1f1b", "1f1b": "1f1b", "interleaved-1f1b": "interleaved", "zb-1p": "zero-bubble"}
 # The MLP activation of each model kind. Rows with another one are unsupported.

@@ -10,14 +10,18 @@ import subprocess
 # "NVIDIA H100 PCIe", "NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe", "Tesla V100-SXM2-32GB",
 # "NVIDIA GeForce RTX 4090".
 PRESETS = [
+    (r"\bGB300\b", "gb300-nvl72"),
     (r"\bGB200\b", "gb200-nvl72"),
     (r"\bB200\b", "b200"),
     (r"\bH200\b(?!.*\bNVL\b)", "h200-sxm"),
+    (r"\bH800\b(?!.*\bPCIe\b)", "h800-sxm"),
+    (r"\bH20\b", "h20-sxm"),
     (r"\bH100\b.*\bPCIe\b", "h100-pcie"),
     (r"\bH100\b.*\bHBM3\b", "h100-sxm"),
     (r"\bA100\b.*\b80GB\b.*PCIe", "a100-80gb-pcie"),
     (r"\bA100-SXM\d?-80GB", "a100-80gb-sxm"),
     (r"\bA100-SXM\d?-40GB", "a100-40gb-sxm"),
+    (r"\bA800-SXM\d?-80GB", "a800-80gb-sxm"),
     (r"\bV100-SXM\d?-32GB", "v100-32gb"),
     (r"\bV100-SXM\d?-16GB", "v100-16gb"),
     (r"\bL40S\b", "l40s"),

@@ -19,6 +19,7 @@ PARTS = [part for parts in STAGES.values() for part in parts]
 # GPUs as nvidia-smi names them, and the preset of each.
 DEVICES = {
     "NVIDIA H100 80GB HBM3": "h100-sxm", "NVIDIA H100 PCIe": "h100-pcie", "NVIDIA H200": "h200-sxm", "NVIDIA B200": "b200",
+    "NVIDIA GB300": "gb300-nvl72", "NVIDIA H800": "h800-sxm", "NVIDIA H20": "h20-sxm", "NVIDIA A800-SXM4-80GB": "a800-80gb-sxm",
     "NVIDIA GB200": "gb200-nvl72", "NVIDIA A100-SXM4-80GB": "a100-80gb-sxm", "NVIDIA A100-SXM4-40GB": "a100-40gb-sxm",
     "NVIDIA A100 80GB PCIe": "a100-80gb-pcie", "Tesla V100-SXM2-16GB": "v100-16gb", "Tesla V100-SXM2-32GB": "v100-32gb",
     "NVIDIA L4": "l4", "NVIDIA L40S": "l40s", "NVIDIA GeForce RTX 4090": "rtx4090",

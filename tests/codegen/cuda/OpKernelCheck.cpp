@@ -141,6 +141,11 @@ static std::vector<OpCase> wideCases() {
   const std::string weights =
       "ignore_index = -100 : i64, label_weight = 0.75 : f64, class_weight = 0.03125 : f64";
   std::vector<OpCase> cases;
+  for (const char *type : {"i64", "i32", "ui32", "i16", "ui8", "i1"}) {
+    std::string x = std::string("3x32x") + type, y = std::string("3x16x") + type;
+    cases.push_back({"slice", x, y, "dim = 1 : i64, size = 16 : i64, offset = 8 : i64"});
+    cases.push_back({"concat", y + ", " + y, x, "dim = 1 : i64"});
+  }
   for (const char *type : {"f32", "bf16"}) {
     auto shape = [&](const std::string &sizes) { return sizes + "x" + type; };
     auto add = [&](const char *op, const std::string &operands, const std::string &results,

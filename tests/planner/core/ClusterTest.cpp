@@ -36,10 +36,12 @@ static std::string errorOf(const std::string &text) {
 
 TEST(Cluster, EveryPresetLoads) {
   EXPECT_EQ(clusterPresets(),
-            (std::vector<std::string>{"a100-40gb-sxm", "a100-80gb-pcie", "a100-80gb-sxm", "b200",
-                                      "cpu-local", "gaudi3", "gb200-nvl72", "h100-pcie", "h100-sxm",
-                                      "h200-sxm", "l4", "l40s", "mi300x", "rtx4090", "tpu-v5e",
-                                      "tpu-v5p", "v100-16gb", "v100-32gb"}));
+            (std::vector<std::string>{
+                "a100-40gb-sxm", "a100-80gb-pcie", "a100-80gb-sxm", "a800-80gb-sxm", "b200",
+                "cpu-local",     "gaudi3",         "gb200-nvl72",   "gb300-nvl72",   "h100-pcie",
+                "h100-sxm",      "h20-sxm",        "h200-sxm",      "h800-sxm",      "l4",
+                "l40s",          "mi300x",         "rtx4090",       "tpu-v5e",       "tpu-v5p",
+                "v100-16gb",     "v100-32gb"}));
   for (const std::string &name : clusterPresets()) {
     Result<Cluster> cluster = loadCluster(name);
     ASSERT_TRUE(cluster) << cluster.error().message;
@@ -92,7 +94,9 @@ TEST(Cluster, PresetsAreWithinPhysics) {
 TEST(Cluster, BetterPartsHaveNoWorseNumber) {
   for (auto [worse, better] :
        {std::pair("h100-sxm", "h200-sxm"), std::pair("a100-40gb-sxm", "a100-80gb-sxm"),
-        std::pair("v100-16gb", "v100-32gb"), std::pair("l4", "l40s")}) {
+        std::pair("v100-16gb", "v100-32gb"), std::pair("l4", "l40s"),
+        std::pair("a800-80gb-sxm", "a100-80gb-sxm"), std::pair("h800-sxm", "h100-sxm"),
+        std::pair("gb200-nvl72", "gb300-nvl72")}) {
     Cluster a = *loadCluster(worse), b = *loadCluster(better);
     EXPECT_GE(b.memoryBytes, a.memoryBytes) << better;
     EXPECT_GE(b.intraNode.bytesPerSecond, a.intraNode.bytesPerSecond) << better;
