@@ -30,7 +30,7 @@ struct Recurrence {
   Formula f;
   double scale = 1;
   /// q[b, hq, t, dk], k[b, h, t, dk], v[b, h, t, dv].
-  Value query, key, value;
+  Value query = {}, key = {}, value = {};
   /// The logarithm of the decay, [b, h, t, dk or 1]; beta [b, h or 1, t, 1].
   std::optional<Value> decay, beta;
 
