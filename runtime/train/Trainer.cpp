@@ -3,6 +3,7 @@
 #include "runtime/train/Trainer.h"
 #include "runtime/abi/Sha256.h"
 #include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/exec/Failed.h"
 #include "runtime/exec/GradientReductions.h"
 #include "runtime/kernels/Finite.h"
 #include "runtime/train/Agreement.h"
@@ -294,6 +295,8 @@ Status Run::observe() {
     return Status::ok();
   int64_t first = numDone + 1;
   profiledStep = options.profile.step > 0 ? options.profile.step : std::min(first + 1, lastStep);
+  if (options.profile.file.empty() && first > lastStep)
+    return Status::ok(); // a resumed run that is at its end times nothing
   if (profiledStep < first || profiledStep > lastStep)
     return Error{ErrorCode::Usage, "--profile-step " + std::to_string(profiledStep) +
                                        ": this run has the steps " + std::to_string(first) +
@@ -490,11 +493,15 @@ Status Run::steps() {
       return Error{ErrorCode::StoppedOnRequest,
                    "stopped on request after step " + std::to_string(number)};
   }
-  if (options.checksMemory)
-    if (Status checked = checkMemory(); !checked)
-      return checked;
-  if (callbacks.end)
-    callbacks.end(executor.kernelShares());
+  try { // a device may fail while it is asked
+    if (options.checksMemory)
+      if (Status checked = checkMemory(); !checked)
+        return checked;
+    if (callbacks.end)
+      callbacks.end(executor.kernelShares());
+  } catch (const kernels::KernelError &error) {
+    return runtime::failed("the end of the run", error);
+  }
   // All ranks leave together, because others may still read sent data.
   auto done = communicator.barrier(everyoneOf(communicator), "the end of the run")->wait();
   return done ? Status::ok() : Status(done.error());

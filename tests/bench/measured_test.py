@@ -7,24 +7,18 @@ The preset's rate of reductions was fitted on kernels of these steps; all else i
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from programs import ROOT, run
+
 # Model (a file of models/, or arguments of tbc new), flags of tbc plan, measured seconds.
 ROWS = [
     ("gpt2.onnx", "--batch 16 --seq 1024 --micro-batch 16", 37.3e-3),
     ("bert", "--batch 32 --seq 512 --micro-batch 32", 35.2e-3),
 ]
 MOST = 0.10
-
-
-def run(command, folder):
-    done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{command} ended with {done.returncode}:\n{done.stderr}")
 
 
 def main():

@@ -41,9 +41,12 @@ def main():
         folder = Path(name)
         run([tbc, "plan", ROOT / "models" / "tiny-gpt2.onnx", "--gpus", 2, "--mesh", "fsdp=2", "--cluster", "h100-sxm",
              "--batch", 4, "--seq", 8, "-o", "plan.json"], folder)
+        emulated = {"LD_LIBRARY_PATH": str(build / "emulated-gpu"), "TBC_EMULATED_GPUS": "2"}
         run([tbc, "compile", "plan.json", "--target", "cuda", "-o", "program"], folder)
-        said = run([tbc, "run", "program", "--nproc", 2, "--init-weights", 1, "--steps", 3, "-v", "--profile", "trace.json"],
-                   folder, LD_LIBRARY_PATH=str(build / "emulated-gpu"), TBC_EMULATED_GPUS="2")
+        said = run([tbc, "run", "program", "--nproc", 2, "--init-weights", 1, "--steps", 3, "-v", "--profile", "trace.json",
+                    "--checkpoint", "saved"], folder, **emulated)
+        # A run that is at its end has no step to time, and is no error.
+        run([tbc, "run", "program", "--nproc", 2, "--steps", 3, "-v", "--checkpoint", "saved", "--resume"], folder, **emulated)
         run([tbc, "compile", "plan.json", "--target", "cpu", "--no-kernels", "-o", "on-cpus"], folder)
         run([tbc, "run", "on-cpus", "--nproc", 2, "--init-weights", 1, "--steps", 2, "--profile", "cpus.json"], folder)
         events, on_cpus = events_of(folder / "trace.json"), events_of(folder / "cpus.json")
