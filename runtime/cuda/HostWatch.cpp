@@ -150,12 +150,18 @@ void HostWatch::leave() {
 
 void HostWatch::add(NcclHandle communicator) {
   std::lock_guard<std::mutex> lock(mutex);
-  communicators.insert(communicator);
+  // The thread of a failure may have collected its communicators already.
+  if (!isOver)
+    communicators.insert(communicator);
 }
 
 bool HostWatch::remove(NcclHandle communicator) {
   std::lock_guard<std::mutex> lock(mutex);
-  return communicators.erase(communicator) > 0 && !isOver;
+  // After a failure it stays: the thread that found the failure may not have collected it yet.
+  if (isOver)
+    return communicators.count(communicator) == 0;
+  communicators.erase(communicator);
+  return true;
 }
 
 NcclCode HostWatch::ask(NcclHandle communicator) {

@@ -104,9 +104,11 @@ public:
   void join(Job job);
   /// Unsets it, once a failure under way has given up the job and aborted its communicators.
   void leave();
-  /// Watches the communicator: asks it for errors, and aborts it on `fail`.
+  /// Watches the communicator: asks it for errors, and aborts it on `fail`. Does nothing after a
+  /// failure.
   void add(NcclHandle communicator);
-  /// Returns whether the caller must destroy it; otherwise it is aborted.
+  /// Returns whether the caller must destroy or abort it; otherwise the failure has aborted it or
+  /// does so soon.
   bool remove(NcclHandle communicator);
   /// Returns the communicator's state; InProgress after a failure, because it may be gone by then.
   NcclCode ask(NcclHandle communicator);

@@ -240,6 +240,31 @@ TEST_F(HostWatchTest, CommunicatorsThatDoNotAbortAreNotWaitedFor) {
     std::this_thread::sleep_for(1ms);
 }
 
+TEST_F(HostWatchTest, ACommunicatorThatLeavesDuringAFailureIsAbortedOnce) {
+  numAborted = 0;
+  nccl.abort = [](cuda::NcclHandle) {
+    ++numAborted;
+    return cuda::NcclCode::Success;
+  };
+  auto handle = [](uintptr_t i) { return reinterpret_cast<cuda::NcclHandle>(i); };
+  HostWatch *watched = nullptr;
+  WatchOptions options = optionsOf(0ms);
+  options.patience = 60s;
+  // The failure is known and nothing is aborted yet: the rank's thread may end its links here.
+  options.report = [&](const Error &) {
+    EXPECT_FALSE(watched->remove(handle(1)));
+    watched->add(handle(2)); // came too late to be watched: its owner aborts it
+    EXPECT_TRUE(watched->remove(handle(2)));
+  };
+  HostWatch watch(device, options);
+  watched = &watch;
+  watch.join(job());
+  watch.add(handle(1));
+  watch.fail({ErrorCode::RankFailed, "lost"});
+  EXPECT_EQ(numAborted, 1);
+  watch.leave();
+}
+
 TEST_F(HostWatchTest, TheGiveUpOfAStoreIsHeardWhileAnotherThreadWaits) {
   comm::SharedStore shared(store);
   std::thread waiting([&] { EXPECT_FALSE(shared.get("never", 700ms)); });
