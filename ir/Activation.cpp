@@ -138,8 +138,17 @@ LogicalResult RotaryOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
   auto input = tensorType(adaptor.getInput());
   if (input.getRank() < 2 || input.getShape().back() % 2 != 0) // rotary_c1
     return emitOptionalError(loc, "rotates ", input, ", which has no two halves by position");
-  SmallVector<int64_t> shape(input.getShape().take_back(2));
-  shape[1] /= 2;
+  int64_t positions = input.getRank() - 2, half = input.getShape().back() / 2;
+  if (adaptor.getTokenMajor()) {
+    ArrayRef<int64_t> table = tensorType(adaptor.getCos()).getShape();
+    if (input.getRank() == 3 && !table.empty() && table.back() > 0 && half % table.back() == 0)
+      half = table.back();
+    else if (input.getRank() != 4) // rotary_c3
+      return emitOptionalError(loc, "rotates ", input,
+                               ", which has no dims [b, s, h, d] or [b, s, h * d]");
+    positions = 1;
+  }
+  SmallVector<int64_t> shape{input.getDimSize(positions), half};
   if (tensorType(adaptor.getCos()).getRank() == 3 && input.getRank() >= 3)
     shape.insert(shape.begin(), input.getDimSize(0));
   auto table = RankedTensorType::get(shape, input.getElementType());
@@ -151,19 +160,33 @@ LogicalResult RotaryOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
   return success();
 }
 
+/// Returns the shape of x with heads and columns apart.
+static SmallVector<int64_t> rotatedShape(RotaryOp op) {
+  SmallVector<int64_t> shape(op.getType().getShape());
+  if (op.getTokenMajor() && shape.size() == 3) {
+    const int64_t width = 2 * tensorType(op.getCos()).getShape().back();
+    shape = {shape[0], shape[1], shape[2] / width, width};
+  }
+  return shape;
+}
+
 FactorRule RotaryOp::getFactorRule() {
   FactorRule rule;
   SmallVector<unsigned, 4> loops;
-  for (int64_t size : getType().getShape())
+  for (int64_t size : rotatedShape(*this))
     loops.push_back(rule.addLoop(size));
   rule.loops.back().kind = LoopKind::Fixed;
-  unsigned half = rule.addLoop(getType().getShape().back() / 2, LoopKind::Fixed);
-  SmallVector<unsigned, 4> tableLoops{loops[loops.size() - 2], half};
+  unsigned half = rule.addLoop(tensorType(getCos()).getShape().back(), LoopKind::Fixed);
+  SmallVector<unsigned, 4> tableLoops{loops[getTokenMajor() ? 1 : loops.size() - 2], half};
   if (tensorType(getCos()).getRank() == 3)
     tableLoops.insert(tableLoops.begin(), loops.front());
   SmallVector<FactorRule::Dim, 4> table = FactorRule::dims(tableLoops);
-  rule.operands = {FactorRule::dims(loops), table, table};
-  rule.results.push_back(FactorRule::dims(loops));
+  SmallVector<FactorRule::Dim, 4> dims = FactorRule::dims(loops);
+  if (dims.size() != getType().getShape().size()) // [b, s, h * d]
+    dims = {FactorRule::dim(loops[0]), FactorRule::dim(loops[1]),
+            FactorRule::dim({loops[2], loops[3]})};
+  rule.operands = {dims, table, table};
+  rule.results.push_back(dims);
   return rule;
 }
 void RotaryOp::resizeLoops(ArrayRef<int64_t>) {}
@@ -178,19 +201,35 @@ LogicalResult RotaryOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
     return emitOpError("is not differentiable with respect to its cos and sin tables; do not train "
                        "what they are computed from");
   if (needed[0])
-    operandCotangents[0] =
-        builder.create<RotaryOp>(getLoc(), cotangents[0], getCos(), getSin(), !getInverse());
+    operandCotangents[0] = builder.create<RotaryOp>(getLoc(), cotangents[0], getCos(), getSin(),
+                                                    !getInverse(), getTokenMajor());
   return success();
 }
+
+bool RotaryOp::canPassTranspose(unsigned operand, ArrayRef<int64_t> permutation) {
+  return operand == 0 && permutation == ArrayRef<int64_t>{0, 2, 1, 3};
+}
+
+void RotaryOp::passTranspose(unsigned, ArrayRef<int64_t>) { setTokenMajor(!getTokenMajor()); }
+
+bool RotaryOp::canReadMerged(unsigned operand) {
+  return operand == 0 && getTokenMajor() && getType().getRank() == 4;
+}
+
+void RotaryOp::readMerged(unsigned) {} // the rank of the operand says it
+void RotaryOp::makeMerged(unsigned) {} // it has no result of that kind
 
 LogicalResult RotaryOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
   Formula f{builder, getLoc()};
   Value x = f.wide(getInput());
-  auto type = tensorType(x);
-  int64_t last = type.getRank() - 1, half = type.getShape().back() / 2;
+  const SmallVector<int64_t> shape = rotatedShape(*this);
+  const bool isMerged = shape.size() != getType().getShape().size();
+  if (isMerged)
+    x = f.make<ReshapeOp>(x, shape, ArrayRef<int64_t>{1, 1, 2}, ArrayRef<int64_t>{1, 1, 1, 1});
+  int64_t last = int64_t(shape.size()) - 1, half = shape.back() / 2;
   Value x1 = f.make<SliceOp>(x, last, 0, half), x2 = f.make<SliceOp>(x, last, half, half);
   auto spread = [&](Value table) {
-    SmallVector<int64_t> dims{last - 1, last};
+    SmallVector<int64_t> dims{getTokenMajor() ? 1 : last - 1, last};
     if (tensorType(table).getRank() == 3)
       dims.insert(dims.begin(), 0);
     return broadcastTo(builder, getLoc(), f.wide(table), tensorType(x1).getShape(), dims);
@@ -205,6 +244,8 @@ LogicalResult RotaryOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &re
     y2 = f.add(f.mul(x2, cos), f.mul(x1, sin));
   }
   Value y = f.make<ConcatOp>(ValueRange{y1, y2}, last);
+  if (isMerged)
+    y = f.make<ReshapeOp>(y, shape, ArrayRef<int64_t>{1, 1, 1, 1}, ArrayRef<int64_t>{1, 1, 2});
   results.assign({f.cast(y, getType().getElementType())});
   return success();
 }

@@ -73,18 +73,24 @@ def Tbc_SwigluGradOp : Tbc_ElementwiseOp<"swiglu_grad", [SameOperandsAndResultTy
 }
 
 def Tbc_RotaryOp : Tbc_InferredOp<"rotary", [DeclareOpInterfaceMethods<CompositeOpInterface>,
-    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<TransposableOpInterface>,
+    DeclareOpInterfaceMethods<MergeableOpInterface>]> {
   let summary = "Rotates the halves of the last dim by position: x[.., s, d] with cos[s, d / 2], sin[s, d / 2]";
   let description = [{
     y1 = x1 * cos - x2 * sin, y2 = x2 * cos + x1 * sin, where x1 and x2 are the first and second half of d.
-    `inverse` negates sin. FLOPs: 3 per element. d is fixed, the others are parallel.
+    `inverse` negates sin. If `token_major`, x is [b, s, h, d] or [b, s, h * d], with the heads between
+    positions and columns. FLOPs: 3 per element. d is fixed, the others are parallel.
 
     Constraints:
-    (C1) x has rank 2 or more and an even last dim.
+    (C1) x has rank 2 or more and an even d.
     (C2) cos and sin have x's element type and the shape [s, d / 2]. If x has rank 3 or more, also
          [b, s, d / 2] with its first dim b, for positions that differ between samples.
+    (C3) With `token_major`, x has rank 4 or 3. With rank 3, d is twice the last dim of the tables and
+         divides the last dim of x.
   }];
-  let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$cos, Tbc_FloatTensor:$sin, BoolAttr:$inverse);
+  let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$cos, Tbc_FloatTensor:$sin, BoolAttr:$inverse,
+                   DefaultValuedAttr<BoolAttr, "false">:$token_major);
   let results = (outs Tbc_FloatTensor:$result);
 }
 

@@ -15,31 +15,50 @@ namespace tbc {
 using namespace attention;
 
 /// Returns true if q, k and v have the types of one attention.
-static bool areOperandsOfAttention(RankedTensorType q, RankedTensorType k, RankedTensorType v) {
-  return q.getRank() == 4 && k.getRank() == 4 && v.getRank() == 4 &&
-         q.getElementType() == k.getElementType() && q.getElementType() == v.getElementType() &&
-         q.getDimSize(0) == k.getDimSize(0) && q.getDimSize(0) == v.getDimSize(0) &&
-         q.getDimSize(3) == k.getDimSize(3) && k.getDimSize(1) == v.getDimSize(1) &&
-         k.getDimSize(2) == v.getDimSize(2);
+template <typename Adaptor> static bool areOperandsOfAttention(Adaptor adaptor) {
+  auto q = tensorType(adaptor.getQuery()), k = tensorType(adaptor.getKey()),
+       v = tensorType(adaptor.getValue());
+  StringRef letters = adaptor.getTokenMajor();
+  const Order ofQuery(letters, 'q'), ofKey(letters, 'k'), ofValue(letters, 'v');
+  if (q.getRank() != ofQuery.rank() || k.getRank() != ofKey.rank() ||
+      v.getRank() != ofValue.rank() || q.getElementType() != k.getElementType() ||
+      q.getElementType() != v.getElementType())
+    return false;
+  const Sizes n(adaptor);
+  const int64_t keyWidth = ofKey.isMerged ? n.hk * n.d : n.d;
+  const int64_t valueHeads = ofValue.isMerged ? n.hk : v.getDimSize(ofValue.heads());
+  return k.getDimSize(0) == n.b && v.getDimSize(0) == n.b && k.getShape().back() == keyWidth &&
+         valueHeads == n.hk && v.getDimSize(ofValue.tokens()) == n.t;
 }
 
-/// Returns true if `letters` are some of b, h, s and t, in this order.
-static bool areBiasDims(StringRef letters) {
+/// Returns true if the numbers of heads divide the merged dims.
+template <typename Adaptor> static bool areHeadsMerged(Adaptor adaptor) {
+  auto divides = [&](Value value, char tensor, int64_t heads) {
+    ArrayRef<int64_t> shape = tensorType(value).getShape();
+    return !Order(adaptor.getTokenMajor(), tensor).isMerged || shape.empty() ||
+           (heads > 0 && shape.back() % heads == 0);
+  };
+  const int64_t heads = int64_t(adaptor.getHeads()), keyHeads = int64_t(adaptor.getKeyHeads());
+  return divides(adaptor.getQuery(), 'q', heads) && divides(adaptor.getKey(), 'k', keyHeads) &&
+         divides(adaptor.getValue(), 'v', keyHeads);
+}
+
+/// Returns true if `letters` are some of `all`, each once and in this order.
+static bool areLettersOf(StringRef letters, StringRef all) {
   size_t next = 0;
   for (char letter : letters) {
-    size_t found = StringRef("bhst").find(letter, next);
+    size_t found = all.find(letter, next);
     if (found == StringRef::npos)
       return false;
     next = found + 1;
   }
-  return !letters.empty();
+  return true;
 }
 
 /// The size of the dim with this letter: b, h, s or t.
 template <typename Adaptor> static int64_t sizeOfLetter(Adaptor adaptor, char letter) {
-  if (letter == 't')
-    return tensorType(adaptor.getKey()).getDimSize(2);
-  return tensorType(adaptor.getQuery()).getDimSize(letter == 'b' ? 0 : letter == 'h' ? 1 : 2);
+  const Sizes sizes(adaptor);
+  return letter == 'b' ? sizes.b : letter == 'h' ? sizes.h() : letter == 's' ? sizes.s : sizes.t;
 }
 
 template <typename Adaptor>
@@ -56,7 +75,7 @@ static LogicalResult verifyMasks(std::optional<Location> loc, Adaptor adaptor) {
   enum Kind { Floats, Booleans, Integers };
   SmallVector<std::pair<StringRef, Kind>> expected; // the dims
   for (StringRef letters : biasesOf(adaptor.getBiases())) {
-    if (!areBiasDims(letters)) // attention_c7
+    if (letters.empty() || !areLettersOf(letters, "bhst")) // attention_c7
       return emitOptionalError(loc, "has a bias with the dims \"", letters,
                                "\"; expected some of b, h, s and t, in this order");
     expected.push_back({letters, Floats});
@@ -97,18 +116,33 @@ static LogicalResult inferAttention(std::optional<Location> loc, Adaptor adaptor
                                     SmallVectorImpl<Type> &types) {
   auto q = tensorType(adaptor.getQuery()), k = tensorType(adaptor.getKey()),
        v = tensorType(adaptor.getValue());
-  if (!areOperandsOfAttention(q, k, v)) // attention_c1
+  StringRef tokenMajor = adaptor.getTokenMajor();
+  if (!areLettersOf(tokenMajor.lower(), "qkvo")) // attention_c9
+    return emitOptionalError(loc, "has token_major \"", tokenMajor,
+                             "\"; expected some of q, k, v and o, in this order");
+  if (!areHeadsMerged(adaptor)) // attention_c10
+    return emitOptionalError(loc, "merges ", int64_t(adaptor.getHeads()), " query heads and ",
+                             int64_t(adaptor.getKeyHeads()), " key heads in ", q, ", ", k, " and ",
+                             v);
+  if (!areOperandsOfAttention(adaptor)) // attention_c1
     return emitOptionalError(loc, "attends with ", q, " to ", k, " and ", v);
-  if (k.getDimSize(1) == 0 || q.getDimSize(1) % k.getDimSize(1) != 0) // attention_c2
-    return emitOptionalError(loc, q.getDimSize(1), " query heads do not share ", k.getDimSize(1),
+  auto countHeads = [&](RankedTensorType type, char tensor, int64_t merged) {
+    Order order(tokenMajor, tensor);
+    return order.isMerged ? merged : type.getDimSize(order.heads());
+  };
+  int64_t heads = countHeads(q, 'q', int64_t(adaptor.getHeads())),
+          keyHeads = countHeads(k, 'k', int64_t(adaptor.getKeyHeads()));
+  if (keyHeads == 0 || heads % keyHeads != 0) // attention_c2
+    return emitOptionalError(loc, heads, " query heads do not share ", keyHeads,
                              " key heads evenly");
+  const Sizes sizes(adaptor);
   int64_t left = int64_t(adaptor.getLeft()), right = int64_t(adaptor.getRight());
   bool hasWindow = adaptor.getCausal() || left >= 0 || right >= 0;
   if (left < -1 || right < -1 ||
-      (hasWindow && !adaptor.getPlaced() && k.getDimSize(2) < q.getDimSize(2))) // attention_c3
+      (hasWindow && !adaptor.getPlaced() && sizes.t < sizes.s)) // attention_c3
     return emitOptionalError(loc, adaptor.getCausal() ? "is causal" : "has a window", " (left ",
-                             left, ", right ", right, ") with ", k.getDimSize(2), " keys for ",
-                             q.getDimSize(2), " queries");
+                             left, ", right ", right, ") with ", sizes.t, " keys for ", sizes.s,
+                             " queries");
   if (failed(verifyMasks(loc, adaptor))) // attention_c4
     return failure();
   StringRef rows = adaptor.getHiddenRows();
@@ -126,10 +160,9 @@ static LogicalResult inferAttention(std::optional<Location> loc, Adaptor adaptor
   double ratio = adaptor.getDropout().convertToDouble();
   if (!(ratio >= 0 && ratio < 1)) // attention_c6
     return emitOptionalError(loc, "has dropout ", ratio, "; expected 0 or more and less than 1");
-  SmallVector<int64_t> shape(q.getShape());
-  shape.back() = v.getShape().back();
+  auto shape = Order(tokenMajor, 'o').shape(sizes.b, sizes.h(), sizes.s, sizes.dv);
   auto result = RankedTensorType::get(shape, q.getElementType());
-  Type statistic = statisticType(result, {3});
+  Type statistic = RankedTensorType::get({sizes.b, sizes.h(), sizes.s}, wideElementType(result));
   types.assign({result, statistic, statistic});
   return success();
 }
@@ -174,12 +207,24 @@ LogicalResult AttentionBiasGradOp::inferReturnTypes(MLIRContext *, std::optional
   return success();
 }
 
+/// The order of the dims of an attention_merge's result.
+template <typename Op> static Order orderOfMerge(Op op) {
+  return {!op.getTokenMajor() ? "" : tensorType(op.getResult()).getRank() == 3 ? "O" : "o", 'o'};
+}
+
 LogicalResult AttentionMergeOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
                                                  Adaptor adaptor, SmallVectorImpl<Type> &types) {
   auto result = tensorType(adaptor.getResult()), maximum = tensorType(adaptor.getMaximum());
   Type other[] = {adaptor.getOtherResult().getType(), adaptor.getOtherMaximum().getType(),
                   adaptor.getOtherDenominator().getType()};
-  bool fits = result.getRank() == 4 && maximum.getShape() == result.getShape().drop_back() &&
+  const Order order = orderOfMerge(adaptor);
+  auto hasHeads = [&](int64_t heads) {
+    int64_t size = result.getDimSize(order.heads());
+    return order.isMerged ? heads > 0 && size % heads == 0 : heads == size;
+  };
+  bool fits = result.getRank() == order.rank() && maximum.getRank() == 3 &&
+              maximum.getDimSize(0) == result.getDimSize(0) && hasHeads(maximum.getDimSize(1)) &&
+              maximum.getDimSize(2) == result.getDimSize(order.tokens()) &&
               maximum.getElementType() == result.getElementType() &&
               adaptor.getDenominator().getType() == maximum;
   types.assign({result, maximum, maximum});
@@ -205,6 +250,20 @@ template <typename Op> static bool takesBlocks(Op op) {
 
 namespace {
 
+/// Returns the dims of a tensor with these loops.
+SmallVector<FactorRule::Dim, 4> dimsOf(Order order, unsigned b, ArrayRef<unsigned> heads,
+                                       unsigned tokens, unsigned columns) {
+  auto one = [](unsigned loop) { return FactorRule::dim(loop); };
+  if (order.isMerged) {
+    SmallVector<unsigned, 3> merged(heads);
+    merged.push_back(columns);
+    return {one(b), one(tokens), FactorRule::dim(merged)};
+  }
+  if (order.isTokenMajor)
+    return {one(b), one(tokens), FactorRule::dim(heads), one(columns)};
+  return {one(b), FactorRule::dim(heads), one(tokens), one(columns)};
+}
+
 /// The factor rule's dims of all operands and results of an attention.
 struct AttentionDims {
   /// `shared` is the kind of the loops without keys and values: the query heads of one key head
@@ -221,10 +280,11 @@ struct AttentionDims {
     unsigned dv = rule.addLoop(sizes.dv, LoopKind::Fixed);
     FactorRule::Dim heads = FactorRule::dim({hk, g});
     auto one = [](unsigned loop) { return FactorRule::dim(loop); };
-    query = {one(b), heads, one(s), one(d)};
-    key = {one(b), one(hk), one(t), one(d)};
-    value = {one(b), one(hk), one(t), one(dv)};
-    result = {one(b), heads, one(s), one(dv)};
+    StringRef tokenMajor = op.getTokenMajor();
+    query = dimsOf(Order(tokenMajor, 'q'), b, {hk, g}, s, d);
+    key = dimsOf(Order(tokenMajor, 'k'), b, {hk}, t, d);
+    value = dimsOf(Order(tokenMajor, 'v'), b, {hk}, t, dv);
+    result = dimsOf(Order(tokenMajor, 'o'), b, {hk, g}, s, dv);
     statistic = {one(b), heads, one(s)};
     byQuery = {one(b), one(s)};
     byKey = {one(b), one(t)};
@@ -268,7 +328,7 @@ struct AttentionDims {
 
 FactorRule AttentionOp::getFactorRule() {
   FactorRule rule;
-  AttentionDims dims(rule, *this, Sizes(getQuery(), getKey(), getValue()), LoopKind::Parallel);
+  AttentionDims dims(rule, *this, Sizes(*this), LoopKind::Parallel);
   rule.operands = {dims.query, dims.key, dims.value};
   dims.addMasks(rule, *this);
   rule.results = {dims.result, dims.statistic, dims.statistic};
@@ -278,7 +338,7 @@ FactorRule AttentionOp::getFactorRule() {
 FactorRule AttentionGradOp::getFactorRule() {
   FactorRule rule;
   // The gradients of keys and values are sums over the queries of all heads that share them.
-  AttentionDims dims(rule, *this, Sizes(getQuery(), getKey(), getValue()), LoopKind::Reduction);
+  AttentionDims dims(rule, *this, Sizes(*this), LoopKind::Reduction);
   rule.operands = {dims.result, dims.query,     dims.key,      dims.value,
                    dims.result, dims.statistic, dims.statistic};
   dims.addMasks(rule, *this);
@@ -288,7 +348,7 @@ FactorRule AttentionGradOp::getFactorRule() {
 
 FactorRule AttentionBiasGradOp::getFactorRule() {
   FactorRule rule;
-  AttentionDims dims(rule, *this, Sizes(getQuery(), getKey(), getValue()), LoopKind::Reduction);
+  AttentionDims dims(rule, *this, Sizes(*this), LoopKind::Reduction);
   rule.operands = {dims.result, dims.query,     dims.key,      dims.value,
                    dims.result, dims.statistic, dims.statistic};
   dims.addMasks(rule, *this);
@@ -304,9 +364,16 @@ FactorRule AttentionBiasGradOp::getFactorRule() {
   return rule;
 }
 
-void AttentionBiasGradOp::resizeLoops(ArrayRef<int64_t>) {}
-void AttentionOp::resizeLoops(ArrayRef<int64_t>) {}
-void AttentionGradOp::resizeLoops(ArrayRef<int64_t>) {}
+/// Sets the numbers of heads in merged dims; `sizes` are those of the loops b, hk, g, ...
+template <typename Op> static void resizeHeads(Op op, ArrayRef<int64_t> sizes) {
+  if (op.getHeads() != 0)
+    op.setHeads(sizes[1] * sizes[2]);
+  if (op.getKeyHeads() != 0)
+    op.setKeyHeads(sizes[1]);
+}
+void AttentionBiasGradOp::resizeLoops(ArrayRef<int64_t> sizes) { resizeHeads(*this, sizes); }
+void AttentionOp::resizeLoops(ArrayRef<int64_t> sizes) { resizeHeads(*this, sizes); }
+void AttentionGradOp::resizeLoops(ArrayRef<int64_t> sizes) { resizeHeads(*this, sizes); }
 template <typename Op> static KernelClass attentionClass(Op op) {
   bool isCausal = op.getCausal() && int64_t(op.getLeft()) < 0;
   return isCausal ? KernelClass::CausalAttention : KernelClass::Attention;
@@ -317,11 +384,16 @@ KernelClass AttentionBiasGradOp::getKernelClass() { return attentionClass(*this)
 
 FactorRule AttentionMergeOp::getFactorRule() {
   FactorRule rule;
-  SmallVector<FactorRule::Dim, 4> row;
+  SmallVector<unsigned, 3> loops;
   for (int64_t size : tensorType(getMaximum()).getShape())
-    row.push_back(FactorRule::dim(rule.addLoop(size)));
-  SmallVector<FactorRule::Dim, 4> result = row;
-  result.push_back(FactorRule::dim(rule.addLoop(tensorType(getResult()).getDimSize(3))));
+    loops.push_back(rule.addLoop(size));
+  SmallVector<FactorRule::Dim, 4> row = FactorRule::dims(loops);
+  const Order order = orderOfMerge(*this);
+  int64_t width = tensorType(getResult()).getShape().back();
+  if (order.isMerged)
+    width /= tensorType(getMaximum()).getDimSize(1);
+  auto result = dimsOf(order, loops[0], {loops[1]}, loops[2],
+                       rule.addLoop(width, order.isMerged ? LoopKind::Fixed : LoopKind::Parallel));
   rule.operands = {result, row, row, result, row, row};
   rule.results = {result, row, row};
   return rule;
@@ -338,15 +410,9 @@ static double attentionFlops(const Sizes &n, double qk, double pv) {
   return 2.0 * double(n.b) * double(n.hk * n.g) * double(n.s) * double(n.t) *
          (qk * double(n.d) + pv * double(n.dv));
 }
-double AttentionOp::getFlops() {
-  return attentionFlops(Sizes(getQuery(), getKey(), getValue()), 1, 1);
-}
-double AttentionGradOp::getFlops() {
-  return attentionFlops(Sizes(getQuery(), getKey(), getValue()), 3, 2);
-}
-double AttentionBiasGradOp::getFlops() {
-  return attentionFlops(Sizes(getQuery(), getKey(), getValue()), 1, 1);
-}
+double AttentionOp::getFlops() { return attentionFlops(Sizes(*this), 1, 1); }
+double AttentionGradOp::getFlops() { return attentionFlops(Sizes(*this), 3, 2); }
+double AttentionBiasGradOp::getFlops() { return attentionFlops(Sizes(*this), 1, 1); }
 
 //===- gradient, dropout ---------------------------------------------------===//
 
@@ -357,7 +423,8 @@ static Value sinkCotangent(OpBuilder &builder, AttentionOp op, Value cotangent) 
   Value m = op.getMaximum();
   Value score = f.along(f.cast(sink, tensorType(m).getElementType()), m, 1);
   Value weight = f.div(f.exp(f.sub(score, m)), op.getDenominator());
-  Value dot = f.sum(f.mul(f.wide(cotangent), f.wide(op.getResult())), {3});
+  Value product = f.mul(f.wide(cotangent), f.wide(op.getResult()));
+  Value dot = f.sum(rowsByHead(f, op, product), {3});
   Value total = f.neg(f.sum(f.mul(weight, dot), {0, 2}));
   return f.cast(total, tensorType(sink).getElementType());
 }
@@ -399,7 +466,9 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangen
 SmallVector<std::pair<Value, unsigned>> AttentionOp::getDroppedDims() {
   if (getDropsOut() || getDropout().isZero())
     return {};
-  return {{getQuery(), 0}, {getQuery(), 1}, {getQuery(), 2}, {getKey(), 2}};
+  const Order ofKey(getTokenMajor(), 'k');
+  Value rows = getMaximum(); // [b, h, s]
+  return {{rows, 0}, {rows, 1}, {rows, 2}, {getKey(), ofKey.tokens()}};
 }
 
 SmallVector<Value> AttentionOp::buildTrainingDropout(OpBuilder &builder, Value step,
@@ -412,7 +481,8 @@ SmallVector<Value> AttentionOp::buildTrainingDropout(OpBuilder &builder, Value s
       .create<AttentionOp>(getLoc(), getQuery(), getKey(), getValue(), masks, getScale(),
                            getCausal(), getLeft(), getRight(), getKeyMask(), getSegments(),
                            getOrdered(), getPlaced(), getHiddenRows(), getDropout(), true, seed,
-                           key, getSoftCap(), getBiases(), getSink())
+                           key, getSoftCap(), getBiases(), getSink(), getTokenMajor(), getHeads(),
+                           getKeyHeads())
       .getResults();
 }
 
@@ -421,7 +491,8 @@ SmallVector<Value> AttentionOp::buildWithoutDropout(OpBuilder &builder) {
       .create<AttentionOp>(getLoc(), getQuery(), getKey(), getValue(), getMasks(), getScale(),
                            getCausal(), getLeft(), getRight(), getKeyMask(), getSegments(),
                            getOrdered(), getPlaced(), getHiddenRows(), APFloat(0.0), false, 0, 0,
-                           getSoftCap(), getBiases(), getSink())
+                           getSoftCap(), getBiases(), getSink(), getTokenMajor(), getHeads(),
+                           getKeyHeads())
       .getResults();
 }
 
@@ -444,10 +515,10 @@ SmallVector<Value> AttentionOp::buildStreamed(OpBuilder &builder, BlockStream &s
     SmallVector<Value> next(part->getResults());
     next[0] = f.wide(next[0]);
     if (!sum.empty())
-      next =
-          builder
-              .create<AttentionMergeOp>(getLoc(), sum[0], sum[1], sum[2], next[0], next[1], next[2])
-              .getResults();
+      next = builder
+                 .create<AttentionMergeOp>(getLoc(), sum[0], sum[1], sum[2], next[0], next[1],
+                                           next[2], Order(getTokenMajor(), 'o').isTokenMajor)
+                 .getResults();
     sum = next;
   }
   sum[0] = f.cast(sum[0], tensorType(getResult()).getElementType());

@@ -4,7 +4,9 @@
 #define TBC_IR_ATTENTION_H
 
 #include "ir/Tbc.h"
-#include "runtime/kernels/AttentionScore.h" // biasLayouts, for those who emit attention
+// For those who emit attention: biasLayouts, and HeadLayout.
+#include "runtime/kernels/AttentionScore.h"
+#include "runtime/kernels/HeadLayout.h"
 
 #define GET_OP_CLASSES
 #include "ir/Attention.h.inc"

@@ -10,7 +10,9 @@ def Tbc_AttentionMask : AnyTypeOf<[Tbc_FloatTensor, Tbc_BoolTensor, Tbc_IntTenso
 
 def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<StreamedOpInterface>,
     DeclareOpInterfaceMethods<CompositeOpInterface>,
-    DeclareOpInterfaceMethods<DifferentiableOpInterface>, DeclareOpInterfaceMethods<DropoutOpInterface>]> {
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>, DeclareOpInterfaceMethods<DropoutOpInterface>,
+    DeclareOpInterfaceMethods<ReorderableOpInterface>, 
+    DeclareOpInterfaceMethods<MergeableOpInterface, ["canMakeMerged", "makeMerged"]>]> {
   let resizesFixedLoops = "true";
   let summary = "softmax(scale * q k^T) v over q[b, h, s, d], k[b, hk, t, d], v[b, hk, t, dv]";
   let description = [{
@@ -26,6 +28,12 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
     `sink` adds a column that has a score and no value, the next mask, [h]: m is at least the sink's
     score, and l has the summand exp(sink - m). So weights may sum to less than 1.
     The gradient needs the statistics m and l: f32, or f64 for f64 operands.
+
+    `token_major` lists the tensors with dims [b, s, h, d] in place of [b, h, s, d]: letters of q, k,
+    v and o, in this order. A capital means that heads and columns are merged, [b, s, h * d]; `heads`
+    is then h, and `key_heads` is hk. A linear layer writes and reads these orders, so heads need
+    no copies. The statistics are [b, h, s] in any case. Example: "QkvO" for q[b, s, h * d],
+    k[b, t, hk, d], v[b, t, hk, dv] and o[b, s, h * dv]. cuDNN calls the order BSHD.
 
     The mask is a predicate and never a tensor over queries and keys. Query i of sample b may attend
     to key j if all of these hold:
@@ -66,8 +74,8 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
     beside biases or a sink.
 
     Constraints:
-    (C1) q, k and v have rank 4 and one element type; they agree in b, k with q in d, k with v in hk
-         and t.
+    (C1) q, k and v have rank 4, or 3 where merged, and one element type; they agree in b, k with q
+         in d, k with v in hk and t.
     (C2) hk divides h.
     (C3) With a window and without `placed`, t is at least s, so every query has a key; left and
          right are -1 or more.
@@ -78,6 +86,8 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
     (C6) `dropout` is at least 0 and less than 1.
     (C7) Each bias has some of the letters b, h, s and t, in this order.
     (C8) `soft_cap` is finite and at least 0.
+    (C9) `token_major` has some of the letters q, k, v and o, small or capital, in this order.
+    (C10) `heads` divides the last dim of a merged q, `key_heads` that of a merged k or v.
   }];
   let arguments = (ins Tbc_FloatTensor:$query, Tbc_FloatTensor:$key, Tbc_FloatTensor:$value,
       Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
@@ -87,7 +97,9 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
       DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
       DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
       DefaultValuedAttr<I64Attr, "0">:$dropout_key, DefaultValuedAttr<F64Attr, "0.0">:$soft_cap,
-      DefaultValuedAttr<StrAttr, "\"\"">:$biases, DefaultValuedAttr<BoolAttr, "false">:$sink);
+      DefaultValuedAttr<StrAttr, "\"\"">:$biases, DefaultValuedAttr<BoolAttr, "false">:$sink,
+      DefaultValuedAttr<StrAttr, "\"\"">:$token_major, DefaultValuedAttr<I64Attr, "0">:$heads,
+      DefaultValuedAttr<I64Attr, "0">:$key_heads);
   let results = (outs Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator);
 }
 
@@ -99,6 +111,7 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
     With p = exp(z - m) / l at the keys that attention reads and 0 elsewhere: dv = p^T do, dp = do
     v^T, dz = p * (dp - sum(do * o)), dq = scale * (dx k), dk = scale * (dx^T q). dx is the gradient
     of the score before its cap: dz * (1 - tanh^2).
+    Gradients have the dims of their tensors (`token_major` of attention).
     dk and dv are summed over the query heads that share a key head. If attention drops a weight,
     its p is 0 in dv and its dp is 0; the other weights are larger by the dropout factor. dz is 0 in
     rows that read keys alike (`hidden_rows` of attention).
@@ -118,7 +131,9 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
       DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
       DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
       DefaultValuedAttr<I64Attr, "0">:$dropout_key, DefaultValuedAttr<F64Attr, "0.0">:$soft_cap,
-      DefaultValuedAttr<StrAttr, "\"\"">:$biases, DefaultValuedAttr<BoolAttr, "false">:$sink);
+      DefaultValuedAttr<StrAttr, "\"\"">:$biases, DefaultValuedAttr<BoolAttr, "false">:$sink,
+      DefaultValuedAttr<StrAttr, "\"\"">:$token_major, DefaultValuedAttr<I64Attr, "0">:$heads,
+      DefaultValuedAttr<I64Attr, "0">:$key_heads);
   let results = (outs Tbc_FloatTensor:$query_cotangent, Tbc_FloatTensor:$key_cotangent,
                  Tbc_FloatTensor:$value_cotangent);
 }
@@ -147,7 +162,8 @@ def Tbc_AttentionBiasGradOp : Tbc_InferredOp<"attention_bias_grad", [
       DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
       DefaultValuedAttr<I64Attr, "0">:$dropout_key, DefaultValuedAttr<F64Attr, "0.0">:$soft_cap,
       DefaultValuedAttr<StrAttr, "\"\"">:$biases, DefaultValuedAttr<BoolAttr, "false">:$sink,
-      I64Attr:$bias);
+      DefaultValuedAttr<StrAttr, "\"\"">:$token_major, DefaultValuedAttr<I64Attr, "0">:$heads,
+      DefaultValuedAttr<I64Attr, "0">:$key_heads, I64Attr:$bias);
   let results = (outs Tbc_FloatTensor:$bias_cotangent);
 }
 
@@ -159,15 +175,17 @@ def Tbc_AttentionMergeOp : Tbc_InferredOp<"attention_merge"> {
     With m = max(m1, m2) and li' = li * exp(mi - m): l = l1' + l2' and o = (l1' * o1 + l2' * o2) /
     l. If l1 is 0 (a query reads no key of block 1), the result is that of block 2, and vice versa.
 
-    Shapes: o is [b, h, s, dv], m and l are [b, h, s]; every dim is parallel.
+    Shapes: o is [b, h, s, dv], or [b, s, h, dv] or [b, s, h * dv] if `token_major`; m and l are
+    [b, h, s]. Every dim is parallel.
     FLOPs: 4 per element of o and 8 per element of l.
 
     Constraints:
-    (C1) Both have the same types; o has rank 4, m and l its shape without the last dim, and all one
-         element type.
+    (C1) Both have the same types; o has rank 4 (or 3, if `token_major`), m and l its b, h and s, and
+         all one element type.
   }];
   let arguments = (ins Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator,
-      Tbc_FloatTensor:$other_result, Tbc_FloatTensor:$other_maximum, Tbc_FloatTensor:$other_denominator);
+      Tbc_FloatTensor:$other_result, Tbc_FloatTensor:$other_maximum, Tbc_FloatTensor:$other_denominator,
+      DefaultValuedAttr<BoolAttr, "false">:$token_major);
   let results = (outs Tbc_FloatTensor:$merged_result, Tbc_FloatTensor:$merged_maximum,
                  Tbc_FloatTensor:$merged_denominator);
 }

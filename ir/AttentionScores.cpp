@@ -76,6 +76,41 @@ static Value spreadLetters(Formula &f, Value value, StringRef letters, const Siz
   return broadcastTo(f.builder, f.loc, value, all, dims);
 }
 
+/// A tensor [b, h, s, d] as [b, s, h, d], and the other way round.
+static Value swapHeadsAndTokens(Formula &f, Value value) {
+  return f.make<TransposeOp>(value, ArrayRef<int64_t>{0, 2, 1, 3});
+}
+
+/// A tensor of `op` with this letter as [b, h, s, d], in the wide element type.
+template <typename Op> static Value headMajor(Formula &f, Op op, Value value, char tensor) {
+  const Order order(op.getTokenMajor(), tensor);
+  value = f.wide(value);
+  if (order.isMerged) {
+    ArrayRef<int64_t> shape = tensorType(value).getShape();
+    const int64_t heads =
+        StringRef("kv").contains(tensor) ? int64_t(op.getKeyHeads()) : int64_t(op.getHeads());
+    value = f.make<ReshapeOp>(value, ArrayRef<int64_t>{shape[0], shape[1], heads, shape[2] / heads},
+                              ArrayRef<int64_t>{1, 1, 2}, ArrayRef<int64_t>{1, 1, 1, 1});
+  }
+  return order.isTokenMajor ? swapHeadsAndTokens(f, value) : value;
+}
+
+Value attention::rowsByHead(Formula &f, AttentionOp op, Value result) {
+  return headMajor(f, op, result, 'o');
+}
+
+/// The inverse of headMajor, in the element type of the queries.
+template <typename Op> static Value inOrder(Formula &f, Op op, Value value, char tensor) {
+  const Order order(op.getTokenMajor(), tensor);
+  value = f.cast(value, tensorType(op.getQuery()).getElementType());
+  if (order.isTokenMajor)
+    value = swapHeadsAndTokens(f, value);
+  if (order.isMerged)
+    value = f.make<ReshapeOp>(value, SmallVector<int64_t>(tensorType(value).getShape()),
+                              ArrayRef<int64_t>{1, 1, 1, 1}, ArrayRef<int64_t>{1, 1, 2});
+  return value;
+}
+
 namespace {
 
 /// The scores z of an attention, by key head and query head of a key head.
@@ -248,8 +283,9 @@ template <typename Op> static Value dropOut(Formula &f, Op op, Value weights, co
 
 LogicalResult AttentionOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
   Formula f{builder, getLoc()};
-  Sizes n(getQuery(), getKey(), getValue());
-  Value q = splitHeads(f, f.wide(getQuery()), n), k = f.wide(getKey()), v = f.wide(getValue());
+  Sizes n(*this);
+  Value q = splitHeads(f, headMajor(f, *this, getQuery(), 'q'), n);
+  Value k = headMajor(f, *this, getKey(), 'k'), v = headMajor(f, *this, getValue(), 'v');
   Value z = Scores(f, *this, q, k, n).z;
   KeyConditions conditions(f, *this, n);
   z = conditions.zeroWhereFlat(z);
@@ -271,8 +307,7 @@ LogicalResult AttentionOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> 
     l = f.add(l, f.exp(f.sub(sink, m)));
   Value o = f.einsum(dropOut(f, *this, p, n), v, kScores, kValue, kResult);
   o = f.div(o, f.repeat(sink ? l : conditions.whereRead(l, 1), o, {4}));
-  Type element = tensorType(getQuery()).getElementType();
-  results.assign({f.cast(mergeHeads(f, o), element), mergeHeads(f, m), mergeHeads(f, l)});
+  results.assign({inOrder(f, *this, mergeHeads(f, o), 'o'), mergeHeads(f, m), mergeHeads(f, l)});
   return success();
 }
 
@@ -281,9 +316,11 @@ namespace {
 /// The weights of an attention and the gradient of its scores, from the operands of the gradient.
 struct ScoreGradient {
   template <typename Op> ScoreGradient(Formula &f, Op op, const Sizes &n) {
-    query = splitHeads(f, f.wide(op.getQuery()), n), key = f.wide(op.getKey());
-    cotangent = splitHeads(f, f.wide(op.getCotangent()), n);
-    Value v = f.wide(op.getValue()), o = splitHeads(f, f.wide(op.getResult()), n);
+    query = splitHeads(f, headMajor(f, op, op.getQuery(), 'q'), n);
+    key = headMajor(f, op, op.getKey(), 'k');
+    cotangent = splitHeads(f, headMajor(f, op, op.getCotangent(), 'o'), n);
+    Value v = headMajor(f, op, op.getValue(), 'v');
+    Value o = splitHeads(f, headMajor(f, op, op.getResult(), 'o'), n);
     Value m = splitHeads(f, op.getMaximum(), n), l = splitHeads(f, op.getDenominator(), n);
     Scores scores(f, op, query, key, n);
     KeyConditions conditions(f, op, n);
@@ -304,7 +341,7 @@ struct ScoreGradient {
 
 LogicalResult AttentionGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
   Formula f{builder, getLoc()};
-  Sizes n(getQuery(), getKey(), getValue());
+  Sizes n(*this);
   ScoreGradient g(f, *this, n);
   double scale = getScale().convertToDouble();
   Value dV = f.einsum(dropOut(f, *this, g.weights, n), g.cotangent, kScores, kResult, kValue);
@@ -312,14 +349,14 @@ LogicalResult AttentionGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Val
   Value dK = f.einsum(g.dProduct, g.query, kScores, kQuery, kKey);
   dQ = f.mul(dQ, f.number(dQ, scale));
   dK = f.mul(dK, f.number(dK, scale));
-  Type element = tensorType(getQuery()).getElementType();
-  results.assign({f.cast(mergeHeads(f, dQ), element), f.cast(dK, element), f.cast(dV, element)});
+  results.assign({inOrder(f, *this, mergeHeads(f, dQ), 'q'), inOrder(f, *this, dK, 'k'),
+                  inOrder(f, *this, dV, 'v')});
   return success();
 }
 
 LogicalResult AttentionBiasGradOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &results) {
   Formula f{builder, getLoc()};
-  Sizes n(getQuery(), getKey(), getValue());
+  Sizes n(*this);
   StringRef letters = biasesOf(getBiases())[getBias()];
   SmallVector<int64_t> missing;
   for (auto [dim, letter] : llvm::enumerate(StringRef("bst")))

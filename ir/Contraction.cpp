@@ -347,13 +347,13 @@ void EinsumOp::absorbOperandTranspose(unsigned operand, ArrayRef<int64_t> permut
     setRhsLabels(beforeTranspose(getRhsLabels(), permutation));
 }
 
-bool EinsumOp::canAbsorbResultTranspose(ArrayRef<int64_t> permutation) {
+bool EinsumOp::canAbsorbResultTranspose(unsigned, ArrayRef<int64_t> permutation) {
   EinsumLabels now = labelsOf(*this), absorbed = now;
   absorbed.out = afterTranspose(now.out, permutation);
   return isAsFast(withoutUnitDims(*this, now), withoutUnitDims(*this, absorbed));
 }
 
-void EinsumOp::absorbResultTranspose(ArrayRef<int64_t> permutation) {
+void EinsumOp::absorbResultTranspose(unsigned, ArrayRef<int64_t> permutation) {
   setOutLabels(afterTranspose(getOutLabels(), permutation));
 }
 

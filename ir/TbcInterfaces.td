@@ -148,13 +148,57 @@ def ReorderableOpInterface : OpInterface<"ReorderableOpInterface"> {
     }], "void", "absorbOperandTranspose",
         (ins "unsigned":$operand, "::llvm::ArrayRef<int64_t>":$permutation)>,
     InterfaceMethod<[{
-      Returns true if the op, and its gradient, are as fast when it computes the transpose of its
-      result by `permutation`.
-    }], "bool", "canAbsorbResultTranspose", (ins "::llvm::ArrayRef<int64_t>":$permutation)>,
+      Returns true if the op, and its gradient, are as fast when it computes the transpose of result
+      `result` by `permutation`.
+    }], "bool", "canAbsorbResultTranspose",
+        (ins "unsigned":$result, "::llvm::ArrayRef<int64_t>":$permutation)>,
     InterfaceMethod<[{
-      Changes the attributes so that the op computes the transpose of its result. The caller sets the
-      type.
-    }], "void", "absorbResultTranspose", (ins "::llvm::ArrayRef<int64_t>":$permutation)>,
+      Changes the attributes so that the op computes the transpose of that result. The caller sets
+      the type.
+    }], "void", "absorbResultTranspose",
+        (ins "unsigned":$result, "::llvm::ArrayRef<int64_t>":$permutation)>,
+  ];
+}
+
+def TransposableOpInterface : OpInterface<"TransposableOpInterface"> {
+  let cppNamespace = "::tbc";
+  let description = [{
+    An op with one result in the dims of one operand: op(transpose(x)) = transpose(op'(x)), where op'
+    differs from op in its attributes. Example: rotary of x[b, h, s, d] and of x[b, s, h, d].
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Returns true if there is such an op' for operand `operand`, as fast as the op, and if its
+      gradient is as fast too.
+    }], "bool", "canPassTranspose",
+        (ins "unsigned":$operand, "::llvm::ArrayRef<int64_t>":$permutation)>,
+    InterfaceMethod<[{
+      Changes the attributes to those of op'. The caller sets the operand and the type.
+    }], "void", "passTranspose",
+        (ins "unsigned":$operand, "::llvm::ArrayRef<int64_t>":$permutation)>,
+  ];
+}
+
+def MergeableOpInterface : OpInterface<"MergeableOpInterface"> {
+  let cppNamespace = "::tbc";
+  let description = [{
+    An op that can address the last two dims of a tensor in their merge, so that a reshape beside it
+    needs no copy. Example: attention of q[b, s, h, d] and of q[b, s, h * d].
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Returns true if the last two dims of operand `operand` may be merged. A result with the dims
+      of that operand (TransposableOpInterface) is merged, too.
+    }], "bool", "canReadMerged", (ins "unsigned":$operand)>,
+    InterfaceMethod<[{
+      Changes the attributes accordingly. The caller sets the operand, and the type of that result.
+    }], "void", "readMerged", (ins "unsigned":$operand)>,
+    InterfaceMethod<[{
+      Returns true if the last two dims of result `result` may be merged, whatever the operands.
+    }], "bool", "canMakeMerged", (ins "unsigned":$result), "", "return false;">,
+    InterfaceMethod<[{
+      Changes the attributes accordingly. The caller sets the type.
+    }], "void", "makeMerged", (ins "unsigned":$result)>,
   ];
 }
 

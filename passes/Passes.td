@@ -149,12 +149,13 @@ def PlaceTokensPass : Pass<"tbc-place-tokens", "mlir::func::FuncOp"> {
 }
 
 def FoldTransposesPass : Pass<"tbc-fold-transposes", "mlir::func::FuncOp"> {
-  let summary = "Makes transposes of operands and results a part of the einsums beside them";
+  let summary = "Makes transposes of operands and results a part of the ops beside them";
   let description = [{
     An einsum names its dims, so it needs no copy of a tensor in another order, and neither does its
-    gradient. A transpose stays if
-    - the einsum or its gradient would become more matmuls than one, for example attention whose
-      batch and heads are no longer side by side;
+    gradient. Attention reads and writes heads before or behind the positions (`token_major`); a
+    transpose of heads moves behind a rotary embedding first. A transpose stays if
+    - the einsum or its gradient would become more matmuls than one, for example an attention in
+      einsums whose batch and heads are no longer side by side;
     - it transposes an activation that another op reads.
 
     ```mlir
@@ -192,6 +193,25 @@ def FoldReshapesPass : Pass<"tbc-fold-reshapes", "mlir::func::FuncOp"> {
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 
+def MergeHeadsPass : Pass<"tbc-merge-heads", "mlir::func::FuncOp"> {
+  let summary = "Keeps heads merged with their columns beside attention";
+  let description = [{
+    Attention and rotary embeddings address the rows of heads in [b, s, h * d] as well as in
+    [b, s, h, d], so the reshape beside them needs no copy, forward or backward. A split stays for
+    readers that need it, a merge for a tensor with another reader.
+
+    ```mlir
+    // before, with the attributes of attention left out
+    %q = tbc.reshape %x {sizes = array<i64: 2, 4, 6, 8>, in = array<i64: 1, 1, 2>, out = array<i64: 1, 1, 1, 1>}
+       : (tensor<2x4x48xf32>) -> tensor<2x4x6x8xf32>
+    %o, %m, %l = tbc.attention %q, %k, %v {token_major = "qkvo", ...}
+    // after
+    %o, %m, %l = tbc.attention %x, %k, %v {token_major = "Qkvo", heads = 6, key_heads = 6, ...}
+    ```
+  }];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
 def DifferentiatePass : Pass<"tbc-differentiate", "mlir::ModuleOp"> {
   let summary = "Adds the backward phase to @train, which then also returns the gradients";
   let description = [{
@@ -202,7 +222,7 @@ def DifferentiatePass : Pass<"tbc-differentiate", "mlir::ModuleOp"> {
     - `tbc.cotangent_of`: the values of the results' cotangents.
 
     Forward ops without cost (views, data-independent values) are repeated in the backward phase, so
-    their results are no residuals.
+    their results are no residuals, unless they take the place of a residual of the same size.
 
     ```mlir
     // before

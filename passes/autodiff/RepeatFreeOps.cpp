@@ -58,6 +58,37 @@ static bool isFree(Operation *op) {
   return cost && cost.getKernelClass() == KernelClass::None;
 }
 
+static bool hasBackwardUser(Operation *op) {
+  return llvm::any_of(op->getUsers(), [](Operation *user) { return isBackward(user); });
+}
+
+static int64_t bitsOf(Value value) {
+  auto type = tensorType(value);
+  return type.getNumElements() * int64_t(type.getElementTypeBitWidth());
+}
+
+/// Whether saving the results of free ops of `value`, its readers, takes the place of saving
+/// `value`. `isRepeatable` says whether an op may be repeated.
+static bool isSavedByReaders(Value value, llvm::function_ref<bool(Operation *)> isRepeatable) {
+  // Repeating needs no residual if it begins with an argument, which is in memory all the same.
+  Value root = value;
+  while (root.getDefiningOp() && isRepeatable(root.getDefiningOp()) &&
+         root.getDefiningOp()->getNumOperands() == 1)
+    root = root.getDefiningOp()->getOperand(0);
+  if (!root.getDefiningOp())
+    return false;
+  int64_t bits = 0;
+  for (Operation *user : value.getUsers()) {
+    if (isBackward(user))
+      return false;
+    // The result of a free op may become one of the backward phase by a reader that is repeated.
+    if (isRepeatable(user) &&
+        (hasBackwardUser(user) || llvm::any_of(user->getUsers(), isRepeatable)))
+      bits += bitsOf(user->getResult(0));
+  }
+  return bits <= bitsOf(value);
+}
+
 void repeatFreeOps(func::FuncOp train) {
   SmallVector<Operation *> freeOps;
   llvm::DenseSet<Operation *> generators;
@@ -72,9 +103,13 @@ void repeatFreeOps(func::FuncOp train) {
     if (isGenerator || isFree(&op))
       freeOps.push_back(&op);
   }
+  const llvm::DenseSet<Operation *> repeatable(freeOps.begin(), freeOps.end());
+  auto isRepeatable = [&](Operation *op) { return repeatable.contains(op); };
   // In reverse order: clones that use an op's results exist by then.
   for (Operation *op : llvm::reverse(freeOps))
-    repeat(op);
+    if (generators.contains(op) || op->getNumOperands() != 1 ||
+        !isSavedByReaders(op->getOperand(0), isRepeatable))
+      repeat(op);
 }
 
 } // namespace tbc

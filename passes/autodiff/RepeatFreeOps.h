@@ -17,6 +17,10 @@ llvm::SetVector<mlir::Value> residuals(mlir::func::FuncOp train);
 /// and broadcasts (kernel class "none"), casts to a wider type, and ops that depend on no argument.
 /// Saving their results would be a copy without gain.
 ///
+/// Results that take no more memory than their operand are saved in its place, if the backward
+/// phase has no other use of it. Example: q, k and v are slices of one matmul's result [b, s, 3 d].
+/// The residuals are the three slices, not the whole tensor, which would be cut once more.
+///
 /// The clone of op "i" has the id "i.rc", the phase `bwd`, "i" in tbc.forward, and stands right
 /// before its first use there. These clones are part of the step under every plan; a plan's
 /// recomputation is tbc-recompute.

@@ -1,4 +1,4 @@
-//===- FoldTransposes.cpp - Transposes become part of einsums --------------===//
+//===- FoldTransposes.cpp - Transposes become part of other ops ------------===//
 
 #include "passes/layout/FoldTransposes.h"
 
@@ -18,6 +18,28 @@ namespace tbc {
 static bool canRead(OpOperand &use, ArrayRef<int64_t> permutation) {
   auto reader = dyn_cast<ReorderableOpInterface>(use.getOwner());
   return reader && reader.canAbsorbOperandTranspose(use.getOperandNumber(), permutation);
+}
+
+/// Moves the transpose behind its reader, if it has one that works as well on the input. Returns
+/// whether it did.
+static bool moveBehindReader(TransposeOp transpose) {
+  if (!transpose->hasOneUse())
+    return false;
+  OpOperand &use = *transpose->getUses().begin();
+  auto permutation = transpose.getPermutation();
+  auto reader = dyn_cast<TransposableOpInterface>(use.getOwner());
+  if (!reader || !reader.canPassTranspose(use.getOperandNumber(), permutation))
+    return false;
+  reader.passTranspose(use.getOperandNumber(), permutation);
+  Value result = reader->getResult(0);
+  auto type = result.getType();
+  use.set(transpose.getInput());
+  result.setType(transpose.getInput().getType());
+  transpose->moveAfter(reader);
+  transpose.getInputMutable().assign(result);
+  transpose.getResult().setType(cast<RankedTensorType>(type));
+  result.replaceAllUsesExcept(transpose, transpose);
+  return true;
 }
 
 /// Makes readers of the transpose read its input. An argument is in memory all the same. Another
@@ -46,18 +68,21 @@ static void foldIntoReaders(TransposeOp transpose) {
 
 /// Makes the producer of the transpose's input compute the transpose, if nothing else reads it.
 static void foldIntoProducer(TransposeOp transpose) {
-  Value input = transpose.getInput();
-  auto producer = input.getDefiningOp<ReorderableOpInterface>();
+  auto input = dyn_cast<OpResult>(transpose.getInput());
+  auto producer = input ? dyn_cast<ReorderableOpInterface>(input.getOwner()) : nullptr;
   if (!producer || !input.hasOneUse() ||
-      !producer.canAbsorbResultTranspose(transpose.getPermutation()))
+      !producer.canAbsorbResultTranspose(input.getResultNumber(), transpose.getPermutation()))
     return;
-  producer.absorbResultTranspose(transpose.getPermutation());
+  producer.absorbResultTranspose(input.getResultNumber(), transpose.getPermutation());
   input.setType(transpose.getType());
   transpose.replaceAllUsesWith(input);
   transpose.erase();
 }
 
 void foldTransposes(func::FuncOp model) {
+  for (TransposeOp transpose : SmallVector<TransposeOp>(model.getOps<TransposeOp>()))
+    while (moveBehindReader(transpose)) {
+    }
   // Of two transposes in a row, readers absorb the second before the first, and producers the first
   // before the second.
   SmallVector<TransposeOp> transposes(model.getOps<TransposeOp>());

@@ -519,7 +519,7 @@ Value Attention::build(PatternRewriter &rewriter) {
   auto attention = rewriter.create<AttentionOp>(
       loc, q, k, v, operands, APFloat(number), isCausal, window.left, isCausal ? -1 : window.right,
       hasKeyMask, hasSegments, !mask.orders.empty(), false, hiddenRows, APFloat(dropout), false, 0,
-      0, APFloat(terms.softCap), letters, bool(sink.value));
+      0, APFloat(terms.softCap), letters, bool(sink.value), /*token_major=*/"");
   takeIdentity(attention, product);
   View result{attention.getResult(), {samples, heads, queries, valueWidth}};
   return regroup(rewriter, loc, table, result, resultDims);

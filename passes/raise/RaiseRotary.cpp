@@ -173,7 +173,7 @@ void replaceByRotary(Operation *root, Value x, Value cos, Value sin, int64_t pos
   bool isInPlace = positions == numDims - 2;
   if (!isInPlace)
     x = rewriter.create<TransposeOp>(loc, x, permutation);
-  auto rotary = rewriter.create<RotaryOp>(loc, x, cos, sin, rewriter.getBoolAttr(false));
+  auto rotary = rewriter.create<RotaryOp>(loc, x, cos, sin, /*inverse=*/false);
   takeIdentity(rotary, root);
   Value result = rotary;
   if (!isInPlace)

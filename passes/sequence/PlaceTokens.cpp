@@ -3,6 +3,7 @@
 #include "passes/sequence/PlaceTokens.h"
 
 #include "ir/Attention.h"
+#include "ir/AttentionSizes.h"
 #include "ir/Formula.h"
 #include "ir/Movement.h"
 #include "ir/Tbc.h"
@@ -21,8 +22,8 @@ namespace tbc {
 static void place(AttentionOp attention) {
   OpBuilder builder(attention);
   Formula f{builder, attention.getLoc()};
-  int64_t queries = tensorType(attention.getQuery()).getDimSize(2);
-  int64_t keys = tensorType(attention.getKey()).getDimSize(2);
+  const attention::Sizes sizes(attention);
+  int64_t queries = sizes.s, keys = sizes.t;
   auto numbers = [&](int64_t size) {
     return f.make<IotaOp>(RankedTensorType::get({size}, builder.getI64Type()), 0);
   };

@@ -15,6 +15,7 @@
 #include "runtime/cpu/Floats.h"
 #include "runtime/cpu/Matmul.h"
 #include "runtime/kernels/AttentionScore.h"
+#include "runtime/kernels/HeadLayout.h"
 
 #include <algorithm>
 #include <limits>
@@ -23,15 +24,28 @@ namespace tbc::cpu {
 
 using kernels::Attrs;
 using kernels::DType;
+using kernels::HeadLayout;
 
 namespace {
+
+/// The layouts of q, k and v, and of o, which no operand of the forward pass has.
+struct Layouts {
+  HeadLayout q, k, v, o;
+
+  Layouts(const Attrs &attrs, const kernels::Shape &q, const kernels::Shape &k,
+          const kernels::Shape &v)
+      : q(attrs, 'q', q), k(attrs, 'k', k), v(attrs, 'v', v),
+        o(this->q.batch, this->q.heads, this->q.tokens, this->v.width,
+          HeadLayout::isTokenMajorIn(attrs, 'o')) {}
+};
 
 struct Sizes {
   int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
 
-  Sizes(const kernels::Shape &q, const kernels::Shape &k, const kernels::Shape &v)
-      : batch(q[0]), heads(q[1]), keyHeads(k[1]), queries(q[2]), keys(k[2]), width(q[3]),
-        valueWidth(v[3]) {}
+  explicit Sizes(const Layouts &layouts)
+      : batch(layouts.q.batch), heads(layouts.q.heads), keyHeads(layouts.k.heads),
+        queries(layouts.q.tokens), keys(layouts.k.tokens), width(layouts.q.width),
+        valueWidth(layouts.v.width) {}
   int64_t keyHead(int64_t head) const { return head / (heads / keyHeads); }
 };
 
@@ -128,6 +142,7 @@ struct ScoreTerms {
 
 /// The state shared by attention and its gradients.
 struct Prepared {
+  Layouts layouts;
   Sizes sizes;
   AttentionMasking masking;
   ScoreTerms terms;
@@ -135,8 +150,10 @@ struct Prepared {
   float scale;
 
   int64_t width() const { return byteWidth(dtype); }
-  const char *head(const void *base, int64_t index, int64_t rows, int64_t columns) const {
-    return static_cast<const char *>(base) + index * rows * columns * width();
+  /// Returns the row of a token of a head of a sample.
+  const char *row(const void *base, const HeadLayout &layout, int64_t sample, int64_t head,
+                  int64_t token) const {
+    return static_cast<const char *>(base) + layout.offset(sample, head, token) * width();
   }
   bool isSupported() const { return masking.isSupported() && terms.isSupported; }
   /// Computes the scores [rows x keys] of queries from `query` of a head, with a row stride of
@@ -144,9 +161,11 @@ struct Prepared {
   void scores(const Buffers &buffers, int64_t sample, int64_t headIndex, int64_t query,
               const char *q, int64_t rows, const char *k, int64_t first, int64_t count,
               float *scores, float *slopes) const {
-    MatmulShape shape = shapeOf(rows, count, sizes.width, sizes.width, sizes.width, tileKeys);
+    const int64_t betweenKeys = layouts.k.tokenStride();
+    MatmulShape shape =
+        shapeOf(rows, count, sizes.width, layouts.q.tokenStride(), betweenKeys, tileKeys);
     shape.transposedB = true;
-    multiply(shape, dtype, q, k + first * sizes.width * width(), scores);
+    multiply(shape, dtype, q, k + first * betweenKeys * width(), scores);
     for (int64_t row = 0; row < rows; ++row) {
       vectors().scale(scores + row * tileKeys, count, scale);
       terms.apply(buffers, sample, headIndex, query + row, first, count, scores + row * tileKeys,
@@ -178,12 +197,11 @@ public:
 private:
   void runHead(AttentionTile &tile, int64_t sample, int64_t head, int64_t first, int64_t rows) {
     const Sizes &sizes = prepared.sizes;
-    int64_t index = sample * sizes.heads + head;
-    int64_t keyIndex = sample * sizes.keyHeads + sizes.keyHead(head);
-    const char *q = prepared.head(buffers.operands[0], index, sizes.queries, sizes.width) +
-                    first * sizes.width * prepared.width();
-    const char *k = prepared.head(buffers.operands[1], keyIndex, sizes.keys, sizes.width);
-    const char *v = prepared.head(buffers.operands[2], keyIndex, sizes.keys, sizes.valueWidth);
+    const int64_t keyHead = sizes.keyHead(head);
+    const Layouts &layouts = prepared.layouts;
+    const char *q = prepared.row(buffers.operands[0], layouts.q, sample, head, first);
+    const char *k = prepared.row(buffers.operands[1], layouts.k, sample, keyHead, 0);
+    const char *v = prepared.row(buffers.operands[2], layouts.v, sample, keyHead, 0);
     out.assign(size_t(rows * sizes.valueWidth), 0);
     largest.assign(size_t(rows), prepared.terms.sinkOf(buffers, head));
     denominator.assign(size_t(rows), prepared.terms.sink ? 1 : 0);
@@ -194,13 +212,14 @@ private:
       for (int64_t row = 0; row < rows; ++row)
         addRow(tile, row, key, count);
       tile.drop(head, key, count, scores.data());
+      const int64_t betweenKeys = layouts.v.tokenStride();
       MatmulShape shape =
-          shapeOf(rows, sizes.valueWidth, count, tileKeys, sizes.valueWidth, sizes.valueWidth);
+          shapeOf(rows, sizes.valueWidth, count, tileKeys, betweenKeys, sizes.valueWidth);
       shape.accumulates = true;
       multiply(shape, prepared.dtype, probabilities.of(scores.data(), rows, count, tileKeys),
-               v + key * sizes.valueWidth * prepared.width(), out.data());
+               v + key * betweenKeys * prepared.width(), out.data());
     }
-    finish(index, first, rows);
+    finish(sample, head, first, rows);
   }
 
   /// Replaces a row's scores of some keys by exponentials, and updates the running row max and row
@@ -224,12 +243,14 @@ private:
     largest[size_t(row)] = most;
   }
 
-  void finish(int64_t index, int64_t first, int64_t rows) {
-    int64_t e = prepared.sizes.valueWidth, at = index * prepared.sizes.queries + first;
+  void finish(int64_t sample, int64_t head, int64_t first, int64_t rows) {
+    const Sizes &sizes = prepared.sizes;
+    int64_t e = sizes.valueWidth, at = (sample * sizes.heads + head) * sizes.queries + first;
     FloatsOut o(buffers.results[0], prepared.dtype);
     for (int64_t row = 0; row < rows; ++row) {
       float l = denominator[size_t(row)];
-      float *from = out.data() + row * e, *to = o.at((at + row) * e, e);
+      float *from = out.data() + row * e;
+      float *to = o.at(prepared.layouts.o.offset(sample, head, first + row), e);
       std::copy_n(from, e, to);
       vectors().scale(to, e, l == 0 ? 0 : 1 / l);
       o.finish();
@@ -274,28 +295,28 @@ public:
 
   /// Begins with the queries from `firstQuery` of a head.
   void begin(int64_t sampleIndex, int64_t headIndex, int64_t firstQuery, int64_t count) {
-    const Sizes &sizes = prepared.sizes;
+    const Layouts &layouts = prepared.layouts;
     sample = sampleIndex, head = headIndex, first = firstQuery, rows = count;
-    int64_t d = sizes.width, e = sizes.valueWidth;
-    index = sample * sizes.heads + head;
-    int64_t keyIndex = sample * sizes.keyHeads + sizes.keyHead(head);
-    dout =
-        prepared.head(buffers.operands[0], index, sizes.queries, e) + first * e * prepared.width();
-    q = prepared.head(buffers.operands[1], index, sizes.queries, d) + first * d * prepared.width();
-    k = prepared.head(buffers.operands[2], keyIndex, sizes.keys, d);
-    v = prepared.head(buffers.operands[3], keyIndex, sizes.keys, e);
+    index = sample * prepared.sizes.heads + head;
+    const int64_t keyHead = prepared.sizes.keyHead(head);
+    dout = prepared.row(buffers.operands[0], layouts.o, sample, head, first);
+    q = prepared.row(buffers.operands[1], layouts.q, sample, head, first);
+    k = prepared.row(buffers.operands[2], layouts.k, sample, keyHead, 0);
+    v = prepared.row(buffers.operands[3], layouts.v, sample, keyHead, 0);
     takeRowSums();
   }
 
   /// Computes p, the weights, and ds, the gradients of the scores times `factor`, for some keys.
   void compute(AttentionTile &tile, int64_t key, int64_t count, float factor) {
-    int64_t e = prepared.sizes.valueWidth;
+    const Layouts &layouts = prepared.layouts;
     prepared.scores(buffers, sample, head, first, q, rows, k, key, count, p.data(), slopes.data());
     for (int64_t row = 0; row < rows; ++row)
       takeProbabilities(tile, row, index * prepared.sizes.queries + first + row, key, count);
-    MatmulShape shape = shapeOf(rows, count, e, e, e, tileKeys);
+    const int64_t betweenKeys = layouts.v.tokenStride();
+    MatmulShape shape = shapeOf(rows, count, prepared.sizes.valueWidth, layouts.o.tokenStride(),
+                                betweenKeys, tileKeys);
     shape.transposedB = true;
-    multiply(shape, prepared.dtype, dout, v + key * e * prepared.width(), ds.data());
+    multiply(shape, prepared.dtype, dout, v + key * betweenKeys * prepared.width(), ds.data());
     tile.drop(head, key, count, ds.data());
     for (int64_t row = 0; row < rows; ++row) {
       float *line = ds.data() + row * tileKeys;
@@ -322,13 +343,14 @@ public:
 private:
   /// D_i = sum_e do_ie * o_ie
   void takeRowSums() {
-    int64_t e = prepared.sizes.valueWidth, at = (index * prepared.sizes.queries + first) * e;
+    int64_t e = prepared.sizes.valueWidth;
     FloatsIn cotangents(buffers.operands[0], prepared.dtype);
     FloatsIn o(buffers.operands[4], prepared.dtype);
     rowSums.resize(size_t(rows));
-    for (int64_t row = 0; row < rows; ++row)
-      rowSums[size_t(row)] =
-          vectors().dot(cotangents.at(at + row * e, e), o.at(at + row * e, e), e);
+    for (int64_t row = 0; row < rows; ++row) {
+      int64_t at = prepared.layouts.o.offset(sample, head, first + row);
+      rowSums[size_t(row)] = vectors().dot(cotangents.at(at, e), o.at(at, e), e);
+    }
   }
 
   void takeProbabilities(const AttentionTile &tile, int64_t row, int64_t at, int64_t key,
@@ -358,7 +380,7 @@ public:
   /// Processes all queries that read the keys of one head.
   void run(int64_t sample, int64_t keyHead) {
     const Sizes &sizes = prepared.sizes;
-    int64_t group = sizes.heads / sizes.keyHeads, keyIndex = sample * sizes.keyHeads + keyHead;
+    int64_t group = sizes.heads / sizes.keyHeads;
     dk.assign(size_t(sizes.keys * sizes.width), 0);
     dv.assign(size_t(sizes.keys * sizes.valueWidth), 0);
     for (int64_t first = 0; first < sizes.queries; first += tileQueries) {
@@ -367,20 +389,28 @@ public:
       for (int64_t head = keyHead * group; head < (keyHead + 1) * group; ++head)
         runHead(tile, sample, head, first, rows);
     }
-    write(1, keyIndex * sizes.keys * sizes.width, dk);
-    write(2, keyIndex * sizes.keys * sizes.valueWidth, dv);
+    write(1, prepared.layouts.k, sample, keyHead, 0, dk);
+    write(2, prepared.layouts.v, sample, keyHead, 0, dv);
   }
 
 private:
-  void write(size_t result, int64_t at, const std::vector<float> &values) {
+  /// Writes the rows of a head from token `first` on.
+  void write(size_t result, const HeadLayout &layout, int64_t sample, int64_t head, int64_t first,
+             const std::vector<float> &values) {
     FloatsOut out(buffers.results[result], prepared.dtype);
-    std::copy(values.begin(), values.end(), out.at(at, int64_t(values.size())));
-    out.finish();
+    const int64_t width = layout.width, rows = int64_t(values.size()) / width;
+    for (int64_t row = 0; row < rows; ++row) {
+      std::copy_n(values.data() + row * width, width,
+                  out.at(layout.offset(sample, head, first + row), width));
+      out.finish();
+    }
   }
 
   void runHead(AttentionTile &tile, int64_t sample, int64_t head, int64_t first, int64_t rows) {
     const Sizes &sizes = prepared.sizes;
+    const Layouts &layouts = prepared.layouts;
     int64_t d = sizes.width, e = sizes.valueWidth, width = prepared.width();
+    int64_t betweenKeys = layouts.k.tokenStride();
     GradientTile &g = gradient;
     g.begin(sample, head, first, rows);
     dq.assign(size_t(rows * d), 0);
@@ -389,19 +419,19 @@ private:
       g.compute(tile, key, count, prepared.scale);
       g.multiplySlopes(count);
       const void *dsTile = dsOperand.of(g.ds.data(), rows, count, tileKeys);
-      MatmulShape shape = shapeOf(rows, d, count, tileKeys, d, d);
+      MatmulShape shape = shapeOf(rows, d, count, tileKeys, betweenKeys, d);
       shape.accumulates = true;
-      multiply(shape, prepared.dtype, dsTile, g.k + key * d * width, dq.data());
-      shape = shapeOf(count, d, rows, tileKeys, d, d);
+      multiply(shape, prepared.dtype, dsTile, g.k + key * betweenKeys * width, dq.data());
+      shape = shapeOf(count, d, rows, tileKeys, layouts.q.tokenStride(), d);
       shape.transposedA = shape.accumulates = true;
       multiply(shape, prepared.dtype, dsTile, g.q, dk.data() + key * d);
       tile.drop(head, key, count, g.p.data());
-      shape = shapeOf(count, e, rows, tileKeys, e, e);
+      shape = shapeOf(count, e, rows, tileKeys, layouts.o.tokenStride(), e);
       shape.transposedA = shape.accumulates = true;
       multiply(shape, prepared.dtype, pOperand.of(g.p.data(), rows, count, tileKeys), g.dout,
                dv.data() + key * e);
     }
-    write(0, (g.index * sizes.queries + first) * d, dq);
+    write(0, layouts.q, sample, head, first, dq);
   }
 
   const Prepared &prepared;
@@ -470,9 +500,10 @@ NativeKernel attentionGrad(const Prepared &prepared) {
 // Merging
 //===----------------------------------------------------------------------===//
 
-NativeKernel attentionMerge(const Types &operands) {
+NativeKernel attentionMerge(const Attrs &attrs, const Types &operands) {
   DType dtype = operands[0].dtype;
-  int64_t width = operands[0].shape.back(), rows = kernels::numElements(operands[1].shape);
+  HeadLayout layout = kernels::layoutOfMerge(attrs, operands[0].shape, operands[1].shape);
+  int64_t width = layout.width, rows = kernels::numElements(operands[1].shape);
   return [=](Threads &threads, const Buffers &buffers) {
     threads.runRanges(rows, rowsPerPiece(width), [&](int64_t begin, int64_t end) {
       FloatsIn o1(buffers.operands[0], dtype), o2(buffers.operands[3], dtype);
@@ -484,11 +515,13 @@ NativeKernel attentionMerge(const Types &operands) {
         float part1 = l1 == 0 ? 0 : l1 * std::exp(m1 - m),
               part2 = l2 == 0 ? 0 : l2 * std::exp(m2 - m);
         float l = part1 + part2;
-        float *out = o.at(row * width, width);
+        int64_t head = row / layout.tokens;
+        int64_t at = layout.offset(head / layout.heads, head % layout.heads, row % layout.tokens);
+        float *out = o.at(at, width);
         bool isAny = l != 0;
-        std::copy_n(o1.at(row * width, width), width, out);
+        std::copy_n(o1.at(at, width), width, out);
         vectors().scale(out, width, isAny ? part1 / l : 0);
-        vectors().addScaled(o2.at(row * width, width), out, width, isAny ? part2 / l : 1);
+        vectors().addScaled(o2.at(at, width), out, width, isAny ? part2 / l : 1);
         o.finish();
         buffers.result<float>(1)[row] = m;
         buffers.result<float>(2)[row] = l;
@@ -519,11 +552,15 @@ bool isSupported(const Types &types, std::initializer_list<size_t> data,
 NativeKernel makeAttention(std::string_view op, const Attrs &attrs, const Types &operands,
                            const Types &results) {
   auto prepare = [&](size_t q) {
-    Sizes sizes(operands[q].shape, operands[q + 1].shape, operands[q + 2].shape);
+    Layouts layouts(attrs, operands[q].shape, operands[q + 1].shape, operands[q + 2].shape);
+    Sizes sizes(layouts);
     size_t first = op == "attention" ? 3 : 7;
     size_t firstMask = first + kernels::numScoreOperands(attrs);
-    return Prepared{sizes, AttentionMasking(attrs, operands, firstMask, sizes.queries, sizes.keys),
-                    ScoreTerms(attrs, operands, first, sizes), operands[q].dtype,
+    return Prepared{layouts,
+                    sizes,
+                    AttentionMasking(attrs, operands, firstMask, sizes.queries, sizes.keys),
+                    ScoreTerms(attrs, operands, first, sizes),
+                    operands[q].dtype,
                     float(attrs.getDouble("scale"))};
   };
   if (op == "attention" && isSupported(operands, {0, 1, 2}, {}) &&
@@ -545,7 +582,7 @@ NativeKernel makeAttention(std::string_view op, const Attrs &attrs, const Types 
   }
   if (op == "attention_merge" && isSupported(operands, {0, 3}, {1, 2, 4, 5}) &&
       isSupported(results, {0}, {1, 2}) && results[0].dtype == operands[0].dtype)
-    return attentionMerge(operands);
+    return attentionMerge(attrs, operands);
   return nullptr;
 }
 

@@ -101,7 +101,13 @@ NativeKernel makeRotary(const Attrs &attrs, const Types &operands, const Types &
   if (operands.size() != 3 || !areNativeFloats(operands) || !areNativeFloats(results) ||
       shape.size() < 2 || shape.back() % 2 != 0)
     return nullptr;
-  int64_t width = shape.back(), half = width / 2, length = shape[shape.size() - 2];
+  bool isTokenMajor = attrs.getBool("token_major", false); // [b, s, h, d] or [b, s, h * d]
+  bool isMerged = isTokenMajor && shape.size() == 3 && !table.empty();
+  int64_t half = isMerged ? table.back() : shape.back() / 2, width = 2 * half;
+  int64_t length = shape[isTokenMajor ? 1 : shape.size() - 2];
+  int64_t rowsPerToken = 1;
+  if (isTokenMajor && width > 0 && shape[0] * length > 0)
+    rowsPerToken = kernels::numElements(shape) / (width * shape[0] * length);
   kernels::Shape expected{length, half};
   bool isPerSample = table.size() == 3 && shape.size() >= 3;
   if (isPerSample)
@@ -119,7 +125,7 @@ NativeKernel makeRotary(const Attrs &attrs, const Types &operands, const Types &
       FloatsIn sines(buffers.operands[2], operands[2].dtype);
       FloatsOut y(buffers.results[0], results[0].dtype);
       for (int64_t row = begin; row < end; ++row) {
-        int64_t angles = (row / rowsPerSample * length + row % length) * half;
+        int64_t angles = (row / rowsPerSample * length + row / rowsPerToken % length) * half;
         const float *from = x.at(row * width, width);
         float *to = y.at(row * width, width);
         const float *in[] = {from, from + half, cosines.at(angles, half), sines.at(angles, half)};

@@ -2,12 +2,15 @@
 
 #include "runtime/cuda/CudnnOps.h"
 
+#include "runtime/kernels/HeadLayout.h"
+
 #include <algorithm>
 #include <limits>
 
 namespace tbc::cuda {
 
 using kernels::DType;
+using kernels::HeadLayout;
 using kernels::TensorType;
 using Dims = CudnnGraph::Dims;
 using Of = CudnnWork::Place::Of;
@@ -91,9 +94,12 @@ namespace {
 class AttentionGraph {
 public:
   AttentionGraph(const CudnnRequest &r, int first)
-      : q(r.operands[size_t(first)].shape), k(r.operands[size_t(first) + 1].shape),
-        v(r.operands[size_t(first) + 2].shape), b(q[0]), h(q[1]), hk(k[1]), s(q[2]), t(k[2]),
-        d(q[3]), dv(v[3]), type(typeOf(r.operands[size_t(first)].dtype)), r(r), first(first),
+      : q(r.attrs, 'q', r.operands[size_t(first)].shape),
+        k(r.attrs, 'k', r.operands[size_t(first) + 1].shape),
+        v(r.attrs, 'v', r.operands[size_t(first) + 2].shape),
+        o(q.batch, q.heads, q.tokens, v.width, HeadLayout::isTokenMajorIn(r.attrs, 'o')),
+        b(q.batch), h(q.heads), hk(k.heads), s(q.tokens), t(k.tokens), d(q.width), dv(v.width),
+        type(typeOf(r.operands[size_t(first)].dtype)), r(r), first(first),
         isCausal(r.attrs.getBool("causal", false)), scale(float(r.attrs.getDouble("scale"))) {}
 
   /// Returns why cuDNN is not asked; empty if it is.
@@ -124,16 +130,21 @@ public:
     return "";
   }
 
-  /// Adds a tensor [b, heads, rows, columns] in memory.
-  int given(int64_t heads, int64_t rows, int64_t columns, CudnnWork::Place place,
-            bool isF32 = false) {
-    Dims dims = {b, heads, rows, columns};
-    return given(dims, denseStrides(dims), place, isF32);
+  // For cuDNN a tensor is [b, heads, tokens, width], with strides for its layout.
+  static Dims dimsOf(const HeadLayout &x) { return {x.batch, x.heads, x.tokens, x.width}; }
+  static Dims stridesOf(const HeadLayout &x) {
+    return {x.offset(1, 0, 0), x.headStride(), x.tokenStride(), 1};
+  }
+  /// Adds a tensor in memory.
+  int given(const HeadLayout &x, CudnnWork::Place place) {
+    return given(dimsOf(x), stridesOf(x), place, false);
   }
   /// The same with its last two dims swapped.
-  int givenTransposed(int64_t heads, int64_t rows, int64_t columns, CudnnWork::Place place) {
-    return given({b, heads, columns, rows}, {heads * rows * columns, rows * columns, 1, columns},
-                 place, false);
+  int givenTransposed(const HeadLayout &x, CudnnWork::Place place) {
+    Dims dims = dimsOf(x), strides = stridesOf(x);
+    std::swap(dims[2], dims[3]);
+    std::swap(strides[2], strides[3]);
+    return given(dims, strides, place, false);
   }
   int given(const Dims &dims, const Dims &strides, CudnnWork::Place place, bool isF32) {
     int number = step.graph.given(isF32 ? CudnnType::F32 : *type, dims, strides);
@@ -180,7 +191,7 @@ public:
     return pairwise(CudnnPointwise::Select, {scores, number(hidden), sees});
   }
 
-  const kernels::Shape &q, &k, &v;
+  const HeadLayout q, k, v, o;
   const int64_t b, h, hk, s, t, d, dv;
   const std::optional<CudnnType> type;
   const CudnnRequest &r;
@@ -232,10 +243,10 @@ Result<CudnnWork> attention(const CudnnRequest &r) {
     return none("an attention that nobody reads");
   CudnnWork work;
   CudnnGraph &g = a.step.graph;
-  int query = a.given(a.h, a.s, a.d, {Of::Operand, 0});
-  int key = a.givenTransposed(a.hk, a.t, a.d, {Of::Operand, 1});
-  int value = a.given(a.hk, a.t, a.dv, {Of::Operand, 2});
-  int out = a.given(a.h, a.s, a.dv, {Of::Result, 0});
+  int query = a.given(a.q, {Of::Operand, 0});
+  int key = a.givenTransposed(a.k, {Of::Operand, 1});
+  int value = a.given(a.v, {Of::Operand, 2});
+  int out = a.given(a.o, {Of::Result, 0});
   // The rows' statistics; with l = 1 they are all in m.
   CudnnWork::Place m = {Of::Result, 1};
   if (r.isRead[2] && !r.isRead[1]) {
@@ -308,15 +319,15 @@ Result<CudnnWork> attentionGrad(const CudnnRequest &r) {
   work.scratchBytes = {rowBytes, rowBytes, r.mayVary ? rowBytes * a.d : 0};
   CudnnGraph &g = a.step.graph;
   g.isDeterministic = !r.mayVary;
-  int query = a.given(a.h, a.s, a.d, {Of::Operand, 1});
-  int keyT = a.givenTransposed(a.hk, a.t, a.d, {Of::Operand, 2});
-  int valueT = a.givenTransposed(a.hk, a.t, a.dv, {Of::Operand, 3});
-  int out = a.given(a.h, a.s, a.dv, {Of::Operand, resultOperand});
-  int dout = a.given(a.h, a.s, a.dv, {Of::Operand, cotangentOperand});
+  int query = a.given(a.q, {Of::Operand, 1});
+  int keyT = a.givenTransposed(a.k, {Of::Operand, 2});
+  int valueT = a.givenTransposed(a.v, {Of::Operand, 3});
+  int out = a.given(a.o, {Of::Operand, resultOperand});
+  int dout = a.given(a.o, {Of::Operand, cotangentOperand});
   int stats = a.rows({Of::Scratch, logSumScratch});
-  int dq = a.given(a.h, a.s, a.d, {Of::Result, 0});
-  int dk = a.given(a.hk, a.t, a.d, {Of::Result, 1});
-  int dv = a.given(a.hk, a.t, a.dv, {Of::Result, 2});
+  int dq = a.given(a.q, {Of::Result, 0});
+  int dk = a.given(a.k, {Of::Result, 1});
+  int dv = a.given(a.v, {Of::Result, 2});
   int scale = a.number(a.scale);
 
   // sum(do * o) of each row.
@@ -344,11 +355,13 @@ Result<CudnnWork> attentionGrad(const CudnnRequest &r) {
 
   // dq = scale * dz k: accumulated in memory by several blocks or, to get the same bits on every
   // run, by one.
-  Dims keyDims = {a.b, a.hk, a.t, a.d};
-  int key = g.inner(keyDims, denseStrides(keyDims), *a.type);
+  // A reshape keeps the order in memory, so it gives back the strides from before the transpose.
+  int key = g.inner(a.dimsOf(a.k), a.stridesOf(a.k), *a.type);
   g.reshape(keyT, key);
   if (r.mayVary) {
-    int sums = a.given(a.h, a.s, a.d, {Of::Scratch, querySumScratch}, /*isF32=*/true);
+    Dims queryDims = {a.b, a.h, a.s, a.d};
+    int sums = a.given(queryDims, denseStrides(queryDims), {Of::Scratch, querySumScratch},
+                       /*isF32=*/true);
     g.matmul(dz, key, sums);
     g.pointwise(CudnnPointwise::Identity, {sums}, dq);
   } else {

@@ -8,6 +8,10 @@
 #include "runtime/kernels/AttentionMask.h"
 #include "runtime/kernels/AttentionScore.h"
 #include "runtime/kernels/Gemm.h"
+#include "runtime/kernels/HeadLayout.h"
+
+#include <optional>
+#include <string_view>
 
 using namespace tbc::kernels;
 
@@ -109,8 +113,53 @@ T stabilizer(const T *row, const ReadableKeys &readable, const AttentionScore<T>
   return largest;
 }
 
-Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
-                  const Types &resultTypes) {
+/// Swaps heads and tokens of a tensor of rank 4.
+Tensor swapped(const KernelContext &context, const Tensor &tensor) {
+  Attrs attrs;
+  attrs.set("permutation", std::vector<int64_t>{0, 2, 1, 3});
+  const Shape &shape = tensor.shape();
+  return findKernel("transpose")(context, attrs, {tensor},
+                                 {{tensor.dtype(), {shape[0], shape[2], shape[1], shape[3]}}})[0];
+}
+
+/// A tensor as [b, h, s, d].
+Tensor headMajor(const KernelContext &context, const Tensor &tensor, const HeadLayout &layout) {
+  if (!layout.isTokenMajor)
+    return tensor;
+  return swapped(context, tensor.reshaped(layout.shape()));
+}
+
+/// The inverse of headMajor, in the shape of `type`.
+Tensor inOrder(const KernelContext &context, const Tensor &tensor, const HeadLayout &layout,
+               const TensorType &type) {
+  if (!layout.isTokenMajor)
+    return tensor;
+  return swapped(context, tensor).reshaped(type.shape);
+}
+
+/// Executes a kernel of head-major tensors on those of `layouts`, by operand and by result; others
+/// have no layout.
+using HeadLayouts = std::vector<std::optional<HeadLayout>>;
+Tensors inHeadMajor(KernelFn kernel, const KernelContext &context, const Attrs &attrs,
+                    Tensors inputs, const Types &resultTypes, const HeadLayouts &operands,
+                    const HeadLayouts &results) {
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (operands[i])
+      inputs[i] = headMajor(context, inputs[i], *operands[i]);
+  Types types = resultTypes;
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i] && results[i]->isTokenMajor)
+      types[i].shape = {results[i]->batch, results[i]->heads, results[i]->tokens,
+                        results[i]->width};
+  Tensors made = kernel(context, attrs, inputs, types);
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i])
+      made[i] = inOrder(context, made[i], *results[i], resultTypes[i]);
+  return made;
+}
+
+Tensors headMajorAttention(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                           const Types &resultTypes) {
   size_t firstMask = 3 + numScoreOperands(attrs);
   size_t firstDropout = firstMask + AttentionMask::numOperands(attrs);
   requireCounts(inputs, firstDropout + AttentionDropout::numOperands(attrs), resultTypes, 3);
@@ -235,7 +284,7 @@ template <typename T> struct HeadGradient {
 };
 
 /// The gradient, added head by head; dk and dv are summed over the query heads of a key head.
-Tensors attentionGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+Tensors headMajorGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                       const Types &resultTypes) {
   requireCounts(inputs, inputs.size(), resultTypes, 3);
   require(inputs.size() >= 7, "attention_grad needs do, q, k, v, o, m and l");
@@ -267,7 +316,7 @@ Tensors attentionGrad(const KernelContext &context, const Attrs &attrs, const Te
 }
 
 /// The gradient of one bias: dz, summed over the dims that the bias lacks.
-Tensors attentionBiasGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+Tensors headMajorBiasGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                           const Types &resultTypes) {
   requireCounts(inputs, inputs.size(), resultTypes, 1);
   require(inputs.size() >= 7, "attention_bias_grad needs do, q, k, v, o, m and l");
@@ -291,7 +340,7 @@ Tensors attentionBiasGrad(const KernelContext &context, const Attrs &attrs, cons
 }
 
 /// Joins two attentions, weighted by their shares of the common row sum.
-Tensors attentionMerge(const KernelContext &context, const Attrs &, const Tensors &inputs,
+Tensors headMajorMerge(const KernelContext &context, const Attrs &, const Tensors &inputs,
                        const Types &resultTypes) {
   requireCounts(inputs, 6, resultTypes, 3);
   for (size_t i = 0; i < 3; ++i) {
@@ -334,13 +383,69 @@ Tensors attentionMerge(const KernelContext &context, const Attrs &, const Tensor
   });
 }
 
+/// The layouts of tensors with these letters.
+template <typename ShapeOf>
+HeadLayouts layoutsOf(const Attrs &attrs, std::string_view letters, ShapeOf shapeOf) {
+  HeadLayouts layouts;
+  for (size_t i = 0; i < letters.size(); ++i)
+    layouts.push_back(HeadLayout(attrs, letters[i], shapeOf(i)));
+  return layouts;
+}
+
+Tensors withLayouts(KernelFn kernel, const KernelContext &context, const Attrs &attrs,
+                    const Tensors &inputs, const Types &resultTypes, std::string_view operands,
+                    std::string_view results) {
+  require(inputs.size() >= operands.size() && resultTypes.size() >= results.size(),
+          "attention has too few operands or results");
+  return inHeadMajor(kernel, context, attrs, inputs, resultTypes,
+                     layoutsOf(attrs, operands, [&](size_t i) { return inputs[i].shape(); }),
+                     layoutsOf(attrs, results, [&](size_t i) { return resultTypes[i].shape; }));
+}
+
+Tensors attention(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                  const Types &resultTypes) {
+  return withLayouts(headMajorAttention, context, attrs, inputs, resultTypes, "qkv", "o");
+}
+
+constexpr std::string_view gradientOperands = "oqkvo"; // do, q, k, v, o
+
+Tensors attentionGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                      const Types &resultTypes) {
+  return withLayouts(headMajorGrad, context, attrs, inputs, resultTypes, gradientOperands, "qkv");
+}
+
+Tensors attentionBiasGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                          const Types &resultTypes) {
+  return withLayouts(headMajorBiasGrad, context, attrs, inputs, resultTypes, gradientOperands, "");
+}
+
+Tensors attentionMerge(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                       const Types &resultTypes) {
+  if (!attrs.getBool("token_major", false))
+    return headMajorMerge(context, attrs, inputs, resultTypes);
+  requireCounts(inputs, 6, resultTypes, 3);
+  const HeadLayout layout = layoutOfMerge(attrs, inputs[0].shape(), inputs[1].shape());
+  return inHeadMajor(headMajorMerge, context, attrs, inputs, resultTypes,
+                     {layout, std::nullopt, std::nullopt, layout}, {layout});
+}
+
 Tensors rotary(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                const Types &resultTypes) {
   requireCounts(inputs, 3, resultTypes, 1);
   const Shape &shape = inputs[0].shape();
   require(shape.size() >= 2 && shape.back() % 2 == 0,
           "rotary needs x [.., s, d] with an even last dim");
-  int64_t length = shape[shape.size() - 2], half = shape.back() / 2;
+  bool isTokenMajor = attrs.getBool("token_major", false);
+  int64_t length = shape[isTokenMajor ? 1 : shape.size() - 2], half = shape.back() / 2;
+  int64_t rowsPerToken = 1;
+  if (isTokenMajor) {
+    require(shape.size() == 4 || (shape.size() == 3 && !inputs[1].shape().empty()),
+            "token-major rotary needs x [b, s, h, d] or [b, s, h * d]");
+    if (shape.size() == 3)
+      half = inputs[1].shape().back();
+    rowsPerToken = std::max<int64_t>(1, numElements(shape) / std::max<int64_t>(1, 2 * half) /
+                                            std::max<int64_t>(1, shape[0] * length));
+  }
   requireShape("the result", resultTypes[0].shape, shape);
   Shape table = {length, half};
   bool isPerSample = inputs[1].shape().size() == 3 && shape.size() >= 3;
@@ -358,7 +463,7 @@ Tensors rotary(const KernelContext &context, const Attrs &attrs, const Tensors &
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t i = 0; i < half; ++i) {
         int64_t first = row * 2 * half + i, second = first + half;
-        int64_t angle = (row / rowsPerSample * length + row % length) * half + i;
+        int64_t angle = (row / rowsPerSample * length + row / rowsPerToken % length) * half + i;
         T sine = inverse ? -sin[angle] : sin[angle];
         y[first] = x[first] * cos[angle] - x[second] * sine;
         y[second] = x[second] * cos[angle] + x[first] * sine;

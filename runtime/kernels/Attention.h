@@ -3,7 +3,7 @@
 // Part of tbc.
 //
 //   attention{scale, soft_cap, biases, sink, causal, left, right, key_mask, segments, ordered,
-//             placed, hidden_rows}
+//             placed, hidden_rows, token_major}
 //       q[b,h,s,d], k[b,hk,t,d], v[b,hk,t,e], masks... -> o[b,h,s,e], m[b,h,s], l[b,h,s]
 //       Query head i reads key head i / (h / hk). The row max is m, the row sum is l:
 //         x_ij = (sum_d q_id * k_jd) * scale
@@ -31,6 +31,10 @@
 //                    count as one condition
 //         scores     reads every key by its score
 //
+//       token_major lists the tensors in another order, letters of q, k, v and o: q[b,s,h,d],
+//       k[b,t,hk,d], v[b,t,hk,e], o[b,s,h,e]. A capital merges the last two dims, q[b,s,h*d]; heads
+//       is then h, and key_heads is hk. Gradients have the order of their tensor.
+//
 //       drops_out adds the operands step and one index vector for each of b, h, s and t. Then p_ij
 //       is first multiplied by c_ij, as in dropout_train{dropout, dropout_seed, dropout_key}.
 //       Without drops_out, `dropout` has no effect.
@@ -47,12 +51,14 @@
 //   dz_ij,
 //       summed over the dims that the bias lacks.
 //
-//   attention_merge   o1, m1, l1, o2, m2, l2 -> o, m, l: attention to the keys of both parts:
+//   attention_merge{token_major}   o1, m1, l1, o2, m2, l2 -> o, m, l: attention to the keys of both
+//       parts, for o[b,h,s,e] or token-major o[b,s,h,e] or o[b,s,h*e]:
 //         m = max(m1, m2);  li' = li * exp(mi - m)
 //         l = l1' + l2';  o = (l1' * o1 + l2' * o2) / l
 //       If one l is 0, the result is the other part.
 //
-//   rotary{inverse}   x[..,s,d], cos[s,d/2], sin[s,d/2] -> y, halves x1, x2 of the last dim:
+//   rotary{inverse, token_major}   x[..,s,d], or token-major x[b,s,h,d] or x[b,s,h*d], with
+//       cos[s,d/2], sin[s,d/2] -> y, halves x1, x2 of d:
 //         y1 = x1 * cos - x2 * sin;  y2 = x2 * cos + x1 * sin
 //       inverse negates sin (the gradient). Tables [b,s,d/2] are one for each index b of the first
 //       dim of x.

@@ -118,6 +118,12 @@ const std::vector<OpCase> &differentiableCases() {
        std::vector<unsigned>{0}},
       {"rotary", "3x4xf32, 3x2xf32, 3x2xf32", "3x4xf32", "inverse = true", false,
        std::vector<unsigned>{0}},
+      {"rotary", "2x3x5x4xf32, 3x2xf32, 3x2xf32", "2x3x5x4xf32",
+       "inverse = false, token_major = true", false, std::vector<unsigned>{0}},
+      {"rotary", "2x3x5x4xf32, 2x3x2xf32, 2x3x2xf32", "2x3x5x4xf32",
+       "inverse = true, token_major = true", false, std::vector<unsigned>{0}},
+      {"rotary", "2x3x20xf32, 2x3x2xf32, 2x3x2xf32", "2x3x20xf32",
+       "inverse = false, token_major = true", false, std::vector<unsigned>{0}},
       {"attention", "2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32", "2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32",
        "scale = 0.4 : f64, causal = true"},
       {"attention", "1x2x3x4xf32, 1x2x3x4xf32, 1x2x3x4xf32", "1x2x3x4xf32, 1x2x3xf32, 1x2x3xf32",
@@ -169,6 +175,26 @@ const std::vector<OpCase> &differentiableCases() {
        "3x1x2x4xf32, 3x1x2xf32, 3x1x2xf32",
        "scale = 0.5 : f64, causal = true, key_mask = true, biases = \"hst\", "
        "hidden_rows = \"mean\""},
+      // Token-major tensors: all, some, and with every kind of mask.
+      {"attention", "2x3x4x5xf32, 2x4x2x5xf32, 2x4x2x6xf32", "2x3x4x6xf32, 2x4x3xf32, 2x4x3xf32",
+       "scale = 0.4 : f64, causal = true, token_major = \"qkvo\""},
+      {"attention", "2x4x3x5xf32, 2x4x2x5xf32, 2x2x4x6xf32", "2x3x4x6xf32, 2x4x3xf32, 2x4x3xf32",
+       "scale = 0.4 : f64, causal = false, token_major = \"ko\""},
+      {"attention",
+       "2x3x4x5xf32, 2x4x2x5xf32, 2x4x2x6xf32, 2x3x4xf32, 4xf32, 2x4xi1, i64, 2xi64, 4xi64, 3xi64, "
+       "4xi64",
+       "2x3x4x6xf32, 2x4x3xf32, 2x4x3xf32",
+       "scale = 0.4 : f64, causal = true, key_mask = true, biases = \"bst\", sink = true, "
+       "dropout = 0.25 : f64, drops_out = true, dropout_seed = 3 : i64, dropout_key = 17 : i64, "
+       "token_major = \"qkvo\""},
+      // Merged heads.
+      {"attention", "2x3x20xf32, 2x4x10xf32, 2x4x12xf32", "2x3x24xf32, 2x4x3xf32, 2x4x3xf32",
+       "scale = 0.4 : f64, causal = true, token_major = \"QKVO\", heads = 4 : i64, "
+       "key_heads = 2 : i64"},
+      {"attention", "2x3x20xf32, 2x4x2x5xf32, 2x2x4x6xf32, 4xf32, 2x4xi1",
+       "2x3x24xf32, 2x4x3xf32, 2x4x3xf32",
+       "scale = 0.4 : f64, causal = true, key_mask = true, sink = true, token_major = \"QkO\", "
+       "heads = 4 : i64, key_heads = 2 : i64"},
       {"cross_entropy", "2x3x4xf32, 2x3xi64", "2x3xf32, 2x3xf32, 2x3xf32",
        "ignore_index = -100 : i64, label_smoothing = 0.25 : f64"},
       {"cross_entropy", "2x3x4xf32, 2x3xi64", "2x3xf32, 2x3xf32, 2x3xf32",
@@ -293,6 +319,30 @@ const std::vector<OpCase> &compositeCases() {
          "4x3x4xf32",
          "scale = 0.4 : f64, causal = true, key_mask = true, biases = \"hst,bt\", "
          "soft_cap = 1.5 : f64, sink = true, bias = 0 : i64",
+         true},
+        {"attention_grad",
+         "2x3x4x6xf32, 2x3x4x5xf32, 2x4x2x5xf32, 2x4x2x6xf32, 2x3x4x6xf32, 2x4x3xf32, 2x4x3xf32",
+         "2x3x4x5xf32, 2x4x2x5xf32, 2x4x2x6xf32",
+         "scale = 0.4 : f64, causal = true, token_major = \"qkvo\"", true},
+        {"attention_grad",
+         "2x4x3x6xf32, 2x3x4x5xf32, 2x2x4x5xf32, 2x4x2x6xf32, 2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32, "
+         "4x3x4xf32, 2x4xf32, 4xf32, 2x4xi1",
+         "2x3x4x5xf32, 2x2x4x5xf32, 2x4x2x6xf32",
+         "scale = 0.4 : f64, causal = true, key_mask = true, biases = \"hst,bt\", "
+         "soft_cap = 1.5 : f64, sink = true, token_major = \"qv\"",
+         true},
+        {"attention_grad",
+         "2x3x24xf32, 2x3x20xf32, 2x4x2x5xf32, 2x4x12xf32, 2x3x24xf32, 2x4x3xf32, 2x4x3xf32",
+         "2x3x20xf32, 2x4x2x5xf32, 2x4x12xf32",
+         "scale = 0.4 : f64, causal = true, token_major = \"QkVO\", heads = 4 : i64, "
+         "key_heads = 2 : i64",
+         true},
+        {"attention_bias_grad",
+         "2x3x4x6xf32, 2x3x4x5xf32, 2x4x2x5xf32, 2x4x2x6xf32, 2x3x4x6xf32, 2x4x3xf32, 2x4x3xf32, "
+         "4x3x4xf32, 2x4xf32",
+         "4x3x4xf32",
+         "scale = 0.4 : f64, causal = true, biases = \"hst,bt\", token_major = \"qkvo\", "
+         "bias = 0 : i64",
          true},
         {"attention_bias_grad",
          "2x4x3x6xf32, 2x4x3x5xf32, 2x2x4x5xf32, 2x2x4x6xf32, 2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32, "

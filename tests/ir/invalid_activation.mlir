@@ -31,3 +31,12 @@ func.func @rotary_c2(%x: tensor<2x4xf32>, %cos: tensor<2x4xf32>) {
   "tbc.rotary"(%x, %cos, %cos) {inverse = false} : (tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
   return
 }
+
+// -----
+
+func.func @rotary_c3(%x: tensor<2x3x4xf32>, %cos: tensor<3x3xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{rotates 'tensor<2x3x4xf32>', which has no dims [b, s, h, d] or [b, s, h * d]}}
+  "tbc.rotary"(%x, %cos, %cos) {inverse = false, token_major = true} : (tensor<2x3x4xf32>, tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<2x3x4xf32>
+  return
+}

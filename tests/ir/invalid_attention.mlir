@@ -159,3 +159,21 @@ func.func @attention_bias_grad_c2(%q: tensor<1x2x3x4xf32>, %s: tensor<1x2x3xf32>
   "tbc.attention_bias_grad"(%q, %q, %q, %q, %q, %s, %s, %bias) {scale = 1.0 : f64, causal = false, biases = "t", bias = 1 : i64} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>, tensor<3xf32>) -> tensor<3xf32>
   return
 }
+
+// -----
+
+func.func @attention_c9(%q: tensor<1x2x3x4xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has token_major "oq"; expected some of q, k, v and o, in this order}}
+  "tbc.attention"(%q, %q, %q) {scale = 1.0 : f64, causal = false, token_major = "oq"} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c10(%q: tensor<1x3x8xf32>, %k: tensor<1x2x3x4xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{merges 3 query heads and 2 key heads in 'tensor<1x3x8xf32>', 'tensor<1x2x3x4xf32>'}}
+  "tbc.attention"(%q, %k, %k) {scale = 1.0 : f64, causal = false, token_major = "Q", heads = 3 : i64, key_heads = 2 : i64} : (tensor<1x3x8xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}

@@ -233,6 +233,10 @@ def swiglu(a, gate, up):
 
 @op
 def rotary(a, x, cos, sin):
+    if a.get("token_major"):  # heads lie between positions and columns
+        heads = x.reshape(*x.shape[:2], -1, 2 * cos.shape[-1]).transpose(1, 2)
+        plain = {**a, "token_major": False}
+        return rotary(plain, heads, cos, sin).transpose(1, 2).reshape(x.shape)
     low, high = x.chunk(2, -1)
     if cos.dim() == 3:  # one table per sample
         shape = [x.shape[0]] + [1] * (x.dim() - 3) + list(cos.shape[1:])
@@ -241,8 +245,21 @@ def rotary(a, x, cos, sin):
     return torch.cat([low * cos - high * sin, high * cos + low * sin], -1)
 
 
+def head_major(a, tensor, letter):
+    if letter.upper() in a["token_major"]:
+        heads = a["key_heads"] if letter in "kv" else a["heads"]
+        tensor = tensor.unflatten(-1, (heads, -1))
+        return tensor.transpose(1, 2)
+    return tensor.transpose(1, 2) if letter in a["token_major"] else tensor
+
+
 @op
 def attention(a, q, k, v, *masks):
+    if order := a.get("token_major"):
+        q, k, v = head_major(a, q, "q"), head_major(a, k, "k"), head_major(a, v, "v")
+        o = attention({**a, "token_major": ""}, q, k, v, *masks)
+        o = o.transpose(1, 2) if "o" in order.lower() else o
+        return o.flatten(2) if "O" in order else o
     groups = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
     scores = q @ k.transpose(-1, -2) * a["scale"]

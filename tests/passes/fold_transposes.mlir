@@ -97,3 +97,44 @@ func.func @one_sample(%x: tensor<1x4x3xf32>, %w: tensor<5x3xf32>) -> tensor<1x5x
   %t = tbc.transpose %y {permutation = array<i64: 0, 2, 1>} : (tensor<1x4x5xf32>) -> tensor<1x5x4xf32>
   return %t : tensor<1x5x4xf32>
 }
+
+// -----
+
+// The heads of an attention, with rotary positions: a transpose each of q, k, v and o.
+// CHECK-LABEL: func @heads
+// CHECK-SAME:    %[[Q:.+]]: tensor<2x4x6x8xf32>, %[[K:.+]]: tensor<2x4x3x8xf32>, %[[V:.+]]: tensor<2x4x3x5xf32>, %[[T:.+]]: tensor<4x4xf32>
+// CHECK-NEXT:    %[[R:.+]] = tbc.rotary %[[Q]], %[[T]], %[[T]] {inverse = false, token_major = true}
+// CHECK-NEXT:    %[[O:.+]], %{{.+}}, %{{.+}} = tbc.attention %[[R]], %[[K]], %[[V]]
+// CHECK-SAME:      token_major = "qkvo"
+// CHECK-SAME:      -> (tensor<2x4x6x5xf32>, tensor<2x6x4xf32>, tensor<2x6x4xf32>)
+// CHECK-NEXT:    return %[[O]]
+func.func @heads(%q: tensor<2x4x6x8xf32>, %k: tensor<2x4x3x8xf32>, %v: tensor<2x4x3x5xf32>, %table: tensor<4x4xf32>) -> tensor<2x4x6x5xf32> {
+  %tq = tbc.transpose %q {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x4x6x8xf32>) -> tensor<2x6x4x8xf32>
+  %tk = tbc.transpose %k {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x4x3x8xf32>) -> tensor<2x3x4x8xf32>
+  %tv = tbc.transpose %v {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x4x3x5xf32>) -> tensor<2x3x4x5xf32>
+  %r = tbc.rotary %tq, %table, %table {inverse = false} : (tensor<2x6x4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<2x6x4x8xf32>
+  %o, %m, %l = tbc.attention %r, %tk, %tv {scale = 0.5 : f64, causal = true} : (tensor<2x6x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x5xf32>) -> (tensor<2x6x4x5xf32>, tensor<2x6x4xf32>, tensor<2x6x4xf32>)
+  %y = tbc.transpose %o {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x6x4x5xf32>) -> tensor<2x4x6x5xf32>
+  return %y : tensor<2x4x6x5xf32>
+}
+
+// -----
+
+// A result with another reader, and an activation with another reader, keep their order; so does a
+// transpose that is not of heads and positions.
+// CHECK-LABEL: func @mixed_heads
+// CHECK:         %[[N:.+]] = tbc.neg
+// CHECK-NEXT:    %[[Q:.+]] = tbc.transpose %[[N]]
+// CHECK-NEXT:    %[[V:.+]] = tbc.transpose
+// CHECK-NEXT:    tbc.attention %[[Q]], %{{.+}}, %[[V]]
+// CHECK-SAME:      token_major = "k"
+// CHECK-NEXT:    tbc.transpose
+func.func @mixed_heads(%q: tensor<2x4x2x8xf32>, %k: tensor<2x4x2x8xf32>, %v: tensor<8x4x2x2xf32>) -> (tensor<2x2x4x8xf32>, tensor<2x2x4x8xf32>, tensor<2x4x2x8xf32>) {
+  %n = tbc.neg %q : tensor<2x4x2x8xf32>
+  %tq = tbc.transpose %n {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x4x2x8xf32>) -> tensor<2x2x4x8xf32>
+  %tk = tbc.transpose %k {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x4x2x8xf32>) -> tensor<2x2x4x8xf32>
+  %tv = tbc.transpose %v {permutation = array<i64: 2, 3, 1, 0>} : (tensor<8x4x2x2xf32>) -> tensor<2x2x4x8xf32>
+  %o, %m, %l = tbc.attention %tq, %tk, %tv {scale = 0.5 : f64, causal = true} : (tensor<2x2x4x8xf32>, tensor<2x2x4x8xf32>, tensor<2x2x4x8xf32>) -> (tensor<2x2x4x8xf32>, tensor<2x2x4xf32>, tensor<2x2x4xf32>)
+  %y = tbc.transpose %o {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x2x4x8xf32>) -> tensor<2x4x2x8xf32>
+  return %tq, %o, %y : tensor<2x2x4x8xf32>, tensor<2x2x4x8xf32>, tensor<2x4x2x8xf32>
+}

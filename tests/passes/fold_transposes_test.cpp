@@ -4,6 +4,7 @@
 #include "ir/Interpreter.h"
 #include "ir/Movement.h"
 #include "passes/layout/FoldTransposes.h"
+#include "passes/layout/MergeHeads.h"
 #include "tests/passes/FoldFixture.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -26,7 +27,11 @@ int64_t numTransposes(func::FuncOp function) {
 }
 
 TEST(FoldTransposes, ExamplesMeanTheSameAfterwards) {
-  EXPECT_EQ(foldExamples<TransposeOp>("fold_transposes.mlir", foldTransposes), 7);
+  EXPECT_EQ(foldExamples<TransposeOp>("fold_transposes.mlir", foldTransposes), 12);
+}
+
+TEST(MergeHeads, ExamplesMeanTheSameAfterwards) {
+  EXPECT_EQ(foldExamples<ReshapeOp>("merge_heads.mlir", mergeHeads), 5);
 }
 
 std::string listOf(llvm::ArrayRef<int64_t> numbers) {
@@ -128,6 +133,53 @@ TEST(FoldTransposes, GradientsNeedNoTransposesEither) {
   std::vector<Tensor> now = evaluate(after, "train", inputs, Arith::Residue61);
   ASSERT_EQ(old.size(), 4u); // the loss, its count and two gradients
   ASSERT_EQ(now.size(), 4u);
+  for (size_t i = 0; i < old.size(); ++i)
+    EXPECT_TRUE(bitwiseEqual(old[i], now[i])) << "result " << i;
+}
+
+/// One layer of attention with rotary positions, between linear layers: x[2, 4, 6] -> y[2, 4, 6].
+/// The linear layers merge heads and columns.
+const char *const kHeads = R"(
+func.func @model(%x: tensor<2x4x6xf32> {tbc.role = #tbc.role<input>, tbc.name = "x", tbc.batch_dim = 0 : i64},
+                 %wq: tensor<6x8xf32> {tbc.role = #tbc.role<param>, tbc.name = "wq"},
+                 %wk: tensor<6x4xf32> {tbc.role = #tbc.role<param>, tbc.name = "wk"},
+                 %wo: tensor<8x6xf32> {tbc.role = #tbc.role<param>, tbc.name = "wo"},
+                 %sink: tensor<2xf32> {tbc.role = #tbc.role<param>, tbc.name = "sink"}) -> tensor<2x4x6xf32> {
+  %half = tbc.constant dense<0.5> : tensor<f32> : tensor<f32>
+  %table = tbc.broadcast %half {dims = array<i64>} : (tensor<f32>) -> tensor<4x2xf32>
+  %mq = tbc.einsum %x, %wq {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<2x4x6xf32>, tensor<6x8xf32>) -> tensor<2x4x8xf32>
+  %mk = tbc.einsum %x, %wk {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<2x4x6xf32>, tensor<6x4xf32>) -> tensor<2x4x4xf32>
+  %q = tbc.reshape %mq {sizes = array<i64: 2, 4, 2, 4>, in = array<i64: 1, 1, 2>, out = array<i64: 1, 1, 1, 1>} : (tensor<2x4x8xf32>) -> tensor<2x4x2x4xf32>
+  %k = tbc.reshape %mk {sizes = array<i64: 2, 4, 1, 4>, in = array<i64: 1, 1, 2>, out = array<i64: 1, 1, 1, 1>} : (tensor<2x4x4xf32>) -> tensor<2x4x1x4xf32>
+  %v = tbc.reshape %mk {sizes = array<i64: 2, 4, 1, 4>, in = array<i64: 1, 1, 2>, out = array<i64: 1, 1, 1, 1>} : (tensor<2x4x4xf32>) -> tensor<2x4x1x4xf32>
+  %tq = tbc.transpose %q {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x4x2x4xf32>) -> tensor<2x2x4x4xf32>
+  %tk = tbc.transpose %k {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x4x1x4xf32>) -> tensor<2x1x4x4xf32>
+  %tv = tbc.transpose %v {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x4x1x4xf32>) -> tensor<2x1x4x4xf32>
+  %rq = tbc.rotary %tq, %table, %table {inverse = false} : (tensor<2x2x4x4xf32>, tensor<4x2xf32>, tensor<4x2xf32>) -> tensor<2x2x4x4xf32>
+  %rk = tbc.rotary %tk, %table, %table {inverse = false} : (tensor<2x1x4x4xf32>, tensor<4x2xf32>, tensor<4x2xf32>) -> tensor<2x1x4x4xf32>
+  %o, %m, %l = tbc.attention %rq, %rk, %tv, %sink {scale = 0.5 : f64, causal = true, sink = true} : (tensor<2x2x4x4xf32>, tensor<2x1x4x4xf32>, tensor<2x1x4x4xf32>, tensor<2xf32>) -> (tensor<2x2x4x4xf32>, tensor<2x2x4xf32>, tensor<2x2x4xf32>)
+  %to = tbc.transpose %o {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x2x4x4xf32>) -> tensor<2x4x2x4xf32>
+  %mo = tbc.reshape %to {sizes = array<i64: 2, 4, 2, 4>, in = array<i64: 1, 1, 1, 1>, out = array<i64: 1, 1, 2>} : (tensor<2x4x2x4xf32>) -> tensor<2x4x8xf32>
+  %y = tbc.einsum %mo, %wo {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<2x4x8xf32>, tensor<8x6xf32>) -> tensor<2x4x6xf32>
+  return %y : tensor<2x4x6xf32>
+})";
+
+TEST(FoldTransposes, HeadsNeedNoTransposes) {
+  ParsedModule before(kHeads), after(kHeads);
+  ASSERT_TRUE(before) << before.messages;
+  foldTransposes(after.function("model"));
+  mergeHeads(after.function("model"));
+  EXPECT_EQ(numTransposes(after.function("model")), 0);
+  EXPECT_TRUE(after.function("model").getOps<ReshapeOp>().empty());
+  buildStep(before);
+  buildStep(after);
+  EXPECT_EQ(numTransposes(before.function("train")), 8);
+  EXPECT_EQ(numTransposes(after.function("train")), 1); // of [b, s, h], for the sink's gradient
+  std::vector<Tensor> inputs = trainInputs(before, Arith::Residue61);
+  std::vector<Tensor> old = evaluate(before, "train", inputs, Arith::Residue61);
+  std::vector<Tensor> now = evaluate(after, "train", inputs, Arith::Residue61);
+  ASSERT_EQ(old.size(), 6u); // the loss, its count and four gradients
+  ASSERT_EQ(now.size(), 6u);
   for (size_t i = 0; i < old.size(); ++i)
     EXPECT_TRUE(bitwiseEqual(old[i], now[i])) << "result " << i;
 }

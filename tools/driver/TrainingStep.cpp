@@ -12,6 +12,7 @@
 #include "passes/decompose/UseBatchStatistics.h"
 #include "passes/layout/FoldReshapes.h"
 #include "passes/layout/FoldTransposes.h"
+#include "passes/layout/MergeHeads.h"
 #include "passes/precision/LowerPrecision.h"
 #include "passes/raise/RaiseComposites.h"
 #include "passes/random/UseDropout.h"
@@ -122,6 +123,7 @@ static LogicalResult prepareModel(TrainingStep &result) {
   }
   foldReshapes(model);
   foldTransposes(model);
+  mergeHeads(model);
   if (failed(lowerTo(model, *options.precision)))
     return failure();
   if (failed(useDropout(model, dropout.seed)))

@@ -23,16 +23,18 @@ namespace tbc::cuda {
 namespace {
 
 using Values = SmallVector<Value>;
+using kernels::HeadLayout;
 
 /// Shapes and masks of an attention or its gradient. `first`: the operand index of q.
 class Attention {
 public:
   Attention(const OpCall &call, int first, int terms)
       : call(call), first(first), terms(terms),
-        mask(terms + int(kernels::numScoreOperands(call.attrs))),
-        q(call.operands[size_t(first)].shape), kShape(call.operands[size_t(first) + 1].shape),
-        vShape(call.operands[size_t(first) + 2].shape), batch(q[0]), heads(q[1]),
-        keyHeads(kShape[1]), queries(q[2]), keys(kShape[2]), width(q[3]), valueWidth(vShape[3]) {
+        mask(terms + int(kernels::numScoreOperands(call.attrs))), q(layout(0, 'q')),
+        k(layout(1, 'k')), v(layout(2, 'v')),
+        o(q.batch, q.heads, q.tokens, v.width, HeadLayout::isTokenMajorIn(call.attrs, 'o')),
+        batch(q.batch), heads(q.heads), keyHeads(k.heads), queries(q.tokens), keys(k.tokens),
+        width(q.width), valueWidth(v.width) {
     auto take = [&](const char *flag, int count) {
       int at = call.attrs.getBool(flag, false) ? mask : -1;
       mask += at < 0 ? 0 : count;
@@ -59,9 +61,13 @@ public:
     return keys > 0 && width > 0 && valueWidth > 0 && (!hasMasks || hidden == "zero");
   }
 
+  HeadLayout layout(int operand, char tensor) const {
+    return {call.attrs, tensor, call.operands[size_t(first + operand)].shape};
+  }
+
   const OpCall &call;
   int first, terms, mask; // operands: q; the first bias; the first mask, then the next one
-  const kernels::Shape &q, &kShape, &vShape;
+  HeadLayout q, k, v, o;
   int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
   int keyMask, segments, ordered, placed, dropout; // operands, -1 if absent
   bool isCausal;
@@ -197,6 +203,12 @@ public:
   Value at2(Value outer, int64_t size, Value inner) const {
     return k.e.add(k.e.mul(outer, k.integer(size)), inner);
   }
+  /// Returns the first element of a row.
+  Value begin(const HeadLayout &layout, Value sample, Value head, Value token) const {
+    Value offset = k.e.mul(sample, k.integer(layout.offset(1, 0, 0)));
+    offset = k.e.add(offset, k.e.mul(head, k.integer(layout.headStride())));
+    return k.e.add(offset, k.e.mul(token, k.integer(layout.tokenStride())));
+  }
 
   const Attention &a;
   const ThreadKernel &k;
@@ -222,8 +234,8 @@ FailureOr<region::Kernel> attention(MLIRContext &context, const OpCall &call, Fo
   Rows rows(a, k);
   Values at = k.split(rows.warp, {a.batch, a.heads, a.queries});
   Value sample = at[0], head = at[1], i = at[2];
-  Value keyHead = rows.at2(sample, a.keyHeads, k.divide(head, a.heads / a.keyHeads));
-  Values query = rows.columnsOf(0, k.e.mul(rows.warp, k.integer(a.width)), a.width);
+  Value keyHead = k.divide(head, a.heads / a.keyHeads);
+  Values query = rows.columnsOf(0, rows.begin(a.q, sample, head, i), a.width);
 
   // Row max m, row sum l, then the lane's columns of l o.
   Values state = {k.number(double(std::numeric_limits<float>::lowest())), k.number(0)};
@@ -234,14 +246,13 @@ FailureOr<region::Kernel> attention(MLIRContext &context, const OpCall &call, Fo
     return k.choose(
         rows.reads(sample, i, j),
         [&] {
-          Value row = rows.at2(keyHead, a.keys, j);
-          Values key = rows.columnsOf(1, k.e.mul(row, k.integer(a.width)), a.width);
+          Values key = rows.columnsOf(1, rows.begin(a.k, sample, keyHead, j), a.width);
           Value z = rows.score(rows.product(query, key), sample, head, i, j).z;
           Value m = k.e.larger(old[0], z);
           Value shrinks = k.e.exp(k.e.sub(old[0], m)), p = k.e.exp(k.e.sub(z, m));
           Values next = {m, k.e.add(k.e.mul(old[1], shrinks), p)};
           Value weight = k.e.mul(p, rows.kept(sample, head, i, j));
-          Values value = rows.columnsOf(2, k.e.mul(row, k.integer(a.valueWidth)), a.valueWidth);
+          Values value = rows.columnsOf(2, rows.begin(a.v, sample, keyHead, j), a.valueWidth);
           for (auto [sum, element] : llvm::zip_equal(old.drop_front(2), value))
             next.push_back(k.e.add(k.e.mul(sum, shrinks), k.e.mul(weight, element)));
           return next;
@@ -253,7 +264,7 @@ FailureOr<region::Kernel> attention(MLIRContext &context, const OpCall &call, Fo
   Values out;
   for (Value sum : ArrayRef<Value>(state).drop_front(2))
     out.push_back(k.e.div(sum, divisor));
-  rows.storeColumns(0, k.e.mul(rows.warp, k.integer(a.valueWidth)), a.valueWidth, out);
+  rows.storeColumns(0, rows.begin(a.o, sample, head, i), a.valueWidth, out);
   k.ifThen(k.equal(rows.lane, k.integer(0)), [&] {
     k.store(1, rows.warp, k.e.select(isHidden, k.number(0), state[0]));
     k.store(2, rows.warp, state[1]);
@@ -283,8 +294,8 @@ public:
     Query x;
     x.sample = sample, x.head = head, x.i = i;
     x.row = rows.at2(rows.at2(sample, a.heads, head), a.queries, i);
-    x.q = rows.columnsOf(query, k.e.mul(x.row, k.integer(a.width)), a.width);
-    Value begin = k.e.mul(x.row, k.integer(a.valueWidth));
+    x.q = rows.columnsOf(query, rows.begin(a.q, sample, head, i), a.width);
+    Value begin = rows.begin(a.o, sample, head, i);
     x.dout = rows.columnsOf(cotangent, begin, a.valueWidth);
     x.sum = rows.product(x.dout, rows.columnsOf(result, begin, a.valueWidth));
     x.m = k.load(maximum, x.row);
@@ -295,10 +306,9 @@ public:
     Value j;
     Values k, v;
   };
-  Key loadKey(Value keyHead, Value j) const {
-    Value row = rows.at2(keyHead, a.keys, j);
-    return {j, rows.columnsOf(key, k.e.mul(row, k.integer(a.width)), a.width),
-            rows.columnsOf(value, k.e.mul(row, k.integer(a.valueWidth)), a.valueWidth)};
+  Key loadKey(Value sample, Value keyHead, Value j) const {
+    return {j, rows.columnsOf(key, rows.begin(a.k, sample, keyHead, j), a.width),
+            rows.columnsOf(value, rows.begin(a.v, sample, keyHead, j), a.valueWidth)};
   }
 
   struct Gradients {
@@ -325,19 +335,19 @@ void buildQueryGradient(const Rows &rows, Value row) {
   const Attention &a = rows.a;
   PairGradient pair(rows);
   Values at = k.split(row, {a.batch, a.heads, a.queries});
-  Value keyHead = rows.at2(at[0], a.keyHeads, k.divide(at[1], a.heads / a.keyHeads));
+  Value keyHead = k.divide(at[1], a.heads / a.keyHeads);
   PairGradient::Query x = pair.loadQuery(at[0], at[1], at[2]);
   Values dq = k.loop(k.integer(0), rows.endOfKeys(at[2]), rows.zeros(a.width),
                      [&](Value j, ArrayRef<Value> old) {
                        return k.choose(
                            rows.reads(at[0], at[2], j),
                            [&] {
-                             PairGradient::Key y = pair.loadKey(keyHead, j);
+                             PairGradient::Key y = pair.loadKey(at[0], keyHead, j);
                              return rows.addScaled(old, pair.of(x, y).product, y.k);
                            },
                            [&] { return Values(old); });
                      });
-  rows.storeColumns(0, k.e.mul(row, k.integer(a.width)), a.width, dq);
+  rows.storeColumns(0, rows.begin(a.q, at[0], at[1], at[2]), a.width, dq);
 }
 
 /// Computes the warp's row of dk and dv from all queries of all heads that share the key's head
@@ -348,7 +358,7 @@ void buildKeyGradient(const Rows &rows, Value row) {
   PairGradient pair(rows);
   int64_t group = a.heads / a.keyHeads;
   Values at = k.split(row, {a.batch, a.keyHeads, a.keys});
-  PairGradient::Key y = pair.loadKey(rows.at2(at[0], a.keyHeads, at[1]), at[2]);
+  PairGradient::Key y = pair.loadKey(at[0], at[1], at[2]);
   size_t numK = size_t(rows.each(a.width));
   Values sums = rows.zeros(a.width);
   llvm::append_range(sums, rows.zeros(a.valueWidth));
@@ -369,8 +379,8 @@ void buildKeyGradient(const Rows &rows, Value row) {
         });
   });
   ArrayRef<Value> all(sums);
-  rows.storeColumns(1, k.e.mul(row, k.integer(a.width)), a.width, all.take_front(numK));
-  rows.storeColumns(2, k.e.mul(row, k.integer(a.valueWidth)), a.valueWidth, all.drop_front(numK));
+  rows.storeColumns(1, rows.begin(a.k, at[0], at[1], at[2]), a.width, all.take_front(numK));
+  rows.storeColumns(2, rows.begin(a.v, at[0], at[1], at[2]), a.valueWidth, all.drop_front(numK));
 }
 
 FailureOr<region::Kernel> attentionGrad(MLIRContext &context, const OpCall &call, Form form) {
@@ -417,8 +427,8 @@ FailureOr<region::Kernel> attentionBiasGrad(MLIRContext &context, const OpCall &
         rows.reads(at[0], at[2], at[3]),
         [&] {
           PairGradient::Query x = pair.loadQuery(at[0], at[1], at[2]);
-          Value keyHead = rows.at2(at[0], a.keyHeads, k.divide(at[1], a.heads / a.keyHeads));
-          return Values{k.e.add(total, pair.of(x, pair.loadKey(keyHead, at[3])).score)};
+          Value keyHead = k.divide(at[1], a.heads / a.keyHeads);
+          return Values{k.e.add(total, pair.of(x, pair.loadKey(at[0], keyHead, at[3])).score)};
         },
         [&] { return Values{total}; })[0];
   };
@@ -429,9 +439,15 @@ FailureOr<region::Kernel> attentionBiasGrad(MLIRContext &context, const OpCall &
 
 /// A thread does an element of o; the first thread of a row also does m and l.
 FailureOr<region::Kernel> attentionMerge(MLIRContext &context, const OpCall &call, Form form) {
-  int64_t width = call.operands[0].shape.back();
+  HeadLayout layout =
+      kernels::layoutOfMerge(call.attrs, call.operands[0].shape, call.operands[1].shape);
+  int64_t width = layout.width;
   ThreadKernel k(context, call, kernels::numElements(call.results[0].shape), form);
   Value row = k.divide(k.thread, width), column = k.remainder(k.thread, width);
+  if (layout.isTokenMajor) { // the row of m and l, [b, h, s]
+    Values at = k.split(row, {layout.batch, layout.tokens, layout.heads});
+    row = k.join({at[0], at[2], at[1]}, {layout.batch, layout.heads, layout.tokens});
+  }
   auto isThere = [&](Value l) {
     return Value(k.e.make<arith::CmpFOp>(arith::CmpFPredicate::UNE, l, k.number(0)));
   };

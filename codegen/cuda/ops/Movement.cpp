@@ -162,12 +162,16 @@ FailureOr<region::Kernel> constant(MLIRContext &context, const OpCall &call, For
 /// A thread does a pair of elements.
 FailureOr<region::Kernel> rotary(MLIRContext &context, const OpCall &call, Form form) {
   const kernels::Shape &shape = call.operands[0].shape;
-  int64_t length = shape[shape.size() - 2], half = shape.back() / 2;
+  // [b, s, h, d] or [b, s, h * d]
+  bool isTokenMajor = call.attrs.getBool("token_major", false);
+  int64_t length = shape[isTokenMajor ? 1 : shape.size() - 2];
+  int64_t half = call.operands[1].shape.back();
   bool isPerSample = call.operands[1].shape.size() == 3 && shape.size() >= 3;
   int64_t rows = kernels::numElements(shape) / (2 * half);
+  int64_t rowsPerToken = isTokenMajor ? rows / std::max<int64_t>(1, shape[0] * length) : 1;
   ThreadKernel k(context, call, rows * half, form);
   Value row = k.divide(k.thread, half), i = k.remainder(k.thread, half);
-  Value angleRow = k.remainder(row, length);
+  Value angleRow = k.remainder(isTokenMajor ? k.divide(row, rowsPerToken) : row, length);
   if (isPerSample)
     angleRow = k.e.add(k.e.mul(k.divide(row, rows / shape[0]), k.integer(length)), angleRow);
   Value angle = k.e.add(k.e.mul(angleRow, k.integer(half)), i);

@@ -246,6 +246,8 @@ static std::vector<OpCase> moreCases() {
       {"combine_weights_grad", "1x5x4xf32, 1x2x8x4xf32, 1x5x2xf32", "1x5x2xf32"},
       {"attention_merge", "1x2x3x5xf32, 1x2x3xf32, 1x2x3xf32, 1x2x3x5xf32, 1x2x3xf32, 1x2x3xf32",
        "1x2x3x5xf32, 1x2x3xf32, 1x2x3xf32", "", true},
+      {"attention_merge", "2x3x4x5xf32, 2x4x3xf32, 2x4x3xf32, 2x3x4x5xf32, 2x4x3xf32, 2x4x3xf32",
+       "2x3x4x5xf32, 2x4x3xf32, 2x4x3xf32", "token_major = true", true},
   };
   return cases;
 }

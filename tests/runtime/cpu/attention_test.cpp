@@ -34,7 +34,17 @@ struct Masks {
   std::string biases;
   double softCap = 0;
   bool sink = false;
+  std::string tokenMajor = {};
 };
+
+/// A shape [b, heads, tokens, width], or token-major or merged if the attribute lists the tensor.
+kernels::Shape inOrder(const Masks &masks, char tensor, kernels::Shape shape) {
+  if (masks.tokenMajor.find(char(std::toupper(tensor))) != std::string::npos)
+    return {shape[0], shape[2], shape[1] * shape[3]};
+  if (masks.tokenMajor.find(tensor) != std::string::npos)
+    std::swap(shape[1], shape[2]);
+  return shape;
+}
 
 /// The shape of a bias with these letters.
 kernels::Shape biasShape(const Sizes &n, const std::string &letters) {
@@ -68,6 +78,9 @@ kernels::Attrs attrsOf(const Sizes &sizes, const Masks &masks) {
           {"biases", masks.biases},
           {"soft_cap", masks.softCap},
           {"sink", masks.sink},
+          {"token_major", masks.tokenMajor},
+          {"heads", sizes.heads},
+          {"key_heads", sizes.keyHeads},
           {"drops_out", masks.dropout > 0},
           {"dropout", masks.dropout},
           {"dropout_seed", int64_t(11)},
@@ -115,10 +128,10 @@ void append(std::vector<Tensor> &list, const std::vector<Tensor> &more) {
 
 /// All operands are in [-1, 1].
 void check(const Sizes &n, const Masks &masks, DType dtype, const std::string &what) {
-  kernels::Shape q = {n.batch, n.heads, n.queries, n.width};
-  kernels::Shape k = {n.batch, n.keyHeads, n.keys, n.width};
-  kernels::Shape v = {n.batch, n.keyHeads, n.keys, n.valueWidth};
-  kernels::Shape o = {n.batch, n.heads, n.queries, n.valueWidth};
+  kernels::Shape q = inOrder(masks, 'q', {n.batch, n.heads, n.queries, n.width});
+  kernels::Shape k = inOrder(masks, 'k', {n.batch, n.keyHeads, n.keys, n.width});
+  kernels::Shape v = inOrder(masks, 'v', {n.batch, n.keyHeads, n.keys, n.valueWidth});
+  kernels::Shape o = inOrder(masks, 'o', {n.batch, n.heads, n.queries, n.valueWidth});
   kernels::Shape rows = {n.batch, n.heads, n.queries};
   test::NativeCase forward;
   forward.op = "attention";
@@ -248,11 +261,48 @@ TEST(NativeAttention, ScoreTerms) {
   checkBoth({2, 4, 2, 70, 70, 8, 8}, capped, "everything");
 }
 
+TEST(NativeAttention, OrdersOfDims) {
+  for (const char *order : {"q", "k", "v", "o", "qkvo", "QKVO", "kO"}) {
+    Masks masks;
+    masks.tokenMajor = order;
+    checkBoth({2, 6, 2, 130, 300, 8, 12}, masks, order);
+    masks.causal = masks.keyMask = masks.sink = true;
+    masks.biases = "hst,bt", masks.softCap = 0.5;
+    checkBoth({2, 4, 2, 9, 11, 5, 3}, masks, std::string(order) + " with score terms");
+  }
+}
+
+TEST(NativeAttention, RotaryOfBothOrders) {
+  for (bool isTokenMajor : {false, true})
+    for (bool isPerSample : {false, true}) {
+      test::NativeCase rotary;
+      rotary.op = "rotary";
+      rotary.attrs = {{"inverse", isPerSample}, {"token_major", isTokenMajor}};
+      kernels::Shape x = {2, 3, 5, 8}, table = {isTokenMajor ? 3 : 5, 4};
+      if (isPerSample)
+        table.insert(table.begin(), 2);
+      if (isTokenMajor && isPerSample)
+        x = {2, 3, 40}; // merged
+      rotary.operands = {test::randomFloats({DType::F32, x}, 1),
+                         test::randomFloats({DType::F32, table}, 2),
+                         test::randomFloats({DType::F32, table}, 3)};
+      rotary.results = {{DType::F32, x}};
+      std::vector<Tensor> native = test::runNative(rotary), exact = test::runExact(rotary);
+      ASSERT_EQ(native.size(), 1u);
+      Tensor one = Tensor::fromDoubles({DType::F32, {}}, kernels::Arith::Native, {1});
+      test::expectClose(native[0], exact[0], one, 4 * 0x1p-24, isTokenMajor ? "[b, s, h, d]" : "");
+    }
+}
+
 TEST(NativeAttention, MergesParts) {
-  for (DType dtype : {DType::F32, DType::BF16}) {
-    kernels::Shape o = {1, 2, 9, 5}, rows = {1, 2, 9};
+  for (const auto &[dtype, isTokenMajor] :
+       {std::pair(DType::F32, false), {DType::BF16, false}, {DType::F32, true}}) {
+    kernels::Shape o = {2, 2, 9, 5}, rows = {2, 2, 9};
+    if (isTokenMajor)
+      o = {2, 9, 10}; // merged
     test::NativeCase merge;
     merge.op = "attention_merge";
+    merge.attrs = {{"token_major", isTokenMajor}};
     for (unsigned part : {0, 10}) {
       merge.operands.push_back(test::randomFloats({dtype, o}, part));
       merge.operands.push_back(test::randomFloats({DType::F32, rows}, part + 1, -3, 3));

@@ -144,12 +144,18 @@ protected:
 };
 
 CudnnRequest attention(const std::string &op, DType dtype, const Ints &sizes, bool isCausal,
-                       bool mayVary = true) {
+                       bool mayVary = true, bool isTokenMajor = false) {
   int64_t b = sizes[0], h = sizes[1], hk = sizes[2], s = sizes[3], t = sizes[4], d = sizes[5];
   TensorType q{dtype, {b, h, s, d}}, k{dtype, {b, hk, t, d}}, m{DType::F32, {b, h, s}};
   CudnnRequest request;
   request.op = op;
   request.attrs = Attrs{{"scale", 0.125}, {"causal", isCausal}};
+  if (isTokenMajor) {
+    q.shape = {b, s, h * d}, k.shape = {b, t, hk, d};
+    request.attrs.set("token_major", std::string("QkvO"));
+    request.attrs.set("heads", h);
+    request.attrs.set("key_heads", hk);
+  }
   if (op == "attention")
     request.operands = {q, k, k}, request.results = {q, m, m};
   else
@@ -170,15 +176,18 @@ TEST_P(CudnnLibraryTest, KnowsAttention) {
                         {DType::BF16, {8, 4, 2, 64, 64, 16}, true}};
   for (const Case &c : cases) {
     SCOPED_TRACE(testing::PrintToString(c.sizes));
-    EXPECT_EQ(refusal(attention("attention", c.dtype, c.sizes, c.isCausal)), "");
-    EXPECT_EQ(refusal(attention("attention_grad", c.dtype, c.sizes, c.isCausal)), "");
+    for (bool isTokenMajor : {false, true})
+      for (const char *op : {"attention", "attention_grad"})
+        EXPECT_EQ(refusal(attention(op, c.dtype, c.sizes, c.isCausal, true, isTokenMajor)), "")
+            << op << (isTokenMajor ? ", token-major" : "");
   }
 }
 
 TEST_P(CudnnLibraryTest, KnowsAttentionWithTheSameBitsOnEveryRun) {
-  EXPECT_EQ(refusal(attention("attention_grad", DType::BF16, {4, 32, 8, 1024, 1024, 64}, true,
-                              /*mayVary=*/false)),
-            "");
+  for (bool isTokenMajor : {false, true})
+    EXPECT_EQ(refusal(attention("attention_grad", DType::BF16, {4, 32, 8, 1024, 1024, 64}, true,
+                                /*mayVary=*/false, isTokenMajor)),
+              "");
 }
 
 TEST_P(CudnnLibraryTest, KnowsConvolution) {

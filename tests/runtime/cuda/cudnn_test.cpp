@@ -42,11 +42,20 @@ Attrs attentionAttrs(bool isCausal) {
 /// b = 2, h = 4 query heads, 2 key heads; queries and keys are 24 wide, values 8 wide.
 struct AttentionShapes {
   int64_t s, t, heads = 4, keyHeads = 2;
-  Shape q() const { return {2, heads, s, 24}; }
-  Shape k() const { return {2, keyHeads, t, 24}; }
-  Shape v() const { return {2, keyHeads, t, 8}; }
-  Shape o() const { return {2, heads, s, 8}; }
+  std::string tokenMajor = {}; // the attribute
+  Shape q() const { return shape('q', heads, s, 24); }
+  Shape k() const { return shape('k', keyHeads, t, 24); }
+  Shape v() const { return shape('v', keyHeads, t, 8); }
+  Shape o() const { return shape('o', heads, s, 8); }
   Shape m() const { return {2, heads, s}; }
+
+private:
+  Shape shape(char tensor, int64_t heads, int64_t tokens, int64_t width) const {
+    if (tokenMajor.find(char(std::toupper(tensor))) != std::string::npos)
+      return {2, tokens, heads * width};
+    bool isTokenMajor = tokenMajor.find(tensor) != std::string::npos;
+    return {2, isTokenMajor ? tokens : heads, isTokenMajor ? heads : tokens, width};
+  }
 };
 
 class CudnnTest : public testing::Test {
@@ -220,9 +229,15 @@ TEST_F(CudnnTest, AGraphIsAskedForOnce) {
 
 TEST_F(CudnnTest, AttentionAndItsGradient) {
   for (bool isCausal : {false, true})
-    for (int64_t heads : {2, 4}) {
+    for (const auto &[heads, tokenMajor] :
+         {std::pair(int64_t(2), ""), {4, ""}, {2, "qkvo"}, {4, "qkvo"}, {4, "ko"}, {4, "QKVO"}}) {
+      SCOPED_TRACE(testing::Message() << heads << " heads, token-major " << tokenMajor);
       AttentionShapes a{16, isCausal ? 16 : 24, heads};
+      a.tokenMajor = tokenMajor;
       Attrs attrs = attentionAttrs(isCausal);
+      attrs.set("token_major", a.tokenMajor);
+      attrs.set("heads", heads);
+      attrs.set("key_heads", a.keyHeads);
       TensorType q{DType::BF16, a.q()}, k{DType::BF16, a.k()}, v{DType::BF16, a.v()},
           o{DType::BF16, a.o()}, m{DType::F32, a.m()};
       program::Program program = programOf("attention", attrs, {q, k, v}, {o, m, m});
