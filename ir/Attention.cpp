@@ -498,13 +498,22 @@ SmallVector<Value> AttentionOp::buildWithoutDropout(OpBuilder &builder) {
 
 //===- keys block by block ---------------------------------------------------===//
 
-/// `op` on the operands of one block of keys, with the results `types`.
-static Operation *onBlock(OpBuilder &builder, Operation *op, BlockStream &stream, int64_t block) {
-  OperationState state(op->getLoc(), op->getName());
+/// `op` on the operands of one block of keys.
+template <typename Op>
+static Op onBlock(OpBuilder &builder, Op op, BlockStream &stream, int64_t block) {
+  OperationState state(op.getLoc(), op->getName());
   state.addOperands(stream.operands(block));
   state.addTypes(stream.resultTypes());
   state.addAttributes(op->getAttrDictionary().getValue());
-  return builder.create(state);
+  Op part = cast<Op>(builder.create(state));
+  // Heads may be sharded, and columns are not.
+  const Order ofKey(op.getTokenMajor(), 'k');
+  ArrayRef<int64_t> key = tensorType(part.getKey()).getShape();
+  if (op.getHeads() != 0)
+    part.setHeads(tensorType(part.getMaximum()).getDimSize(1));
+  if (op.getKeyHeads() != 0)
+    part.setKeyHeads(ofKey.isMerged ? key.back() / Sizes(op).d : key[ofKey.heads()]);
+  return part;
 }
 
 SmallVector<Value> AttentionOp::buildStreamed(OpBuilder &builder, BlockStream &stream) {

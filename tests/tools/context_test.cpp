@@ -67,15 +67,21 @@ Traffics closedForm(const reshard::Graph &graph, const std::string &form, int64_
     if (op.kind != "attention")
       continue;
     auto bytesOf = [&](int value) { // of one sample
-      std::vector<int64_t> shape = graph.values[value].layout.shape();
-      return shape[1] * shape[2] * shape[3] * floatBytes;
+      return bytesOfAll(graph, value) / graph.values[value].layout.shape()[0];
     };
-    // A view of a value is recomputed in backward, and then communicated again.
+    // A view of a value may be recomputed in backward, and is then communicated again.
     auto isView = [&](int index) {
       return index >= 0 && graph.ops[index].kernelClass == reshard::KernelClass::None;
     };
+    auto isSaved = [&](int value) {
+      const std::vector<int> &users = graph.values[value].users;
+      return std::any_of(users.begin(), users.end(), [&](int user) {
+        return graph.ops[user].phase == reshard::Phase::Backward;
+      });
+    };
     auto again = [&](int operand) {
-      return isView(graph.values[op.operands[operand]].producer) ? 1 : 0;
+      int value = op.operands[operand];
+      return isView(graph.values[value].producer) && !isSaved(value) ? 1 : 0;
     };
     for (int operand : {1, 2}) { // keys and values
       int64_t whole = bytesOf(op.operands[operand]);
@@ -92,7 +98,12 @@ Traffics closedForm(const reshard::Graph &graph, const std::string &form, int64_
     }
     if (form == "all-to-all") {
       const std::vector<int> &users = graph.values[op.results[0]].users;
-      bool isRead = std::any_of(users.begin(), users.end(), isView);
+      // The gradient of the weight behind it reads the result, too.
+      bool isRead = std::any_of(users.begin(), users.end(), [&](int user) {
+        const reshard::GraphOp &reader = graph.ops[user];
+        bool isOfWeight = reader.phase == reshard::Phase::Backward && reader.kind == "einsum";
+        return isView(user) || isOfWeight;
+      });
       add(CollectiveKind::AllToAll, bytesOf(op.operands[0]) / ranks, 2 + again(0));
       add(CollectiveKind::AllToAll, bytesOf(op.results[0]) / ranks, isRead ? 3 : 2);
     }

@@ -47,6 +47,23 @@ const Kind &recognise(const std::string &text, const std::string &source) {
   return text.find(": ") != std::string::npos ? kinds()[Accelerate] : kinds()[Trainer];
 }
 
+/// Sets the numbers of heads of an attention, in any order of its dims. Its second result is
+/// [b, h, s]; loops over h that the keys have too are those of their heads.
+static void takeHeads(const reshard::Graph &graph, const reshard::GraphOp &op, ModelSizes &sizes) {
+  constexpr int statistic = 1, headDim = 1, key = 1;
+  sizes.heads = graph.values[size_t(op.results[statistic])].layout.shape()[headDim];
+  sizes.kvHeads = 1;
+  for (const reshard::Loop &loop : op.loops) {
+    auto isOfHeads = [](const reshard::TensorDim &at) {
+      return at.tensor == statistic && at.dim == headDim;
+    };
+    auto isOfKey = [](const reshard::TensorDim &at) { return at.tensor == key; };
+    if (std::any_of(loop.resultDims.begin(), loop.resultDims.end(), isOfHeads) &&
+        std::any_of(loop.operandDims.begin(), loop.operandDims.end(), isOfKey))
+      sizes.kvHeads *= loop.size;
+  }
+}
+
 ModelSizes sizesOf(const reshard::Graph &graph, const std::vector<std::string> &paths) {
   ModelSizes sizes;
   for (const reshard::GraphOp &op : graph.ops) {
@@ -55,10 +72,8 @@ ModelSizes sizesOf(const reshard::Graph &graph, const std::vector<std::string> &
     auto shape = [&](size_t operand) {
       return graph.values[size_t(op.operands[operand])].layout.shape();
     };
-    if (op.kind == "attention" && shape(0).size() == 4 && shape(1).size() == 4) {
-      sizes.heads = shape(0)[1];
-      sizes.kvHeads = shape(1)[1];
-    }
+    if (op.kind == "attention")
+      takeHeads(graph, op, sizes);
     if (op.kind == "embedding" && shape(0).size() == 2 && shape(0)[0] > sizes.vocabulary) {
       sizes.vocabulary = shape(0)[0];
       sizes.hidden = shape(0)[1];
