@@ -55,6 +55,14 @@ public:
       follow(result);
   }
 
+  /// Returns true if the matmuls are of experts: their weights are gathered, have a dim of experts,
+  /// or are as many as experts have. Else the top-k chooses something else. Example: a mixture of
+  /// depths chooses 12 of 24 tokens for one block, whose results are then multiplied by scores.
+  bool haveExperts() const {
+    return matmuls.size() >= 2 && chosen < experts &&
+           (copiedBytes > 0 || hasExpertDim || int64_t(matmuls.size()) >= 2 * experts);
+  }
+
   bool isRaised = false;
   int64_t tokens = 0, experts = 0, chosen = 0;
   llvm::SmallSetVector<Operation *, 16> matmuls;
@@ -127,6 +135,8 @@ private:
       if (!isLeft && !isRight)
         return;
       matmuls.insert(op);
+      auto weight = tensorType(isLeft ? matmul.getRhs() : matmul.getLhs());
+      hasExpertDim |= weight.getRank() > 2 && llvm::is_contained(weight.getShape(), experts);
       takeOutput(isLeft ? matmul.getLhs() : matmul.getRhs(), layers + 1);
       return;
     }
@@ -139,6 +149,7 @@ private:
 
   TopKOp router;
   int64_t limit = 0;
+  bool hasExpertDim = false;
   llvm::DenseSet<Operation *> seen;
   llvm::DenseSet<std::pair<Operation *, int>> walked;
 };
@@ -155,7 +166,7 @@ void explainExperts(func::FuncOp function) {
   function.walk([&](Operation *op) { all += matmulFlops(op); });
   for (auto router : function.getOps<TopKOp>()) {
     Missed missed(router);
-    if (missed.isRaised || missed.matmuls.size() < 2)
+    if (missed.isRaised || !missed.haveExperts())
       continue;
     double flops = 0;
     for (Operation *matmul : missed.matmuls)

@@ -180,6 +180,7 @@ public:
   std::optional<HalfPlanes> halfPlanesOf(Value value);
 
 private:
+  std::optional<HalfPlanes> compareWithNumber(CompareOp op);
   bool isTooLong() { return ++steps > kMaxSteps; }
 
   static constexpr int kMaxSteps = 4096;
@@ -276,6 +277,27 @@ std::optional<TwoValued> SymbolicReader::twoValuedOf(Value value) {
                    apply(a->onFalse, b->onFalse)};
 }
 
+/// Reads a comparison of a two-valued tensor with a number. Example: `select(causal, 1, 0) == 0`,
+/// in which TorchScript writes a causal mask, is the negation of `causal`.
+std::optional<HalfPlanes> SymbolicReader::compareWithNumber(CompareOp op) {
+  auto a = twoValuedOf(op.getLhs()), b = twoValuedOf(op.getRhs());
+  if (!a || !b || (a->onTrue != a->onFalse && b->onTrue != b->onFalse))
+    return std::nullopt;
+  auto holds = [&](double x, double y) {
+    StringRef predicate = op.getPredicate();
+    bool isStrict = predicate == "lt" || predicate == "gt";
+    if (x == y)
+      return !isStrict && predicate != "ne";
+    return predicate == "ne" || (x < y ? predicate.starts_with("l") : predicate.starts_with("g"));
+  };
+  auto shape = tensorType(op.getLhs()).getShape();
+  bool onTrue = holds(a->onTrue, b->onTrue), onFalse = holds(a->onFalse, b->onFalse);
+  if (onTrue == onFalse)
+    return onTrue ? HalfPlanes{} : HalfPlanes{constantAffine(shape.size(), -1)};
+  const HalfPlanes &planes = a->onTrue != a->onFalse ? a->planes : b->planes;
+  return onTrue ? std::optional(planes) : negate(planes, shape);
+}
+
 std::optional<HalfPlanes> SymbolicReader::halfPlanesOf(Value value) {
   if (isTooLong())
     return std::nullopt;
@@ -292,7 +314,7 @@ std::optional<HalfPlanes> SymbolicReader::halfPlanesOf(Value value) {
   Operation *op = value.getDefiningOp();
   if (auto compareOp = dyn_cast_or_null<CompareOp>(op)) {
     auto a = affineOf(compareOp.getLhs()), b = affineOf(compareOp.getRhs());
-    return a && b ? compare(*a, *b, compareOp.getPredicate(), shape) : std::nullopt;
+    return a && b ? compare(*a, *b, compareOp.getPredicate(), shape) : compareWithNumber(compareOp);
   }
   if (auto cast = dyn_cast_or_null<CastOp>(op)) {
     auto number = twoValuedOf(cast.getInput());

@@ -149,8 +149,10 @@ private:
   int steps = 0;
 };
 
-bool addMasksOfBias(DimTable &table, View bias, std::vector<MaskStep> &masks) {
+bool addMasksOfBias(DimTable &table, View bias, double factor, std::vector<MaskStep> &masks) {
   if (auto numbers = NumberReader(table, true).read(bias)) {
+    numbers->onTrue *= factor;
+    numbers->onFalse *= factor;
     bool hidesNothing = numbers->isConstant() && numbers->onTrue == 0;
     if (!hidesNothing && (numbers->isConstant() || !numbers->isBias()))
       return false;
@@ -161,13 +163,16 @@ bool addMasksOfBias(DimTable &table, View bias, std::vector<MaskStep> &masks) {
   while (stepThroughView(table, bias))
     ;
   if (auto add = definedBy<AddOp>(bias.value); add && masks.size() < 8)
-    return addMasksOfBias(table, {add.getLhs(), bias.dims}, masks) &&
-           addMasksOfBias(table, {add.getRhs(), bias.dims}, masks);
-  if (holdsData(bias.value))
+    return addMasksOfBias(table, {add.getLhs(), bias.dims}, factor, masks) &&
+           addMasksOfBias(table, {add.getRhs(), bias.dims}, factor, masks);
+  // Truth::Kind::Zero stands for a tensor that is added as it is.
+  if (holdsData(bias.value) || factor != 1)
     return false;
   auto positions = biasPredicateOf(bias.value);
   if (!positions)
     return false;
+  if (positions->hiddenNumber == 0) // zeros, which hide nothing
+    return true;
   Truth kept;
   kept.kind = Truth::Kind::Zero;
   kept.view = bias;
@@ -184,9 +189,9 @@ Truth truthOf(const View &view, bool isNegated) {
   return isNegated ? negationOf(truth) : truth;
 }
 
-std::optional<std::vector<MaskStep>> masksOfBias(DimTable &table, const View &bias) {
+std::optional<std::vector<MaskStep>> masksOfBias(DimTable &table, const View &bias, double factor) {
   std::vector<MaskStep> masks;
-  return addMasksOfBias(table, bias, masks) ? std::optional(masks) : std::nullopt;
+  return addMasksOfBias(table, bias, factor, masks) ? std::optional(masks) : std::nullopt;
 }
 
 //===- terms ---------------------------------------------------------------===//

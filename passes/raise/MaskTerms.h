@@ -48,9 +48,10 @@ struct MaskStep {
   bool replacesScores = false;
 };
 
-/// Returns the effect of `bias`, added to scores: one step for each mask in a sum of masks. Returns
-/// nullopt for any other bias.
-std::optional<std::vector<MaskStep>> masksOfBias(DimTable &table, const View &bias);
+/// Returns the effect of `factor` times `bias`, added to scores: one step for each mask in a sum of
+/// masks. Returns nullopt for any other bias. Example: XLNet subtracts 1e30 times a mask of hidden
+/// keys, which is the factor -1.
+std::optional<std::vector<MaskStep>> masksOfBias(DimTable &table, const View &bias, double factor);
 
 /// Returns `view`, a boolean tensor, or its negation.
 Truth truthOf(const View &view, bool isNegated);

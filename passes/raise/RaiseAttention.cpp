@@ -96,6 +96,8 @@ private:
   bool matchScores(View scores);
   bool takeSink(View &scores, unsigned dim);
   bool readBiases();
+  bool isOfQueries(const View &factor);
+  bool readFactors();
   Value buildTerm(PatternRewriter &rewriter, View view, ArrayRef<DimList> groups);
   SmallVector<Value> buildBiases(PatternRewriter &rewriter, std::string &letters);
   bool assignRoles();
@@ -149,7 +151,7 @@ bool Attention::match() {
       resultDims.push_back(lists[label]);
     value = weightsAreLeft ? right : left;
     if (matchWeights(weightsAreLeft ? left : right)) {
-      if (!reason.empty() || !assignRoles() || !readMasks() || !readBiases())
+      if (!reason.empty() || !assignRoles() || !readMasks() || !readBiases() || !readFactors())
         if (reason.empty())
           reason = "its dims have no roles in an attention";
       return true;
@@ -269,7 +271,8 @@ bool Attention::assignRoles() {
   for (unsigned atom : inWeights) {
     if (contains(keys, atom))
       continue;
-    if (!contains(inQuery, atom) || !contains(inResult, atom) ||
+    // Learned queries are the same for all samples.
+    if ((!contains(inQuery, atom) && !contains(inKey, atom)) || !contains(inResult, atom) ||
         contains(inKey, atom) != contains(inValue, atom))
       return false;
     if (contains(inKey, atom))
@@ -409,6 +412,9 @@ bool Attention::readBiases() {
   auto isWithin = [&](const View &view, const DimList &list) {
     return llvm::all_of(view.atoms(table), [&](unsigned atom) { return contains(list, atom); });
   };
+  // A term that is equal for all keys cancels in the softmax, such as the row max of the scores.
+  if (!sink.value)
+    llvm::erase_if(terms.biases, [&](const Bias &bias) { return isOfQueries(bias.view); });
   for (const Bias &bias : terms.biases)
     if (!isWithin(bias.view, all) || bias.view.atoms(table).empty())
       reason = "what is added to its scores has other dims than they have";
@@ -423,7 +429,36 @@ bool Attention::readBiases() {
   return reason.empty();
 }
 
-/// Builds `view` with its atoms regrouped and repeated along the atoms that it lacks.
+/// Returns true if no dim of `factor` is one of keys.
+bool Attention::isOfQueries(const View &factor) {
+  DimList ofKeys = table.expand(keys);
+  return llvm::none_of(factor.atoms(table), [&](unsigned atom) { return contains(ofKeys, atom); });
+}
+
+/// Whether each factor of the scores can be one of queries or of keys: (f q) k' = f (q k').
+bool Attention::readFactors() {
+  for (ScoreFactor &factor : terms.factors) {
+    while (stepThroughView(table, factor.view))
+      ;
+    bool ofQueries = isOfQueries(factor.view);
+    DimList allowed;
+    for (const DimList *list :
+         {&samples, &keyHeads, ofQueries ? &groups : &keys, ofQueries ? &queries : &keys})
+      llvm::append_range(allowed, table.expand(*list));
+    bool isWithin = llvm::all_of(factor.view.atoms(table),
+                                 [&](unsigned atom) { return contains(allowed, atom); });
+    bool isSameType =
+        tensorType(factor.view.value).getElementType() == tensorType(query.value).getElementType();
+    if (!isWithin || !isSameType)
+      reason = "its scores are multiplied by a tensor of queries and keys, or of another type";
+  }
+  for (DimList *list : {&samples, &keyHeads, &groups, &queries, &keys, &width, &valueWidth})
+    *list = table.expand(*list);
+  return reason.empty();
+}
+
+/// Builds `view` with its atoms regrouped and repeated along the atoms that it lacks. Example:
+/// learned queries [q, d] as [b, h, q, d].
 Value Attention::buildTerm(PatternRewriter &rewriter, View view, ArrayRef<DimList> groups) {
   DimList present = view.atoms(table);
   SmallVector<int64_t> shape(tensorType(view.value).getShape()), dims;
@@ -506,9 +541,18 @@ Value Attention::build(PatternRewriter &rewriter) {
   Location loc = product.getLoc();
   DimList heads = keyHeads;
   llvm::append_range(heads, groups);
-  Value q = regroup(rewriter, loc, table, query, {samples, heads, queries, width});
+  Value q = buildTerm(rewriter, query, {samples, heads, queries, width});
   Value k = regroup(rewriter, loc, table, key, {samples, keyHeads, keys, width});
   Value v = regroup(rewriter, loc, table, value, {samples, keyHeads, keys, valueWidth});
+  for (const ScoreFactor &factor : terms.factors) {
+    bool ofQueries = isOfQueries(factor.view);
+    Value &scaled = ofQueries ? q : k;
+    Value by =
+        buildTerm(rewriter, factor.view,
+                  {samples, ofQueries ? heads : keyHeads, ofQueries ? queries : keys, width});
+    scaled = factor.divides ? rewriter.create<DivOp>(loc, scaled, by).getResult()
+                            : rewriter.create<MulOp>(loc, scaled, by).getResult();
+  }
   double number = cleanScale(terms.scale, tensorType(q).getDimSize(3));
   bool hasKeyMask = !mask.keys.empty();
   bool hasSegments = !mask.segments.empty() || !mask.queries.empty();

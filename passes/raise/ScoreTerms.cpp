@@ -23,11 +23,12 @@ static bool leadsToProduct(Value value, int depth = 0) {
     return false;
   if (isa<EinsumOp>(op))
     return true;
-  if (isa<AddOp>(op))
+  if (isa<AddOp, SubOp>(op))
     return leadsToProduct(op->getOperand(0), depth + 1) ||
-           leadsToProduct(op->getOperand(1), depth + 1);
+           (isa<AddOp>(op) && leadsToProduct(op->getOperand(1), depth + 1));
   if (isa<MulOp, DivOp>(op))
-    return leadsToProduct(op->getOperand(splatNumber(op->getOperand(0)) ? 1 : 0), depth + 1);
+    return leadsToProduct(op->getOperand(0), depth + 1) ||
+           (isa<MulOp>(op) && leadsToProduct(op->getOperand(1), depth + 1));
   if (auto select = dyn_cast<SelectOp>(op))
     return leadsToProduct(select.getOnTrue(), depth + 1) ||
            leadsToProduct(select.getOnFalse(), depth + 1);
@@ -43,6 +44,8 @@ static bool isHidden(Value value) {
 
 /// Adds a mask. Its number is multiplied by the factors found so far.
 bool ScoreTerms::addStep(MaskStep step) {
+  if (!factors.empty())
+    reason = "its scores are multiplied by a tensor after they are masked";
   if (softCap != 0)
     reason = "its scores are capped after they are masked";
   step.number *= scale;
@@ -52,38 +55,61 @@ bool ScoreTerms::addStep(MaskStep step) {
   return reason.empty();
 }
 
-/// Separates masks from the other summands of `term`.
-void ScoreTerms::separateMasks(View term, std::vector<MaskStep> &found,
-                               SmallVectorImpl<View> &rests) {
-  if (auto steps = masksOfBias(table, term)) {
+/// Separates masks from the other summands of `factor` times `term`.
+void ScoreTerms::separateMasks(View term, double factor, std::vector<MaskStep> &found,
+                               SmallVectorImpl<Bias> &rests) {
+  if (auto steps = masksOfBias(table, term, factor)) {
     found.insert(found.end(), steps->begin(), steps->end());
     return;
   }
   while (stepThroughView(table, term))
     ;
-  if (auto add = definedBy<AddOp>(term.value)) {
-    separateMasks({add.getLhs(), term.dims}, found, rests);
-    separateMasks({add.getRhs(), term.dims}, found, rests);
+  Operation *op = term.value.getDefiningOp();
+  if (isa_and_nonnull<AddOp, SubOp>(op)) {
+    separateMasks({op->getOperand(0), term.dims}, factor, found, rests);
+    separateMasks({op->getOperand(1), term.dims}, isa<AddOp>(op) ? factor : -factor, found, rests);
     return;
   }
-  rests.push_back(term);
+  rests.push_back({term, factor});
 }
 
-/// Adds a summand of the scores: masks, and biases. A sum without masks stays one bias.
-bool ScoreTerms::addTerm(View term) {
+/// Adds `factor` times a summand of the scores: masks, and biases. A sum without masks stays one
+/// bias.
+bool ScoreTerms::addTerm(View term, double factor) {
   std::vector<MaskStep> found;
-  SmallVector<View> rests;
-  separateMasks(term, found, rests);
+  SmallVector<Bias> rests;
+  separateMasks(term, factor, found, rests);
   if (found.empty()) {
     while (stepThroughView(table, term))
       ;
-    rests = {term};
+    rests = {{term, factor}};
   }
+  if (!factors.empty())
+    reason = "its scores are multiplied by a tensor after something is added to them";
   if (softCap != 0)
     reason = "its scores are capped after something is added to them";
-  for (const View &rest : rests)
-    biases.push_back({rest, scale});
+  for (const Bias &rest : rests)
+    biases.push_back({rest.view, rest.factor * scale});
   return reason.empty() && llvm::all_of(found, [&](const MaskStep &step) { return addStep(step); });
+}
+
+/// Takes a number into `scale`, and a tensor into `factors`.
+bool ScoreTerms::stepThroughProduct(Operation *op, View &scores) {
+  Value lhs = op->getOperand(0), rhs = op->getOperand(1);
+  bool divides = isa<DivOp>(op);
+  if (!divides && (splatNumber(lhs) || (!splatNumber(rhs) && !leadsToProduct(lhs))))
+    std::swap(lhs, rhs);
+  if (auto number = splatNumber(rhs)) {
+    scale *= divides ? 1 / *number : *number;
+    scores.value = lhs;
+    return true;
+  }
+  // Two matmuls, or none: no scores with a factor.
+  if (!leadsToProduct(lhs) || leadsToProduct(rhs))
+    return false;
+  factors.push_back({{rhs, scores.dims}, divides});
+  scores.value = lhs;
+  return true;
 }
 
 bool ScoreTerms::stepUp(View &scores) {
@@ -94,36 +120,30 @@ bool ScoreTerms::stepUp(View &scores) {
     scores.value = op->getOperand(0);
     return true;
   }
-  if (isa<MulOp, DivOp>(op)) {
-    Value lhs = op->getOperand(0), rhs = op->getOperand(1);
-    if (isa<MulOp>(op) && splatNumber(lhs))
-      std::swap(lhs, rhs);
-    auto number = splatNumber(rhs);
-    if (!number)
-      return false;
-    scale *= isa<MulOp>(op) ? *number : 1 / *number;
-    scores.value = lhs;
-    return true;
-  }
-  if (auto add = dyn_cast<AddOp>(op)) {
-    for (auto [rest, bias] :
-         {std::pair(add.getLhs(), add.getRhs()), std::pair(add.getRhs(), add.getLhs())})
-      if (auto steps = masksOfBias(table, {bias, scores.dims})) {
+  if (isa<MulOp, DivOp>(op))
+    return stepThroughProduct(op, scores);
+  if (isa<AddOp, SubOp>(op)) {
+    // Scores are either operand of a sum, and the left one of a difference.
+    double factor = isa<AddOp>(op) ? 1 : -1;
+    SmallVector<std::pair<Value, Value>, 2> sides{{op->getOperand(0), op->getOperand(1)}};
+    if (isa<AddOp>(op))
+      sides.push_back({op->getOperand(1), op->getOperand(0)});
+    for (auto [rest, bias] : sides)
+      if (auto steps = masksOfBias(table, {bias, scores.dims}, factor)) {
         scores.value = rest;
         return llvm::all_of(*steps, [&](const MaskStep &step) { return addStep(step); });
       }
-    for (auto [rest, bias] :
-         {std::pair(add.getLhs(), add.getRhs()), std::pair(add.getRhs(), add.getLhs())})
+    for (auto [rest, bias] : sides)
       if (leadsToProduct(rest)) {
         View term{bias, scores.dims};
         scores.value = rest;
-        return addTerm(term);
+        return addTerm(term, factor);
       }
     return false;
   }
   if (auto tanh = dyn_cast<TanhOp>(op)) {
-    if (softCap != 0 || scale <= 0)
-      reason = "its scores are capped twice, or by a negative number";
+    if (softCap != 0 || scale <= 0 || !factors.empty())
+      reason = "its scores are capped twice, or by a tensor or a negative number";
     softCap = scale;
     scores.value = tanh.getInput();
     return reason.empty();
@@ -171,6 +191,7 @@ void ScoreTerms::clear() {
   softCap = 0;
   masks.clear();
   biases.clear();
+  factors.clear();
 }
 
 } // namespace tbc::raise

@@ -16,6 +16,12 @@ struct Bias {
   double factor = 1;
 };
 
+/// A tensor that scores are multiplied with, or divided by.
+struct ScoreFactor {
+  View view;
+  bool divides = false;
+};
+
 /// The terms of an attention's scores: a factor, masks, biases and a soft cap. It walks from the
 /// softmax up to the matmul of queries and keys. Example: softmax(q k' / 8 + bias) has the scale
 /// 1/8 and one bias.
@@ -36,13 +42,17 @@ public:
   std::vector<MaskStep> masks;
   /// The tensors that are added to scores and are no masks.
   llvm::SmallVector<Bias> biases;
+  /// Tensors that scale the scores before anything is added, such as a learned temperature.
+  llvm::SmallVector<ScoreFactor> factors;
   /// The bound of the scores before biases and masks; 0: none.
   double softCap = 0;
 
 private:
+  bool stepThroughProduct(mlir::Operation *op, View &scores);
   bool addStep(MaskStep step);
-  bool addTerm(View term);
-  void separateMasks(View term, std::vector<MaskStep> &found, llvm::SmallVectorImpl<View> &rests);
+  bool addTerm(View term, double factor);
+  void separateMasks(View term, double factor, std::vector<MaskStep> &found,
+                     llvm::SmallVectorImpl<Bias> &rests);
 
   DimTable &table;
   std::string &reason;

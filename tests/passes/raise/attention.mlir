@@ -110,3 +110,17 @@ func.func @arithmetic_mask(%q: tensor<2x3x2x16xf32>, %k: tensor<2x3x2x16xf32>, %
   %o = tbc.einsum %p, %v {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 4, 1, 3>, out_labels = array<i64: 0, 2, 1, 3>} : (tensor<2x2x3x3xf32>, tensor<2x3x2x16xf32>) -> tensor<2x3x2x16xf32>
   return %o : tensor<2x3x2x16xf32>
 }
+
+// -----
+
+// Learned queries, the same for all samples: the op gets a copy for each.
+// CHECK-LABEL: func.func @learned
+// CHECK:         %[[COPIES:.+]] = tbc.broadcast %{{.+}} : (tensor<2x3x4xf32>) -> tensor<2x3x4x5xf32>
+// CHECK:         %[[Q:.+]] = tbc.transpose %[[COPIES]] {{.+}} -> tensor<5x2x3x4xf32>
+// CHECK:         tbc.attention %[[Q]], %{{.+}}, %{{.+}} {causal = false
+func.func @learned(%q: tensor<2x3x4xf32>, %k: tensor<5x2x6x4xf32>) -> tensor<5x2x3x4xf32> {
+  %z = tbc.einsum %q, %k {lhs_labels = array<i64: 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x3x4xf32>, tensor<5x2x6x4xf32>) -> tensor<5x2x3x6xf32>
+  %p = tbc.softmax %z {dim = 3 : i64} : (tensor<5x2x3x6xf32>) -> tensor<5x2x3x6xf32>
+  %o = tbc.einsum %p, %k {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<5x2x3x6xf32>, tensor<5x2x6x4xf32>) -> tensor<5x2x3x4xf32>
+  return %o : tensor<5x2x3x4xf32>
+}

@@ -96,3 +96,36 @@ func.func @numbers(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xf32>) -> tensor<2x
   %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   return %o : tensor<2x2x3x4xf32>
 }
+
+// -----
+
+// The row max is subtracted by hand. It is equal for all keys of a query, so it cancels.
+// CHECK-LABEL: func.func @stabilised
+// CHECK-NOT:     tbc.reduce_max
+// CHECK:         tbc.attention %arg0, %arg0, %arg0 {causal = false, scale = 1.000000e+00 : f64
+func.func @stabilised(%q: tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %m = tbc.reduce_max %z {dims = array<i64: 3>} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3xf32>
+  %ms = tbc.broadcast %m {dims = array<i64: 0, 1, 2>} : (tensor<2x2x3xf32>) -> tensor<2x2x3x3xf32>
+  %z1 = tbc.sub %z, %ms : tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}
+
+// -----
+
+// Swin v2: a learned temperature of each head. It multiplies the queries instead.
+// CHECK-LABEL: func.func @temperature
+// CHECK:         %[[Q:.+]] = tbc.mul %arg0, %{{.+}} : tensor<2x2x3x4xf32>
+// CHECK:         tbc.attention %[[Q]], %arg0, %arg0, %arg2 {biases = "hst"
+func.func @temperature(%q: tensor<2x2x3x4xf32>, %t: tensor<2xf32>, %b: tensor<2x3x3xf32>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %ts = tbc.broadcast %t {dims = array<i64: 1>} : (tensor<2xf32>) -> tensor<2x2x3x3xf32>
+  %z1 = tbc.mul %z, %ts : tensor<2x2x3x3xf32>
+  %bs = tbc.broadcast %b {dims = array<i64: 1, 2, 3>} : (tensor<2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %z2 = tbc.add %z1, %bs : tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z2 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}

@@ -93,3 +93,22 @@ func.func @beam(%p: tensor<6x3xf32>) -> tensor<6x2xf32> {
   %values, %indices = tbc.topk %p {dim = 1 : i64, largest = true} : (tensor<6x3xf32>) -> (tensor<6x2xf32>, tensor<6x2xi64>)
   return %values : tensor<6x2xf32>
 }
+
+// -----
+
+// A mixture of depths: the top-k chooses tokens for one block, so there are no experts to warn of.
+// CHECK-LABEL: func.func @depths
+// CHECK:         tbc.topk
+func.func @depths(%x: tensor<2x6x4xf32>, %p: tensor<2x6xf32>, %in: tensor<10x4xf32>, %out: tensor<4x10xf32>) -> tensor<2x6x4xf32> {
+  %values, %indices = tbc.topk %p {dim = 1 : i64, largest = true} : (tensor<2x6xf32>) -> (tensor<2x3xf32>, tensor<2x3xi64>)
+  %places = tbc.broadcast %indices {dims = array<i64: 0, 1>} : (tensor<2x3xi64>) -> tensor<2x3x4xi64>
+  %chosen = tbc.gather_elements %x, %places {dim = 1 : i64} : (tensor<2x6x4xf32>, tensor<2x3x4xi64>) -> tensor<2x3x4xf32>
+  %up = tbc.einsum %chosen, %in {lhs_labels = array<i64: 0, 1, 3>, rhs_labels = array<i64: 2, 3>, out_labels = array<i64: 0, 1, 2>} : (tensor<2x3x4xf32>, tensor<10x4xf32>) -> tensor<2x3x10xf32>
+  %act = tbc.relu %up : tensor<2x3x10xf32>
+  %down = tbc.einsum %act, %out {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 3, 2>, out_labels = array<i64: 0, 1, 3>} : (tensor<2x3x10xf32>, tensor<4x10xf32>) -> tensor<2x3x4xf32>
+  %weights = tbc.broadcast %values {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<2x3x4xf32>
+  %update = tbc.mul %down, %weights : tensor<2x3x4xf32>
+  %back = tbc.scatter_elements_add %update, %places {dim = 1 : i64} : (tensor<2x3x4xf32>, tensor<2x3x4xi64>) -> tensor<2x6x4xf32>
+  %y = tbc.add %x, %back : tensor<2x6x4xf32>
+  return %y : tensor<2x6x4xf32>
+}
