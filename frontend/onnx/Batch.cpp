@@ -56,17 +56,26 @@ void bindBatch(func::FuncOp function, int64_t marker, int64_t batch) {
                                              body.getTerminator()->getOperandTypes()));
 }
 
-Operation *firstMeeting(func::FuncOp function, int64_t marker) {
-  for (Operation &op : function.getBody().front().without_terminator())
-    for (Value result : op.getResults()) {
-      int factors = 0;
-      for (int64_t size : tensorType(result).getShape())
-        for (; size != 0 && size % marker == 0; size /= marker)
-          ++factors;
-      if (factors > 1)
+bool pairsSamples(ArrayRef<int64_t> shape, int64_t marker) {
+  int factors = 0;
+  for (int64_t size : shape)
+    for (; size != 0 && size % marker == 0; size /= marker)
+      ++factors;
+  return factors > 1;
+}
+
+Operation *firstMeeting(Block &block, int64_t marker) {
+  for (Operation &op : block)
+    for (Value result : op.getResults())
+      if (pairsSamples(tensorType(result).getShape(), marker))
         return &op;
-    }
   return nullptr;
+}
+
+std::string meetingReason() {
+  return "joins every sample of the batch with every other, as contrastive losses do. "
+         "Micro-batches and data parallelism would change such a loss, so it is not supported; "
+         "export the model up to the embeddings";
 }
 
 Operation *firstDifference(func::FuncOp a, func::FuncOp b) {

@@ -5,6 +5,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <string>
+
 namespace tbc::frontend {
 
 /// Replaces the factor `marker` in every size of `function` by `batch`. ImportError if a tensor
@@ -12,9 +14,15 @@ namespace tbc::frontend {
 /// tensor<80x4xf32>.
 void bindBatch(mlir::func::FuncOp function, int64_t marker, int64_t batch);
 
-/// Returns the first op with a result that has the factor `marker` twice: a table over pairs of
-/// samples. Null if there is none. Example: the product u v^T of two [marker, 8].
-mlir::Operation *firstMeeting(mlir::func::FuncOp function, int64_t marker);
+/// Returns the first op of `block` with a result that has the factor `marker` twice: a table over
+/// pairs of samples. Null if there is none. Example: the product u v^T of two [marker, 8].
+mlir::Operation *firstMeeting(mlir::Block &block, int64_t marker);
+
+/// Returns true if `shape` has the factor `marker` twice. Example: [marker, 2 * marker].
+bool pairsSamples(llvm::ArrayRef<int64_t> shape, int64_t marker);
+
+/// Returns the end of a message about an op that pairs samples: what it does, and what to do.
+std::string meetingReason();
 
 /// Returns the first op of `a` that differs from its counterpart in `b` (operands, attributes or
 /// result types); null if the functions are equal.

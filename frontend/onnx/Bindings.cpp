@@ -175,9 +175,7 @@ public:
     }
     if (node.input_size() == 2 && type == "Mul") // by a mask of ones
       return std::max(operand(0), operand(1));
-    static const std::set<std::string> moves = {"Cast",  "Expand",  "Identity", "Reshape",
-                                                "Slice", "Squeeze", "Tile",     "Unsqueeze"};
-    return moves.count(type) ? operand(0) : 0;
+    return isMove(type) ? operand(0) : 0;
   }
 
   /// Returns true if `name` is made from bounded distances or their logarithms, so that it does not
@@ -193,8 +191,25 @@ public:
                         [&](const std::string &input) { return isBounded(input, depth + 1); });
   }
 
+  /// Returns true if `name` is one number everywhere. Example: token types, of a model that makes
+  /// zeros where it is given none.
+  bool isOneNumber(const std::string &name, int depth = 0) const {
+    auto it = producers.find(name);
+    if (it == producers.end() || depth == maxDepth)
+      return false;
+    const std::string &type = it->second->op_type();
+    return type == "ConstantOfShape" ||
+           (isMove(type) && isOneNumber(it->second->input(0), depth + 1));
+  }
+
 private:
   static constexpr int maxDepth = 16;
+
+  static bool isMove(const std::string &type) {
+    static const std::set<std::string> moves = {"Cast",  "Expand",  "Identity", "Reshape",
+                                                "Slice", "Squeeze", "Tile",     "Unsqueeze"};
+    return moves.count(type) != 0;
+  }
 
   /// The only element of an integer constant.
   std::optional<int64_t> number(const std::string &name) const {
@@ -233,7 +248,8 @@ std::optional<int64_t> positionTableLength(const Model &model, const std::set<st
       auto it = model.initializers.find(proto.input(0));
       if (it != model.initializers.end() && it->second->dims_size() == 2 &&
           it->second->data_type() != onnx::TensorProto::INT64 && it->second->dims(0) > 1 &&
-          !model.initializers.count(proto.input(1)) && !offsets.isBounded(proto.input(1))) {
+          !model.initializers.count(proto.input(1)) && !offsets.isBounded(proto.input(1)) &&
+          !offsets.isOneNumber(proto.input(1))) {
         int64_t positions = it->second->dims(0) - offsets.of(proto.input(1));
         if (positions > 0)
           length = std::min(length.value_or(positions), positions);
@@ -372,9 +388,11 @@ void Binder::chooseSequence() {
   if (!seq) {
     std::optional<int64_t> table = positionTableLength(model, positionInputs(model, options));
     seq = table.value_or(4096);
-    warn("sequence length " + std::to_string(*seq) +
-         (table ? ", the length of the position table" : ", the default") +
-         "; --seq chooses another");
+    std::string length = "sequence length " + std::to_string(*seq) +
+                         (table ? ", the length of the position table" : ", the default") +
+                         "; --seq chooses another";
+    warn(length);
+    bindings.lengthHint = " (" + length + ", such as the length of the export)";
   }
   bindings.seq = checkSize("the sequence length", *seq);
 }

@@ -38,6 +38,8 @@ struct Bindings {
   int64_t exportedBatch = 0;
   std::vector<BoundInput> inputs;
   std::vector<std::string> warnings;
+  /// The end of messages about nodes: the sequence length if neither file nor options give it.
+  std::string lengthHint;
 };
 
 /// Binds the inputs' dims. The batch is the symbol of the first dim of the first input with one.

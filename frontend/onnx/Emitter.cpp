@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/Emitter.h"
 
+#include "frontend/onnx/Batch.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Location.h"
 #include "mlir/IR/Operation.h"
@@ -42,6 +43,32 @@ RankedTensorType Emitter::type(DType dtype, ArrayRef<int64_t> shape) {
 
 //===- cores ---------------------------------------------------------------===//
 
+/// Returns the dims of the core of `value` as its parts number them. Nodes behind the concatenation
+/// rename dims of the whole and keep their order. Example: parts [12, 12, 1] of a table [12, 12, 2]
+/// that became [1, 12, 12, 2] have the dims 0, 1 and 2.
+static llvm::SmallVector<unsigned> dimsOfParts(const Value &value) {
+  llvm::SmallVector<unsigned> dims;
+  for (const Value &part : *value.parts)
+    dims.append(part.dims.begin(), part.dims.end());
+  llvm::sort(dims);
+  dims.erase(std::unique(dims.begin(), dims.end()), dims.end());
+  if (dims.size() == value.dims.size())
+    return dims;
+  // No part has the joined dim in its core: it is found by its place and size.
+  for (unsigned dim = 0; dim < value.parts->front().rank(); ++dim) {
+    auto *place = llvm::lower_bound(dims, dim);
+    int64_t size = 0;
+    for (const Value &part : *value.parts)
+      size += part.shape[dim];
+    if (!llvm::is_contained(dims, dim) && place - dims.begin() == value.coreDim(value.partsDim) &&
+        size == value.shape[value.partsDim]) {
+      dims.insert(place, dim);
+      break;
+    }
+  }
+  return dims;
+}
+
 mlir::Value Emitter::core(const Value &value) {
   if (value.ir)
     return value.ir;
@@ -54,8 +81,9 @@ mlir::Value Emitter::core(const Value &value) {
     result = value.deferred();
   } else {
     llvm::SmallVector<mlir::Value> parts;
+    llvm::SmallVector<unsigned> dims = dimsOfParts(value);
     for (const Value &part : *value.parts)
-      parts.push_back(at(part, value.dims));
+      parts.push_back(at(part, dims));
     result = createOne("concat", parts, type(value.dtype, value.coreShape()),
                        {integer("dim", value.coreDim(value.partsDim))});
   }
@@ -63,14 +91,27 @@ mlir::Value Emitter::core(const Value &value) {
   return result;
 }
 
+/// Returns why a table of `shape`, whose size depends on the batch, is refused. In a contrastive
+/// loss such a table is read beside the scores of all pairs, or is one itself: then the pairs are
+/// the reason. Example: the identity that selects the diagonal of u v^T.
+std::string Emitter::reasonOfBatchTable(ArrayRef<int64_t> shape) {
+  if (Operation *meeting = firstMeeting(*builder.getInsertionBlock(), marker)) {
+    auto name = dyn_cast<NameLoc>(meeting->getLoc());
+    return "reads a table with an entry for each sample of the batch; " +
+           (name ? "node '" + name.getName().str() + "' " : std::string("an earlier node ")) +
+           meetingReason();
+  }
+  if (pairsSamples(shape, marker))
+    return meetingReason();
+  return "uses a table with an entry for each sample of the batch, so its meaning depends on the "
+         "batch size; export the model without it (an index over the batch is understood only "
+         "where it selects the sample's own row)";
+}
+
 mlir::Value Emitter::emitKnown(const Value &value) {
   const Known &known = *value.known;
-  for (int64_t size : known.shape())
-    if (dependsOnBatch(size))
-      throw ImportError(
-          "uses a table with an entry for each sample of the batch, so its meaning depends on the "
-          "batch size; export the model without it (an index over the batch is understood only "
-          "where it selects the sample's own row)");
+  if (llvm::any_of(known.shape(), [&](int64_t size) { return dependsOnBatch(size); }))
+    throw ImportError(reasonOfBatchTable(known.shape()));
   if (!known.isAffine())
     return constant(value.dtype, known);
 

@@ -70,6 +70,7 @@ public:
 
 private:
   mlir::Value emitKnown(const Value &value);
+  std::string reasonOfBatchTable(llvm::ArrayRef<int64_t> shape);
 
   mlir::Location loc = builder.getUnknownLoc();
 };

@@ -484,7 +484,12 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
   ImportedModel imported;
   auto importAt = [&](int64_t at) {
     GraphImporter importer(context, model, bindings, parameters, at);
-    OwningOpRef<ModuleOp> module = importer.run();
+    OwningOpRef<ModuleOp> module;
+    try {
+      module = importer.run();
+    } catch (const ImportError &error) {
+      throw ImportError(error.what() + bindings.lengthHint);
+    }
     imported.warnings = importer.warnings();
     verifyModule(*module);
     return module;
@@ -498,14 +503,10 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
     imported.module = importAt(marker);
   }
   auto function = functionOf(imported.module);
-  if (Operation *op = firstMeeting(function, marker)) {
+  if (Operation *op = firstMeeting(function.getBody().front(), marker)) {
     auto name = dyn_cast<NameLoc>(op->getLoc());
-    throw ImportError((name ? "node '" + name.getName().str() + "'" : "the result") +
-                      " joins every sample of the batch with every other, as contrastive losses "
-                      "do. Micro-batches "
-                      "and data parallelism would change such a loss, so it is not supported; "
-                      "export the model up "
-                      "to the embeddings");
+    throw ImportError((name ? "node '" + name.getName().str() + "'" : "the result") + " " +
+                      meetingReason());
   }
   bindBatch(function, marker, bindings.batch);
   {

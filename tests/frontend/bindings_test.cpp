@@ -2,11 +2,13 @@
 
 #include "tests/frontend/ModelRunner.h"
 
+#include "llvm/Support/raw_ostream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 using namespace tbc;
 using namespace tbc::test;
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -134,6 +136,48 @@ TEST(Inputs, SamplesDoNotMeet) {
   b.output("y");
   ModelBuilder::attr(b.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0});
   b.node("MatMul", {"x", "t"}, {"y"}, "similarity");
+  EXPECT_THAT(importError(b.bytes()),
+              HasSubstr("node 'similarity' joins every sample of the batch with every other"));
+}
+
+TEST(Bindings, MessagesNameAnAssumedSequence) {
+  ModelBuilder b;
+  b.input("x", {"batch", "seq"});
+  b.floats("w", {24}, std::vector<float>(24, 1));
+  b.output("y");
+  b.node("Add", {"x", "w"}, {"y"}, "sum");
+  EXPECT_THAT(importError(b.bytes()),
+              AllOf(HasSubstr("node 'sum' (Add): shapes [batch, 4096] and [24] do not broadcast"),
+                    HasSubstr("sequence length 4096, the default; --seq chooses another")));
+}
+
+TEST(Bindings, ZerosReadNoPositions) {
+  ModelBuilder b;
+  b.input("ids", {"batch", "seq"}, /*isFloat=*/false);
+  b.output("y");
+  b.floats("tokens", {8, 2}, std::vector<float>(16, 1));
+  b.floats("types", {2, 2}, std::vector<float>(4, 1));
+  b.node("Gather", {"tokens", "ids"}, {"x"});
+  b.node("Shape", {"ids"}, {"shape"});
+  b.node("ConstantOfShape", {"shape"}, {"zeros"});
+  ModelBuilder::attr(b.node("Cast", {"zeros"}, {"whole"}), "to", int64_t(7));
+  b.node("Gather", {"types", "whole"}, {"t"});
+  b.node("Add", {"x", "t"}, {"y"});
+  mlir::MLIRContext context;
+  TemporaryFolder folder;
+  auto imported = frontend::importOnnx(context, folder.write("m.onnx", b.bytes()), {});
+  ASSERT_TRUE(bool(imported)) << imported.error().message;
+  EXPECT_EQ(imported->seq, 4096);
+}
+
+TEST(Inputs, TablesOverTheBatchBesidePairsNameThePairs) {
+  ModelBuilder b;
+  b.input("x", {"batch", "4"});
+  b.output("y");
+  ModelBuilder::attr(b.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0});
+  b.node("MatMul", {"x", "t"}, {"scores"}, "similarity");
+  b.node("EyeLike", {"scores"}, {"eye"});
+  b.node("Mul", {"scores", "eye"}, {"y"}, "diagonal");
   EXPECT_THAT(importError(b.bytes()),
               HasSubstr("node 'similarity' joins every sample of the batch with every other"));
 }

@@ -61,19 +61,27 @@ Window readWindow(NodeContext &node, const Shape &input, std::vector<int64_t> ke
   size_t dims = input.size() - 2;
   window.givenPads = window.pads;
   for (size_t i = 0; i < dims; ++i) {
-    int64_t size = input[i + 2], stride = window.strides[i], reach = window.reach(i);
+    int64_t size = input[i + 2], stride = window.strides[i];
     int64_t &low = window.pads[i], &high = window.pads[i + dims];
     if (autoPad == "VALID")
       low = high = 0;
     else if (autoPad != "NOTSET")
-      splitPads(std::max<int64_t>(0, ((size + stride - 1) / stride - 1) * stride + reach - size),
+      splitPads(std::max<int64_t>(0, ((size + stride - 1) / stride - 1) * stride + window.reach(i) -
+                                         size),
                 autoPad == "SAME_LOWER", low, high);
     window.givenPads[i] = low;
     window.givenPads[i + dims] = high;
-    if (size + low + high < reach)
+    // Rounding up keeps the one window that exceeds the input, as far as it has elements. Example:
+    // the pooling of EfficientNet has a window of 1280 x 1280 for pictures of 7 x 7.
+    int64_t padded = size + low + high;
+    if (roundsUp && padded < window.kernel[i] && padded + stride > window.kernel[i] &&
+        window.dilations[i] == 1)
+      window.kernel[i] = padded;
+    int64_t reach = window.reach(i);
+    if (padded < reach)
       throw ImportError("the window does not fit into an input of shape " +
                         printShape(input, node.emitter.marker));
-    int64_t rest = size + low + high - reach, last = rest / stride;
+    int64_t rest = padded - reach, last = rest / stride;
     // Rounding up adds a window only if it starts before the padding at the end.
     if (roundsUp && rest % stride != 0 && (last + 1) * stride < size + low) {
       ++last;

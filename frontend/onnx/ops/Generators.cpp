@@ -156,6 +156,25 @@ Known accumulateKnown(const Value &value, const Running &running) {
                         : Known::ofInts(value.shape, accumulate(full.ints()));
 }
 
+/// Computes the running sum of a known tensor. Copies along other dims than the axis are not
+/// listed. Example: positions of pixels, from a mask of ones over [batch, height, width].
+Value accumulateCore(const Value &value, Running running) {
+  std::vector<unsigned> dims = value.dims, within;
+  const unsigned axis = running.axis;
+  if (value.coreDim(axis) < 0)
+    dims.insert(llvm::lower_bound(dims, axis), axis);
+  Shape shape;
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    shape.push_back(value.shape[dim]);
+    if (value.coreDim(dim) >= 0)
+      within.push_back(i);
+    if (dim == axis)
+      running.axis = i;
+  }
+  Value core = Value::ofKnown(value.dtype, shape, within, *value.known);
+  return Value::ofKnown(value.dtype, value.shape, dims, accumulateKnown(core, running));
+}
+
 void importRunning(NodeContext &node, bool isProduct) {
   Emitter &emitter = node.emitter;
   const Value &value = node.input(0);
@@ -169,7 +188,7 @@ void importRunning(NodeContext &node, bool isProduct) {
     return node.setOutput(0, Value::ofKnown(value.dtype, value.shape, {axis}, sums));
   }
   if (value.isKnown())
-    return node.setOutput(0, Value::ofKnown(value.dtype, accumulateKnown(value, running)));
+    return node.setOutput(0, accumulateCore(value, running));
 
   if (!isProduct) {
     std::vector<unsigned> dims;

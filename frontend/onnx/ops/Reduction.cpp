@@ -72,12 +72,13 @@ Value reduceKnown(llvm::StringRef mnemonic, const Value &value, const std::vecto
                                [&](const Shape &i) { return full.intAt(i); }, combine)));
 }
 
+/// The core of `value` as a value of its own.
+Value coreOf(const Value &value) { return Value::ofKnown(value.dtype, *value.known); }
+
 } // namespace
 
 Value reduce(Emitter &emitter, llvm::StringRef mnemonic, const Value &value,
              const std::vector<unsigned> &axes, bool keepDims) {
-  if (value.isKnown())
-    return reduceKnown(mnemonic, value, axes, keepDims);
   llvm::SmallVector<int64_t> coreAxes;
   std::vector<unsigned> dims;
   Shape coreShape;
@@ -85,6 +86,10 @@ Value reduce(Emitter &emitter, llvm::StringRef mnemonic, const Value &value,
   for (unsigned axis : axes)
     if (value.coreDim(axis) < 0)
       repeats *= value.shape[axis];
+  // Copies of a known value are not listed. Example: a mask of ones over [batch, 4096].
+  bool hasCopies = value.dims.size() < value.shape.size() && repeats > 0;
+  if (value.isKnown() && (!hasCopies || (mnemonic == "reduce_prod" && repeats != 1)))
+    return reduceKnown(mnemonic, value, axes, keepDims);
   for (auto [core, dim] : llvm::enumerate(value.dims)) {
     if (llvm::is_contained(axes, dim)) {
       coreAxes.push_back(core);
@@ -95,6 +100,13 @@ Value reduce(Emitter &emitter, llvm::StringRef mnemonic, const Value &value,
     coreShape.push_back(value.shape[dim]);
   }
   Shape shape = reducedShape(value.shape, axes, keepDims);
+  if (value.isKnown()) {
+    Value core = reduceKnown(mnemonic, coreOf(value), {coreAxes.begin(), coreAxes.end()}, false);
+    Value result = Value::ofKnown(value.dtype, shape, dims, *core.known);
+    if (mnemonic != "reduce_sum" || repeats == 1)
+      return result;
+    return elementwise(emitter, "mul", {result, number(result, double(repeats))});
+  }
   mlir::Value core = emitter.core(value);
   if (!coreAxes.empty())
     core = emitter.createOne(mnemonic, {core}, emitter.type(value.dtype, coreShape),
