@@ -5,6 +5,7 @@
 #include "codegen/cuda/ExpandMath.h"
 #include "codegen/cuda/NestEmitter.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -92,6 +93,49 @@ SmallVector<Value> WholeEmitter::overRow(const Domain::Pass &work, ArrayRef<Valu
                                        });
   position = first;
   return result;
+}
+
+namespace {
+
+/// The code of a thread of one flat loop, without the frame of a kernel.
+class ThreadEmitter final : public NestEmitter {
+public:
+  ThreadEmitter(func::FuncOp function, const Domain &domain, Form form)
+      : NestEmitter(function, domain, form) {}
+
+  static bool isFlat(const Domain &domain) {
+    return domain.rows.empty() && domain.reduced.empty() && domain.numPasses == 0;
+  }
+
+protected:
+  region::Kernel emit() override;
+};
+
+} // namespace
+
+region::Kernel ThreadEmitter::emit() {
+  region::Kernel kernel;
+  kernel.module = ModuleOp::create(loc);
+  kernel.extent = numThreads;
+  builder.setInsertionPointToEnd(kernel.module->getBody());
+  SmallVector<Type> types = {builder.getI64Type()};
+  types.append(size_t(numBuffers()), LLVM::LLVMPointerType::get(builder.getContext()));
+  auto body =
+      builder.create<func::FuncOp>(loc, region::kKernelName, builder.getFunctionType(types, {}));
+  Block *entry = body.addEntryBlock();
+  builder.setInsertionPointToEnd(entry);
+  buffers.assign(std::next(entry->args_begin()), entry->args_end());
+  position = e.mul(entry->getArgument(0), integer(width));
+  store(domain.resultsBehindPasses(function));
+  builder.create<func::ReturnOp>(loc);
+  expandMath(*kernel.module);
+  return kernel;
+}
+
+FailureOr<region::Kernel> emitThread(func::FuncOp function, const Domain &domain, Form form) {
+  if (!ThreadEmitter::isFlat(domain))
+    return failure();
+  return ThreadEmitter(function, domain, form).run();
 }
 
 void prepareContext(MLIRContext &context) {

@@ -4,6 +4,8 @@
 
 #include "codegen/cuda/EmitFp8Kernels.h"
 #include "codegen/cuda/EmitSparseKernels.h"
+#include "codegen/cuda/JoinKernels.h"
+#include "codegen/cuda/NestEmitter.h"
 #include "codegen/cuda/ThreadKernel.h"
 #include "codegen/region/RegionFunction.h"
 #include "runtime/abi/Region.h"
@@ -64,11 +66,17 @@ public:
     result.regions = region::formRegions(
         program, origins, [&](func::FuncOp function, const region::Domain &domain) {
           FailureOr<region::Kernel> kernel = emitCudaKernel(function, domain, target.form);
-          if (succeeded(kernel) && !kernel->then.empty())
-            inSteps.try_emplace(region::symbolOf(*kernel->module),
-                                entryOf(region::symbolOf(*kernel->module), *kernel));
+          if (failed(kernel))
+            return kernel;
+          std::string symbol = region::symbolOf(*kernel->module);
+          if (!kernel->then.empty())
+            inSteps.try_emplace(symbol, entryOf(symbol, *kernel));
+          else if (FailureOr<region::Kernel> thread = emitThread(function, domain, target.form);
+                   succeeded(thread))
+            threads.try_emplace(symbol, std::move(*thread));
           return kernel;
         });
+    joinKernels(program, result.regions, threads, context, target.form);
     result.sources = std::move(result.regions.sources);
     for (int s = 0; s < program.numStages(); ++s)
       for (program::BlockId id : program.stages[size_t(s)].blocks())
@@ -259,6 +267,7 @@ private:
   CudaSources result;
   std::set<std::string> symbols;
   std::map<std::string, program::CudaKernel> inSteps; // kernels of several launches, by symbol
+  ThreadCode threads;
   Missing missing;
 };
 

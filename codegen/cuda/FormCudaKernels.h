@@ -19,8 +19,9 @@ struct CudaSources {
   program::CudaKernels list;
 };
 
-/// Compiles the regions of every block of `program` (region::formRegions), and adds one for each
-/// other op with a kernel (`emitOpKernel`). The context of `origins` must be prepared
+/// Compiles the regions of every block of `program` (region::formRegions), joins neighbours that
+/// one launch can do (`joinKernels`), and adds one for each other op with a kernel
+/// (`emitOpKernel`). The context of `origins` must be prepared
 /// (`cuda::prepareContext`).
 ///
 /// Errors: Usage, unless the target allows host ops. Lists ops outside of all regions, and slots

@@ -26,6 +26,19 @@ static Value integer(OpBuilder &builder, Location loc, int64_t value) {
   return builder.create<arith::ConstantIntOp>(loc, value, 64);
 }
 
+/// Begins the body of a thread in the kernel's first block.
+static Value enterDeviceThread(OpBuilder &builder, Location loc, func::FuncOp kernel,
+                               int64_t numThreads) {
+  builder.setInsertionPointToEnd(&kernel.getBody().front());
+  Value thread = globalThread(builder, loc);
+  Value isThere = builder.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ult, thread,
+                                                integer(builder, loc, numThreads));
+  auto branch = builder.create<scf::IfOp>(loc, isThere, /*withElseRegion=*/false);
+  builder.create<func::ReturnOp>(loc);
+  builder.setInsertionPoint(branch.thenBlock()->getTerminator());
+  return thread;
+}
+
 static KernelFrame openDeviceKernel(OpBuilder &builder, Location loc, int numBuffers,
                                     int64_t numThreads) {
   KernelFrame frame;
@@ -34,38 +47,44 @@ static KernelFrame openDeviceKernel(OpBuilder &builder, Location loc, int numBuf
       builder.create<func::FuncOp>(loc, region::kKernelName, builder.getFunctionType(pointers, {}));
   Block *entry = kernel.addEntryBlock();
   frame.buffers.assign(entry->getArguments().begin(), entry->getArguments().end());
-  builder.setInsertionPointToEnd(entry);
-  frame.thread = globalThread(builder, loc);
-  Value isThere = builder.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ult, frame.thread,
-                                                integer(builder, loc, numThreads));
-  auto branch = builder.create<scf::IfOp>(loc, isThere, /*withElseRegion=*/false);
-  builder.create<func::ReturnOp>(loc);
-  builder.setInsertionPoint(branch.thenBlock()->getTerminator());
+  frame.thread = enterDeviceThread(builder, loc, kernel, numThreads);
   return frame;
+}
+
+/// Creates a function of the host form; its first parameter is the array of addresses.
+static func::FuncOp createHostKernel(OpBuilder &builder, Location loc) {
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  Type i64 = builder.getI64Type();
+  auto kernel = builder.create<func::FuncOp>(loc, region::kKernelName,
+                                             builder.getFunctionType({pointer, i64, i64}, {}));
+  builder.setInsertionPointToEnd(kernel.addEntryBlock());
+  return kernel;
+}
+
+/// Begins the loop over the threads of a function of the host form.
+static Value enterHostThread(OpBuilder &builder, Location loc, func::FuncOp kernel,
+                             int64_t numThreads) {
+  // Clamps to `numThreads`, as on a device: a kernel with another number of threads is another
+  // function.
+  Value end =
+      builder.create<arith::MinSIOp>(loc, kernel.getArgument(2), integer(builder, loc, numThreads));
+  auto loop = builder.create<scf::ForOp>(loc, kernel.getArgument(1), end, integer(builder, loc, 1));
+  builder.create<func::ReturnOp>(loc);
+  builder.setInsertionPoint(loop.getBody()->getTerminator());
+  return loop.getInductionVar();
 }
 
 static KernelFrame openHostKernel(OpBuilder &builder, Location loc, int numBuffers,
                                   int64_t numThreads) {
   KernelFrame frame;
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
-  Type i64 = builder.getI64Type();
-  auto kernel = builder.create<func::FuncOp>(loc, region::kKernelName,
-                                             builder.getFunctionType({pointer, i64, i64}, {}));
-  Block *entry = kernel.addEntryBlock();
-  builder.setInsertionPointToEnd(entry);
+  func::FuncOp kernel = createHostKernel(builder, loc);
   for (int i = 0; i < numBuffers; ++i) {
-    Value at = builder.create<LLVM::GEPOp>(loc, pointer, pointer, entry->getArgument(0),
+    Value at = builder.create<LLVM::GEPOp>(loc, pointer, pointer, kernel.getArgument(0),
                                            ArrayRef<LLVM::GEPArg>{i}, true);
     frame.buffers.push_back(builder.create<LLVM::LoadOp>(loc, pointer, at));
   }
-  // Clamps to `numThreads`, as on a device: a kernel with another number of threads is another
-  // function.
-  Value end =
-      builder.create<arith::MinSIOp>(loc, entry->getArgument(2), integer(builder, loc, numThreads));
-  auto loop = builder.create<scf::ForOp>(loc, entry->getArgument(1), end, integer(builder, loc, 1));
-  builder.create<func::ReturnOp>(loc);
-  builder.setInsertionPoint(loop.getBody()->getTerminator());
-  frame.thread = loop.getInductionVar();
+  frame.thread = enterHostThread(builder, loc, kernel, numThreads);
   return frame;
 }
 
@@ -73,6 +92,24 @@ KernelFrame openKernel(OpBuilder &builder, Location loc, int numBuffers, int64_t
                        Form form) {
   return form == Form::Device ? openDeviceKernel(builder, loc, numBuffers, numThreads)
                               : openHostKernel(builder, loc, numBuffers, numThreads);
+}
+
+KernelFrame openArrayKernel(OpBuilder &builder, Location loc, int numAddresses, int64_t numThreads,
+                            Form form) {
+  if (form == Form::Host) {
+    func::FuncOp kernel = createHostKernel(builder, loc);
+    return {enterHostThread(builder, loc, kernel, numThreads), {kernel.getArgument(0)}};
+  }
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  auto kernel =
+      builder.create<func::FuncOp>(loc, region::kKernelName, builder.getFunctionType(pointer, {}));
+  kernel.addEntryBlock();
+  // An array by value: it lies in the memory of parameters, where all threads can index it.
+  kernel.setArgAttr(0, LLVM::LLVMDialect::getByValAttrName(),
+                    TypeAttr::get(LLVM::LLVMArrayType::get(pointer, unsigned(numAddresses))));
+  kernel.setArgAttr(0, LLVM::LLVMDialect::getAlignAttrName(),
+                    builder.getI64IntegerAttr(sizeof(uint64_t)));
+  return {enterDeviceThread(builder, loc, kernel, numThreads), {kernel.getArgument(0)}};
 }
 
 Value combineOverWarp(OpBuilder &builder, Location loc, Value x, bool isSum, Form form) {

@@ -29,6 +29,11 @@ struct KernelFrame {
 KernelFrame openKernel(mlir::OpBuilder &builder, mlir::Location loc, int numBuffers,
                        int64_t numThreads, Form form);
 
+/// Begins a kernel whose only parameter is an array of `numAddresses` addresses: its one buffer. A
+/// thread can load an address by a number that it computes.
+KernelFrame openArrayKernel(mlir::OpBuilder &builder, mlir::Location loc, int numAddresses,
+                            int64_t numThreads, Form form);
+
 /// Returns the sum or maximum of `x` over the lanes of a warp, identical in every lane. A
 /// butterfly: each step combines lanes whose indices differ in one bit. The host form has one lane
 /// per warp. Example: 5 steps for 32 lanes.

@@ -12,6 +12,11 @@
 // memory plan has a result at the bytes of an operand, both are the same address. Otherwise a
 // result shares no bytes with an operand or another result.
 //
+// A kernel of many buffers may have all of these addresses in one parameter, an array of at most
+// `maxArrayAddresses` by value. So whoever launches a kernel has the addresses one behind the
+// other, beginning at its first argument. Example: one launch does the optimizer's step of 60
+// tensors.
+//
 // A kernel may take several launches, one after the other in one stream, with the same parameters.
 // Example: a sum over rows by parts of the rows, then over the parts. Between its launches a kernel
 // keeps values in a workspace, whose address is the last parameter if `workspaceBytes` is not 0.
@@ -36,6 +41,9 @@
 namespace tbc::program {
 
 inline constexpr const char *cudaKernelsFile = "kernels.cuda.json";
+
+/// Parameters of a kernel take at most 4 KiB (PTX ISA, kernel function parameters, before 8.1).
+inline constexpr int maxArrayAddresses = (4 << 10) / int(sizeof(uint64_t));
 
 enum class CudaCode { Ptx, Cubin };
 

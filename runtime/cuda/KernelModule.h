@@ -23,7 +23,8 @@ struct LaunchableKernel {
   std::vector<LaunchableKernel> then = {}; // launches after it, with the same arguments
   int64_t workspaceBytes = 0;              // see CudaKernel; 0: there is no such parameter
 
-  /// Launches all of it. `arguments` point to the values of its parameters.
+  /// Launches all of it. `arguments` point to the values of its parameters. Addresses of a region's
+  /// buffers lie one behind the other, as a kernel may take them as one array.
   Status launch(const Device &device, const Stream &stream, void **arguments) const;
 };
 

@@ -108,20 +108,36 @@ RankMemory::RankMemory(const program::Stage &stage, Arith arith)
   placeInside();
 }
 
+/// Places the values of regions one behind the other, and begins again where none is read later. So
+/// a region of many independent kernels takes no more than its largest.
 void RankMemory::placeInside() {
   constexpr int64_t alignment = 256;
   insideOffsets.assign(stage->values.size(), 0);
   int64_t most = 0;
-  for (program::BlockId id : stage->blocks())
-    for (const program::Region &region : stage->block(id).regions) {
+  for (program::BlockId id : stage->blocks()) {
+    const program::Block &block = stage->block(id);
+    for (const program::Region &region : block.regions) {
+      std::map<program::ValueId, int> lastRead;
+      for (int i = region.first; i < region.first + region.count; ++i)
+        for (program::ValueId value : block.instructions[size_t(i)].operands)
+          lastRead[value] = i;
       int64_t bytes = 0;
-      for (program::ValueId value : program::valuesInside(stage->block(id), region)) {
-        insideOffsets[value] = bytes;
-        int64_t size = program::sizeBytes(stage->values[value]);
-        bytes += (size + alignment - 1) / alignment * alignment;
+      int busy = -1; // the last instruction that reads one of those placed
+      for (int i = region.first; i < region.first + region.count; ++i) {
+        if (i > busy)
+          bytes = 0;
+        for (program::ValueId value : block.instructions[size_t(i)].results) {
+          if (!isInside(value))
+            continue;
+          insideOffsets[value] = bytes;
+          int64_t size = program::sizeBytes(stage->values[value]);
+          bytes += (size + alignment - 1) / alignment * alignment;
+          busy = std::max({busy, i, lastRead[value]});
+        }
+        most = std::max(most, bytes);
       }
-      most = std::max(most, bytes);
     }
+  }
   inside = std::make_unique<HostArena>(most, arith);
 }
 

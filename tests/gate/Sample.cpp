@@ -121,8 +121,16 @@ Sample Sampler::sampleOf(const program::CudaLaunch &kernel, ptx::Launch &launch,
   Sample sample;
   sample.blocks = kernel.blocks, sample.threads = kernel.threads;
   auto found = module.module.kernels.find(kernel.symbol);
-  if (found != module.module.kernels.end())
+  if (found != module.module.kernels.end()) {
     sample.localBytes = found->second.localBytes;
+    // All addresses in one array (runtime/abi/CudaKernels.h).
+    if (found->second.parameters.size() == 1 && launch.arguments.size() > 1) {
+      for (size_t i = 1; i < launch.arguments.size(); ++i)
+        launch.arguments[0].insert(launch.arguments[0].end(), launch.arguments[i].begin(),
+                                   launch.arguments[i].end());
+      launch.arguments.resize(1);
+    }
+  }
   int64_t wanted = std::min<int64_t>(options.numBlocks, kernel.blocks);
   ptx::Executor executor(memory);
   for (int64_t k = 0; k < wanted && !sample.counts.isCut; ++k) {

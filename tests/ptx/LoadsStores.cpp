@@ -2,6 +2,8 @@
 
 #include "tests/ptx/Lanes.h"
 
+#include <algorithm>
+
 namespace tbc::ptx {
 namespace {
 
@@ -42,18 +44,32 @@ template <typename Element, typename Register> void store(Warp &warp, const Inst
     }
 }
 
-/// ld.param: loads the same value in all lanes.
+/// ld.param: loads the same value in all lanes, or each lane its own at an address that is computed
+/// (the address of a parameter is its offset).
 template <typename Element, typename Register>
 void loadParameter(Warp &warp, const Instruction &i) {
   const std::vector<unsigned char> &bytes = warp.block.run.parameters;
-  size_t begin = size_t(i.offset);
-  if (begin + sizeof(Element) * i.count > bytes.size())
-    warp.fail(i, "it reads outside of the parameters");
-  for (int element = 0; element < i.count; ++element) {
-    Element value;
-    std::memcpy(&value, bytes.data() + begin + size_t(element) * sizeof value, sizeof value);
-    each<Register>(warp, i.at[size_t(element) + 1], [=](int) { return Register(value); });
-  }
+  uint64_t begins[warpLanes];
+  if (i.at[0] >= 0)
+    warp.addresses(i, i.at[0], begins);
+  else
+    std::fill_n(begins, warpLanes, uint64_t(i.offset));
+  for (int lane = 0; lane < warpLanes; ++lane)
+    if (warp.lanes >> lane & 1) {
+      if (begins[lane] % sizeof(Element) != 0)
+        warp.fail(i, "it reads a parameter at an offset that is no multiple of its bytes", lane);
+      if (begins[lane] > bytes.size() ||
+          sizeof(Element) * size_t(i.count) > bytes.size() - begins[lane])
+        warp.fail(i, "it reads outside of the parameters", lane);
+    }
+  for (int element = 0; element < i.count; ++element)
+    each<Register>(warp, i.at[size_t(element) + 1], [&](int lane) {
+      Element value{};
+      if (warp.lanes >> lane & 1)
+        std::memcpy(&value, bytes.data() + begins[lane] + size_t(element) * sizeof value,
+                    sizeof value);
+      return Register(value);
+    });
 }
 
 enum class Kind { Load, Store, Parameter };
@@ -161,8 +177,6 @@ void takeAddress(Decoder &d, size_t index) {
     if (address.width != 4 && address.width != 8)
       d.fail(d.opcode + " of an address of this width");
     i.variant |= address.width == 4 ? 1 : 0;
-    if (i.space == Space::Param)
-      d.fail("parameters at addresses that are computed");
     return;
   }
   // A global variable. Its address is known when the module is loaded.

@@ -421,6 +421,24 @@ TEST(PtxInstructions, DynamicSharedLocalAndConstantMemory) {
     EXPECT_EQ(found[thread], 2003050 + thread);
 }
 
+TEST(PtxInstructions, ParametersAtComputedOffsets) {
+  std::string body = R"(
+    mov.u32 %r0, %tid.x;
+    and.b32 %r1, %r0, 1;
+    mov.b64 %x0, p0;
+    mad.wide.u32 %x1, %r1, 8, %x0;
+    ld.param.u64 %x2, [%x1+8];
+    ld.param.u64 %x3, [p0];
+    mad.wide.u32 %x4, %r0, 8, %x3;
+    st.global.u64 [%x4], %x2;)";
+  Gpu gpu(body, 3);
+  uint64_t out = gpu.buffer(256);
+  gpu.run({out, 70, 90});
+  List<uint64_t> found = gpu.download<uint64_t>(out, 32);
+  for (uint64_t thread = 0; thread < 32; ++thread)
+    EXPECT_EQ(found[thread], thread % 2 == 0 ? 70 : 90);
+}
+
 TEST(PtxInstructions, Atomics) {
   std::string body = R"(
     ld.param.u64 %x0, [p0];

@@ -202,6 +202,8 @@ protected:
       cudnn.emplace(driver);
     }
     usesLibraries = hasLibraries;
+    numUpdateKernels = int(compiled->program.stages[0].update.regions.size());
+    numParameters = int(model.step->step.graph.parameters.size());
     for (const program::Stage &stage : compiled->program.stages)
       for (program::BlockId id : stage.blocks())
         for (const program::Region &region : stage.block(id).regions)
@@ -303,6 +305,7 @@ protected:
   std::string folder;
   std::string offload = "none";
   std::vector<test::FakeDriver::Ran> ran; // of the last check
+  int numUpdateKernels = 0, numParameters = 0;
   bool usesLibraries = false, isBenchmark = false;
   /// Of all checks with libraries: matmuls by epilogue and whether a matrix was added; operations
   /// of cuDNN's graphs.
@@ -314,7 +317,12 @@ TEST_F(CudaPlans, TinyMlp) { check("tiny-mlp", "dp=2,tp=2", "sgd"); }
 
 TEST_F(CudaPlans, TinyGpt2) { check("tiny-gpt2", "dp=1", "sgd", {{"clip_norm", 1.0}}); }
 
-TEST_F(CudaPlans, TinyGpt2WithAdam) { check("tiny-gpt2", "dp=1", "adamw"); }
+TEST_F(CudaPlans, TinyGpt2WithAdam) {
+  check("tiny-gpt2", "dp=1", "adamw");
+  // One kernel for all parameters, beside those of scalars.
+  EXPECT_GE(numParameters, 20);
+  EXPECT_LE(numUpdateKernels, 3);
+}
 
 TEST_F(CudaPlans, TinyGpt2WithLibraries) {
   for (const char *mesh : {"fsdp=2", "tp=2", "pp=2"})

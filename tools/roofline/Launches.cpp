@@ -38,6 +38,22 @@ std::string Launch::place(const program::Program &program) const {
 
 namespace {
 
+/// Joins the names of ops. In a long list, as that of a joint kernel, names that repeat stand once:
+/// "60 x scale_by+adamw".
+std::string joined(const std::vector<std::string> &ops) {
+  constexpr size_t mostOps = 40; // of a kernel that is planned (planner/reshard/Kernels.h)
+  size_t period = ops.size();
+  if (ops.size() > mostOps)
+    for (period = 1; period < ops.size(); ++period)
+      if (ops.size() % period == 0 &&
+          std::equal(ops.begin() + std::ptrdiff_t(period), ops.end(), ops.begin()))
+        break;
+  std::string text = period < ops.size() ? std::to_string(ops.size() / period) + " x " : "";
+  for (size_t i = 0; i < period; ++i)
+    text += (i == 0 ? "" : "+") + ops[i];
+  return text;
+}
+
 class Lister {
 public:
   Lister(const program::Program &program, const program::CudaKernels *kernels, int capability)
@@ -121,6 +137,7 @@ private:
   /// Sets the launch's name, reads and writes.
   void finish(const Block &block, Launch &launch) {
     std::set<ValueId> defined, read, outside;
+    std::vector<std::string> ops;
     std::set<int> inside(launch.instructions.begin(), launch.instructions.end());
     for (int index = 0; index < int(block.instructions.size()); ++index)
       if (!inside.count(index))
@@ -131,7 +148,7 @@ private:
     for (int index : launch.instructions) {
       const Instruction &instruction = block.instructions[size_t(index)];
       bool isSlice = instruction.kind == InstructionKind::ShardSlice;
-      launch.what += (launch.what.empty() ? "" : "+") + (isSlice ? "shard_slice" : instruction.op);
+      ops.push_back(isSlice ? "shard_slice" : instruction.op);
       for (ValueId value : instruction.operands)
         if (!defined.count(value) && read.insert(value).second)
           launch.operands.push_back(value);
@@ -141,6 +158,7 @@ private:
           launch.results.push_back(value);
       }
     }
+    launch.what = joined(ops);
     launches.push_back(std::move(launch));
   }
 

@@ -26,7 +26,7 @@ struct Launch {
   int stage = 0;
   program::BlockId block = schedule::Action::Kind::Forward;
   std::vector<int> instructions; // of the block; empty: a value is added to a slot
-  std::string what;              // their ops, "layer_norm_grad+add"
+  std::string what;              // their ops, "layer_norm_grad+add", "60 x adamw"
   std::string symbol;            // of the compiled kernel; empty for others
   By by = By::Kernel;
   int64_t perStep = 1; // executions of its block per step

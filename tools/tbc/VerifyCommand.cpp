@@ -197,7 +197,12 @@ static double arenaBytes(const program::Program &program) {
 /// Checks that the Program equals the one compiled from its plan, because a shrunk proof covers
 /// only that one.
 static Status checkIsOfItsPlan(const Subject &subject) {
-  auto compiled = driver::compilePlan(*subject.loaded.step, subject.loaded.plan);
+  // Kernels for GPUs are joined over several planned ones.
+  cuda::CudaTarget target;
+  target.allowsHostOps = true;
+  bool isCuda = subject.program->manifest.target == train::Target::Cuda;
+  auto compiled = driver::compilePlan(*subject.loaded.step, subject.loaded.plan, nullptr,
+                                      isCuda ? &target : nullptr);
   if (!compiled)
     return compiled.error();
   if (program::writeProgram(withoutKernels(compiled->program)) ==

@@ -8,6 +8,7 @@
 
 #include "codegen/cuda/EmitCudaKernel.h"
 #include "codegen/cuda/LowerPtx.h"
+#include "codegen/cuda/NestEmitter.h"
 #include "tests/codegen/cpu/KernelCheck.h"
 #include "tests/codegen/cuda/Assemble.h"
 
@@ -78,6 +79,41 @@ TEST(CudaThreads, OpsWithoutAGradient) {
 TEST(CudaThreads, InBFloat16) { EXPECT_GE(checkThreads(inBFloat16(allCases())).size(), 25u); }
 
 TEST(CudaThreads, ShapesOfAllKinds) { EXPECT_EQ(checkThreads(shapeCases()).size(), 9u); }
+
+/// Returns the name of the code of a thread, which is the same for equal code; empty without one.
+std::string codeOfThread(const std::string &function) {
+  std::string symbol;
+  compileFunction(
+      "region", function,
+      [&](func::FuncOp region, const region::Domain &domain) -> FailureOr<region::Kernel> {
+        if (auto thread = cuda::emitThread(region, domain, cuda::Form::Device); succeeded(thread))
+          symbol = region::symbolOf(*thread->module);
+        return cuda::emitCudaKernel(region, domain);
+      },
+      0);
+  return symbol;
+}
+
+std::string scaled(const std::string &shape, const std::string &type) {
+  std::string tensor = "tensor<" + shape + "x" + type + ">";
+  return "func.func @f(%x: " + tensor + ", %s: tensor<" + type + ">) -> " + tensor +
+         " {\n  %0 = tbc.scale_by %x, %s : (" + tensor + ", tensor<" + type + ">) -> " + tensor +
+         "\n  return %0 : " + tensor + "\n}";
+}
+
+/// A joint kernel has the code of alike segments once (codegen/cuda/JoinKernels.h).
+TEST(CudaThreads, CodeDoesNotDependOnTheNumberOfElements) {
+  std::string code = codeOfThread(scaled("768", "f32"));
+  EXPECT_NE(code, "");
+  EXPECT_EQ(codeOfThread(scaled("16x1024", "f32")), code);
+  EXPECT_NE(codeOfThread(scaled("767", "f32")), code); // narrower accesses
+  EXPECT_NE(codeOfThread(scaled("768", "bf16")), code);
+  // A reduction and a broadcast along rows are no flat loops.
+  EXPECT_EQ(codeOfThread("func.func @f(%x: tensor<8x4xf32>) -> tensor<4xf32> {\n  %0 = "
+                         "tbc.reduce_sum %x {dims = array<i64: 0>} : (tensor<8x4xf32>) -> "
+                         "tensor<4xf32>\n  return %0 : tensor<4xf32>\n}"),
+            "");
+}
 
 //===----------------------------------------------------------------------===//
 // PTX
