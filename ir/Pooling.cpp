@@ -2,6 +2,7 @@
 
 #include "ir/Window.h"
 
+#include "ir/PoolWorkspace.h"
 #include "ir/Pooling.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -122,6 +123,18 @@ FactorRule poolingRule(Operation *op) {
   // The gradient of a pooling has the input's dims.
   rule.results.push_back(op->getNumOperands() == 2 ? rule.operands[0] : dimsOf(result));
   return rule;
+}
+
+WorkspaceFn maxPoolWorkspace(ArrayRef<int64_t> kernel) {
+  int64_t taps = 1;
+  for (int64_t size : kernel)
+    taps *= size;
+  return [taps](const std::vector<std::vector<int64_t>> &shapes) { // of input and cotangent
+    int64_t windows = 1;
+    for (int64_t size : shapes[1])
+      windows *= size;
+    return argmaxBytes(windows, taps);
+  };
 }
 
 double poolingFlops(Operation *op, ArrayRef<int64_t> kernel) {

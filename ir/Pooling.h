@@ -5,6 +5,13 @@
 
 #include "ir/Tbc.h"
 
+namespace tbc {
+
+/// Returns the memory of a max_pool_grad on GPUs (ir/PoolWorkspace.h).
+WorkspaceFn maxPoolWorkspace(llvm::ArrayRef<int64_t> kernel);
+
+} // namespace tbc
+
 #define GET_OP_CLASSES
 #include "ir/Pooling.h.inc"
 

@@ -40,6 +40,7 @@ def Tbc_MaxPoolGradOp : Tbc_PoolOp<"max_pool_grad", [AllTypesMatch<["input", "re
   let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$cotangent, DenseI64ArrayAttr:$kernel,
                    DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations);
   let results = (outs Tbc_FloatTensor:$result);
+  let workspace = "::tbc::maxPoolWorkspace(getKernel())";
   let hasVerifier = 1; /* max_pool_grad_c1 */
 }
 

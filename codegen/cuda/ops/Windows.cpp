@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/cuda/ThreadKernel.h"
+#include "ir/PoolWorkspace.h"
 
 #include <limits>
 
@@ -188,24 +189,27 @@ FailureOr<region::Kernel> convGradWeight(MLIRContext &context, const OpCall &cal
 // Pooling
 //===----------------------------------------------------------------------===//
 
-/// Returns the largest element of a window and its offset in the plane at `begin`; the first of
+/// Taps that are loaded one behind the other, without a loop.
+constexpr int64_t unrolledTaps = 32;
+
+/// Returns the largest element of a window, in the plane at `begin`, and its tap; the first of
 /// equal elements.
 std::pair<Value, Value> largestOf(const ThreadKernel &k, const Windows &windows, Value begin,
                                   ArrayRef<Value> position) {
+  auto consider = [&](Value tap, ArrayRef<Value> old) {
+    Place place = windows.inputAt(position, k.split(tap, windows.kernel));
+    Value offset = k.e.select(place.exists, place.offset, k.integer(0));
+    Value x = k.load(0, k.e.add(begin, offset));
+    Value isFirst = k.e.less(old[1], k.integer(0));
+    Value isBetter = k.both(place.exists, k.e.make<arith::OrIOp>(isFirst, k.e.less(old[0], x)));
+    return Values{k.e.select(isBetter, x, old[0]), k.e.select(isBetter, tap, old[1])};
+  };
   Values best = {k.number(-std::numeric_limits<double>::infinity()), k.integer(-1)};
-  best = overAll(k, windows.taps(), best, [&](Value t, ArrayRef<Value> old) {
-    Place place = windows.inputAt(position, k.split(t, windows.kernel));
-    return k.choose(
-        place.exists,
-        [&] {
-          Value x = k.load(0, k.e.add(begin, place.offset));
-          Value isFirst = k.e.less(old[1], k.integer(0));
-          Value isBetter = k.e.make<arith::OrIOp>(isFirst, k.e.less(old[0], x));
-          return Values{k.e.select(isBetter, x, old[0]),
-                        k.e.select(isBetter, place.offset, old[1])};
-        },
-        [&] { return Values(old); });
-  });
+  if (windows.taps() > unrolledTaps)
+    best = overAll(k, windows.taps(), best, consider);
+  else
+    for (int64_t tap = 0; tap < windows.taps(); ++tap)
+      best = consider(k.integer(tap), best);
   return {best[0], best[1]};
 }
 
@@ -220,27 +224,159 @@ FailureOr<region::Kernel> maxPool(MLIRContext &context, const OpCall &call, Form
   return k.finish();
 }
 
-FailureOr<region::Kernel> maxPoolGrad(MLIRContext &context, const OpCall &call, Form form) {
-  const Sizes &x = call.results[0].shape, &y = call.operands[1].shape;
-  ThreadKernel k(context, call, kernels::numElements(x), form);
-  Windows windows(k, call.attrs.getInts("kernel"), spatial(x), spatial(y));
-  Values at = k.split(k.thread, x);
-  Value plane = k.join({at[0], at[1]}, {x[0], x[1]});
-  int64_t planeX = kernels::numElements(windows.input),
-          planeY = kernels::numElements(windows.output);
-  Value begin = k.e.mul(plane, k.integer(planeX));
-  Value mine = k.remainder(k.thread, planeX);
-  ArrayRef<Value> index = ArrayRef<Value>(at).drop_front(2);
-  Value sum = overAll(k, windows.taps(), {k.number(0)}, [&](Value t, ArrayRef<Value> old) {
-    Place window = windows.outputAt(index, k.split(t, windows.kernel));
-    return addIf(k, window.exists, old[0], [&] {
-      Value best = largestOf(k, windows, begin, k.split(window.offset, windows.output)).second;
-      Value dy = k.load(1, k.e.add(k.e.mul(plane, k.integer(planeY)), window.offset));
-      return k.e.select(k.equal(best, mine), dy, k.number(0));
+/// The gradient of a maximum. The first launch writes the tap of each window's largest element to
+/// the workspace (`argmaxBytes`). In the second one a thread has neighbouring elements of the
+/// input, and adds the cotangents of the windows that chose them, in the order of their taps.
+class MaxPoolGradient {
+public:
+  MaxPoolGradient(MLIRContext &context, const OpCall &call, Form form)
+      : context(context), form(form), x(call.results[0].shape), y(call.operands[1].shape),
+        kernel(call.attrs.getInts("kernel")), strides(call.attrs.getInts("strides")),
+        lows(call.attrs.getInts("pads")), dilations(call.attrs.getInts("dilations")),
+        staged(withWorkspace(call, {isByte(kernel) ? DType::U8 : DType::I32})) {
+    // The windows of neighbours are known here if their number is a multiple of the stride.
+    each = ThreadKernel::elementsTogether(call.results[0].dtype, {x.back()});
+    isAlongRow = each % strides.back() == 0 && kernel.back() <= unrolledTaps;
+    if (!isAlongRow)
+      each = 1;
+  }
+
+  FailureOr<region::Kernel> emit() {
+    FailureOr<region::Kernel> choice = emitChoice(), sums = emitSums();
+    if (failed(choice) || failed(sums))
+      return failure();
+    region::Kernel launches[] = {std::move(*choice), std::move(*sums)};
+    return joinLaunches(launches,
+                        argmaxBytes(kernels::numElements(y), kernels::numElements(kernel)));
+  }
+
+private:
+  using DType = kernels::DType;
+
+  static bool isByte(const Sizes &kernel) {
+    return argmaxBytes(1, kernels::numElements(kernel)) == 1;
+  }
+
+  FailureOr<region::Kernel> emitChoice() {
+    ThreadKernel k(context, staged, kernels::numElements(y), form);
+    Windows windows(k, kernel, spatial(x), spatial(y));
+    Values at = k.split(k.thread, y);
+    Value begin = k.e.mul(k.join({at[0], at[1]}, {x[0], x[1]}),
+                          k.integer(kernels::numElements(windows.input)));
+    k.store(1, k.thread, largestOf(k, windows, begin, ArrayRef<Value>(at).drop_front(2)).second);
+    return k.finish();
+  }
+
+  /// Windows along a dim that may have one element.
+  int64_t windowsAlong(size_t d) const {
+    return ((kernel[d] - 1) * dilations[d] + strides[d]) / strides[d];
+  }
+
+  /// Some windows, along the first dims: their offset and that of the tap that reads the element.
+  struct Candidate {
+    Value window, tap, exists;
+  };
+
+  /// Returns candidate `number` of the windows at `index` along the first `numDims` dims, in the
+  /// order of taps.
+  Candidate candidate(const ThreadKernel &k, Value number, ArrayRef<Value> index,
+                      size_t numDims) const {
+    Sizes counts;
+    for (size_t d = 0; d < numDims; ++d)
+      counts.push_back(windowsAlong(d));
+    Values numbers = k.split(number, counts);
+    Candidate found{k.integer(0), k.integer(0), k.e.make<arith::ConstantIntOp>(1, 1)};
+    for (size_t d = 0; d < numDims; ++d) {
+      Value from = k.e.add(index[d], k.integer(lows[d]));
+      Value window = k.e.sub(k.divide(from, strides[d]), numbers[d]);
+      Value rest = k.e.sub(from, k.e.mul(window, k.integer(strides[d])));
+      Value tap = k.divide(rest, dilations[d]);
+      Value isTap = k.both(k.equal(k.remainder(rest, dilations[d]), k.integer(0)),
+                           k.e.less(tap, k.integer(kernel[d])));
+      found.exists = k.both(found.exists, k.both(isTap, isBelow(k, window, y[d + 2])));
+      found.window = k.e.add(k.e.mul(found.window, k.integer(y[d + 2])), window);
+      found.tap = k.e.add(k.e.mul(found.tap, k.integer(kernel[d])), tap);
+    }
+    return found;
+  }
+  /// Whether 0 <= index < size.
+  static Value isBelow(const ThreadKernel &k, Value index, int64_t size) {
+    return k.e.make<arith::CmpIOp>(arith::CmpIPredicate::ult, index, k.integer(size));
+  }
+
+  /// The tap that a window chose, and its cotangent. A window that does not exist chose no tap.
+  std::pair<Value, Value> loadWindow(const ThreadKernel &k, Value plane, Value window,
+                                     Value exists) const {
+    Value offset = k.e.add(plane, k.e.select(exists, window, k.integer(0)));
+    Value chosen = k.e.select(exists, k.loadResult(1, offset), k.integer(-1));
+    return {chosen, k.load(1, offset)};
+  }
+  static Value addChosen(const ThreadKernel &k, Value sum, Value chosen, Value tap, Value dy) {
+    return k.e.add(sum, k.e.select(k.equal(chosen, tap), dy, k.number(0)));
+  }
+
+  FailureOr<region::Kernel> emitSums() {
+    ThreadKernel k(context, staged, kernels::numElements(x) / each, form);
+    Sizes chunks = x;
+    chunks.back() /= each;
+    Values at = k.split(k.thread, chunks);
+    ArrayRef<Value> index = ArrayRef<Value>(at).drop_front(2);
+    size_t numDims = kernel.size() - (isAlongRow ? 1 : 0);
+    int64_t numCandidates = 1;
+    for (size_t d = 0; d < numDims; ++d)
+      numCandidates *= windowsAlong(d);
+    Value plane =
+        k.e.mul(k.join({at[0], at[1]}, {x[0], x[1]}), k.integer(kernels::numElements(spatial(y))));
+    Values zeros(size_t(each), k.number(0));
+    Values sums = overAll(k, numCandidates, zeros, [&](Value number, ArrayRef<Value> old) {
+      Candidate found = candidate(k, number, index, numDims);
+      if (isAlongRow)
+        return addRow(k, plane, found, index.back(), old);
+      auto [chosen, dy] = loadWindow(k, plane, found.window, found.exists);
+      return Values{addChosen(k, old[0], chosen, found.tap, dy)};
     });
-  })[0];
-  k.store(0, k.thread, sum);
-  return k.finish();
+    k.storeTogether(0, k.e.mul(k.thread, k.integer(each)), sums);
+    return k.finish();
+  }
+
+  /// Adds the cotangents of the windows of a row to `each` elements. Element j of chunk c is read
+  /// by window c each / stride + q with tap t if j = q stride + t dilation - low. Example: of 8
+  /// elements, windows of 3 with stride 2 and low 1: q is 0 to 4, and q = 1 reads 1, 2, 3.
+  Values addRow(const ThreadKernel &k, Value plane, const Candidate &row, Value chunk,
+                ArrayRef<Value> old) const {
+    const int64_t stride = strides.back(), taps = kernel.back(), dilation = dilations.back();
+    const int64_t low = lows[kernel.size() - 1];
+    Values sums(old);
+    Value first = k.e.mul(chunk, k.integer(each / stride));
+    Value begin = k.e.mul(row.window, k.integer(y.back()));
+    Value firstTap = k.e.mul(row.tap, k.integer(taps));
+    for (int64_t q = (each - 1 + low) / stride; q >= -taps * dilation; --q) {
+      SmallVector<std::pair<int64_t, int64_t>> read; // taps, elements
+      for (int64_t tap = 0; tap < taps; ++tap)
+        if (int64_t j = q * stride + tap * dilation - low; j >= 0 && j < each)
+          read.push_back({tap, j});
+      if (read.empty())
+        continue;
+      Value column = k.e.add(first, k.integer(q));
+      Value exists = k.both(row.exists, isBelow(k, column, y.back()));
+      auto [chosen, dy] = loadWindow(k, plane, k.e.add(begin, column), exists);
+      for (auto [tap, j] : read)
+        sums[size_t(j)] =
+            addChosen(k, sums[size_t(j)], chosen, k.e.add(firstTap, k.integer(tap)), dy);
+    }
+    return sums;
+  }
+
+  MLIRContext &context;
+  const Form form;
+  const Sizes x, y, kernel, strides, lows, dilations;
+  const OpCall staged; // the taps are result 1
+  int64_t each = 1;    // elements of a thread
+  bool isAlongRow = true;
+};
+
+FailureOr<region::Kernel> maxPoolGrad(MLIRContext &context, const OpCall &call, Form form) {
+  return MaxPoolGradient(context, call, form).emit();
 }
 
 /// Returns the divisor of an average over a window, f32.

@@ -202,6 +202,16 @@ static std::vector<OpCase> moreCases() {
       {"max_pool_grad", "2x2x5x5xf32, 2x2x3x2xf32", "2x2x5x5xf32",
        "kernel = array<i64: 3, 2>, strides = array<i64: 2, 2>, pads = array<i64: 1, 0, 1, 0>, "
        "dilations = array<i64: 1, 2>"},
+      // A thread has 8 elements of a row, or 4.
+      {"max_pool_grad", "1x2x6x16xbf16, 1x2x3x8xbf16", "1x2x6x16xbf16",
+       "kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, "
+       "dilations = array<i64: 1, 1>"},
+      {"max_pool_grad", "2x1x3x8xf32, 2x1x3x6xf32", "2x1x3x8xf32",
+       "kernel = array<i64: 1, 2>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, "
+       "dilations = array<i64: 1, 2>"},
+      {"max_pool_grad", "2x3x16xf32, 2x3x8xf32", "2x3x16xf32",
+       "kernel = array<i64: 2>, strides = array<i64: 2>, pads = array<i64: 0, 0>, "
+       "dilations = array<i64: 1>"},
       {"avg_pool_grad", "2x2x3x2xf32", "2x2x5x5xf32",
        "kernel = array<i64: 3, 2>, strides = array<i64: 2, 2>, pads = array<i64: 1, 0, 1, 0>, "
        "count_include_pad = true"},

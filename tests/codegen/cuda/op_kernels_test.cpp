@@ -70,7 +70,7 @@ TEST(CudaOpKernels, AgreeWithTheReference) {
                                                      {"conv_grad_input", 2},
                                                      {"conv_grad_weight", 2},
                                                      {"max_pool", 1},
-                                                     {"max_pool_grad", 1},
+                                                     {"max_pool_grad", 4},
                                                      {"reduce_max", 2},
                                                      {"reduce_sum", 2},
                                                      {"rotary", 3},
