@@ -200,9 +200,12 @@ void importSplit(NodeContext &node) {
     if (part < 0 || __builtin_add_overflow(total, part, &total))
       throw ImportError("splits into parts of negative size");
   if (int64_t(sizes.size()) != parts || total != size)
-    throw ImportError("splits a dim of size " + std::to_string(size) + " into " +
-                      std::to_string(sizes.size()) + " parts of " + std::to_string(total) +
-                      " in all");
+    throw ImportError(
+        "splits dim " + std::to_string(axis) + " of " +
+        printShape(value.shape, node.emitter.marker) + " into " + std::to_string(sizes.size()) +
+        " parts of " + std::to_string(total) + " in all" +
+        (node.emitter.dependsOnBatch(size) ? "; export the model without a loop over samples"
+                                           : ""));
   int64_t offset = 0;
   for (int64_t i = 0; i < parts; ++i) {
     if (node.wantsOutput(i))
