@@ -113,6 +113,30 @@ LiveBytes liveBytes(const Graph &graph, const Assignment &assignment, const Deri
   return result;
 }
 
+/// Returns the shapes of an op's operands on one rank.
+static std::vector<std::vector<int64_t>> localShapes(const Graph &graph, int op,
+                                                     const OpStrategy &strategy) {
+  const GraphOp &graphOp = graph.ops[size_t(op)];
+  std::vector<std::vector<int64_t>> shapes;
+  for (int value : graphOp.operands)
+    shapes.push_back(graph.values[size_t(value)].layout.shape());
+  for (const auto &[loop, axes] : strategy.loopAxes)
+    for (const TensorDim &place : graphOp.loops[size_t(loop)].operandDims) {
+      int64_t &size = shapes[size_t(place.tensor)][size_t(place.dim)];
+      int64_t parts = groupSize(axes);
+      size = (size + parts - 1) / parts;
+    }
+  return shapes;
+}
+
+int64_t workspaceBytes(const Graph &graph, int op, const OpStrategy &strategy,
+                       const Cluster &cluster) {
+  const WorkspaceFn workspace = graph.ops[size_t(op)].workspace;
+  if (!workspace || !cluster.hasKernelWorkspace || !cluster.executor.isOwn())
+    return 0;
+  return workspace(localShapes(graph, op, strategy));
+}
+
 Logits logitsOf(const Graph &graph, const Derivation &derivation) {
   Logits logits;
   for (size_t op = 0; op < graph.ops.size(); ++op) {
@@ -304,33 +328,14 @@ void addExecutorStates(const Graph &graph, const Assignment &assignment,
   }
 }
 
-/// Returns the shapes of an op's operands on one rank.
-std::vector<std::vector<int64_t>> localShapes(const Graph &graph, int op,
-                                              const OpStrategy &strategy) {
-  const GraphOp &graphOp = graph.ops[size_t(op)];
-  std::vector<std::vector<int64_t>> shapes;
-  for (int value : graphOp.operands)
-    shapes.push_back(graph.values[size_t(value)].layout.shape());
-  for (const auto &[loop, axes] : strategy.loopAxes)
-    for (const TensorDim &place : graphOp.loops[size_t(loop)].operandDims) {
-      int64_t &size = shapes[size_t(place.tensor)][size_t(place.dim)];
-      int64_t parts = groupSize(axes);
-      size = (size + parts - 1) / parts;
-    }
-  return shapes;
-}
-
 /// Returns the bytes of the largest workspace of a stage's kernels.
-double workspaceBytes(const Graph &graph, const Assignment &assignment, const Cluster &cluster,
-                      const std::vector<int> &chunks) {
+double largestWorkspace(const Graph &graph, const Assignment &assignment, const Cluster &cluster,
+                        const std::vector<int> &chunks) {
   int64_t most = 0;
-  if (!cluster.hasKernelWorkspace || !cluster.executor.isOwn())
-    return 0;
   for (size_t op = 0; op < graph.ops.size(); ++op)
     if (graph.ops[op].workspace &&
         std::find(chunks.begin(), chunks.end(), graph.ops[op].chunk) != chunks.end())
-      most = std::max(
-          most, graph.ops[op].workspace(localShapes(graph, int(op), assignment.strategies[op])));
+      most = std::max(most, workspaceBytes(graph, int(op), assignment.strategies[op], cluster));
   return double(most);
 }
 
@@ -474,7 +479,7 @@ std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assig
         devices.of(stage), fixed[stage], kept,
         keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]), peak, updateBytes,
         executorBytes(graph, assignment, derivation, devices, stage, fixed[stage]),
-        workspaceBytes(graph, assignment, devices.of(stage), chunks),
+        largestWorkspace(graph, assignment, devices.of(stage), chunks),
         assignment.mesh.axisIndex("tp") >= 0, mostInFlight(actions[stage])));
   }
   return stages;

@@ -38,6 +38,11 @@ std::vector<StaticBytes> staticBytes(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
                                      const reshard::Derivation &derivation, const Job &job);
 
+/// Returns the workspace in bytes of op `op` with `strategy` on a device of `cluster`: of a
+/// library's kernel, or 0. Example: the backward of routed experts sorts its tokens there.
+int64_t workspaceBytes(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy,
+                       const Cluster &cluster);
+
 /// The operand of the cross entropy on a rank, for one micro-batch.
 struct Logits {
   int op = -1; // that sums over the classes; -1: none

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 using namespace tbc::reshard;
 
@@ -20,7 +21,15 @@ BoundTables::BoundTables(const CostTables &costs)
       problem(costs.problem) {}
 
 const DividedTotals &BoundTables::totalsDividedBy(int64_t tp) const {
-  return divided.get(tp, [&] { return dividedTotals(problem.graph, problem.job, totals, tp); });
+  return divided.get(tp, [&] {
+    return dividedTotals(problem.graph, problem.job, tp,
+                         [](const GraphParameter &) { return true; });
+  });
+}
+
+const std::vector<ParameterReaders> &BoundTables::readersDividedBy(int64_t tp) const {
+  return readers.get(
+      tp, [&] { return parameterReaders(problem.graph, problem.job, costs.models.hashes(), tp); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -141,33 +150,74 @@ const KeepBound &BoundTables::keepBoundFor(int64_t devices, int64_t samples) con
 //===----------------------------------------------------------------------===//
 
 double BoundTables::expertSeconds(const MeshShape &mesh, int64_t microBatch) const {
-  if (mesh.ep == 1 || mesh.tp > 1 || mesh.cp > 1)
+  if (mesh.ep == 1 || mesh.cp > 1)
     return 0;
-  return exchanges.get({mesh.ep, microBatch},
-                       [&] { return computeExpertSeconds(mesh.ep, microBatch); });
+  return exchangeSeconds.get({mesh.ep, mesh.tp, microBatch},
+                             [&] { return computeExpertSeconds(mesh.ep, mesh.tp, microBatch); });
 }
 
-double BoundTables::computeExpertSeconds(int64_t ep, int64_t microBatch) const {
+/// Whether the factor `id` is part of `layout`.
+static bool hasFactor(const TensorLayout &layout, FactorId id) {
+  for (const DimLayout &dim : layout.dims)
+    for (const Segment &segment : dim.segments)
+      for (const Factor &factor : segment.factors)
+        if (factor.id == id)
+          return true;
+  return false;
+}
+
+std::vector<BoundTables::Exchange> BoundTables::exchangesOver(int64_t ep) const {
   const ModelSplit split{1, ep, 1, ContextForm::AllGather};
-  const std::vector<OpStrategy> *strategies = costs.models.strategiesFor(split, microBatch);
+  const std::vector<OpStrategy> *strategies = costs.models.strategiesFor(split, 1);
   if (!strategies)
-    return 0;
-  const Graph &batched = costs.models.graphFor(microBatch * ep);
+    return {};
+  const Graph &batched = costs.models.graphFor(ep);
   Assignment assignment;
   assignment.mesh = split.mesh();
   assignment.strategies = *strategies;
   ParameterPlan plan;
   plan.reduceAxes.push_back(wholeAxis(assignment.mesh, axisIndex(assignment.mesh, Axis::Expert)));
   assignment.parameterPlans.assign(batched.parameters.size(), plan);
-  const NetworkCost network(problem.cluster, assignment.mesh, assignment.pipelineAxis);
-  double seconds = 0;
+  std::map<std::tuple<CollectiveKind, int64_t, bool>, double> counts;
   for (const Reshard &reshard : derive(batched, assignment).reshards) {
     const int producer = batched.values[reshard.value].producer;
     if (reshard.where != Where::Operand || producer < 0 ||
         (batched.ops[producer].phase == Phase::Forward && reshard.phase != Phase::Forward))
       continue;
+    const bool hasBatch = hasFactor(batched.values[reshard.value].layout, batched.batchFactor);
     for (const Collective &step : reshard.steps)
-      seconds += network.seconds(step);
+      counts[{step.kind, step.bytes, hasBatch}] += 1;
+  }
+  std::vector<Exchange> list;
+  for (const auto &[key, count] : counts)
+    list.push_back({std::get<0>(key), double(std::get<1>(key)), std::get<2>(key), count});
+  return list;
+}
+
+double BoundTables::computeExpertSeconds(int64_t ep, int64_t tp, int64_t microBatch) const {
+  const Mesh mesh = ModelSplit{tp, ep, 1, ContextForm::AllGather}.mesh();
+  const NetworkCost network(problem.cluster, mesh);
+  std::vector<AxisRef> experts, both;
+  for (Axis axis : {Axis::Expert, Axis::Tensor})
+    if (const int index = axisIndex(mesh, axis); index >= 0)
+      both.push_back(wholeAxis(mesh, index));
+  experts.push_back(both.front());
+  const GroupShape narrow = network.groupShape(experts), wide = network.groupShape(both);
+  double seconds = 0;
+  for (const Exchange &exchange : exchanges.get(ep, [&] { return exchangesOver(ep); })) {
+    const double bytes = exchange.bytes * (exchange.hasBatch ? double(microBatch) : 1);
+    auto least = [&](CollectiveKind kind) {
+      const double own = network.seconds(kind, narrow, bytes / double(tp));
+      return tp == 1 ? own : std::min(own, network.seconds(kind, wide, bytes));
+    };
+    const bool isGather = exchange.kind == CollectiveKind::AllGather;
+    const bool isScatter = exchange.kind == CollectiveKind::ReduceScatter;
+    if (tp > 1 && !isGather && !isScatter)
+      continue; // it may have another kind beside tp
+    double each = least(exchange.kind);
+    if (tp > 1 && isScatter)
+      each = std::min(each, least(CollectiveKind::AllReduce));
+    seconds += exchange.count * each;
   }
   return seconds;
 }

@@ -8,6 +8,7 @@
 #include "planner/bound/SendBound.h"
 #include "planner/search/CostTables.h"
 #include "planner/search/ParameterTotals.h"
+#include "planner/search/ReaderBytes.h"
 
 #include <array>
 #include <cstdint>
@@ -30,6 +31,8 @@ public:
 
   /// Returns dividedTotals() of all parameters.
   const DividedTotals &totalsDividedBy(int64_t tp) const;
+  /// Returns parameterReaders() of the graph.
+  const std::vector<ParameterReaders> &readersDividedBy(int64_t tp) const;
   /// Returns the unsplit work of the graph with `samples` samples.
   const WholeWork &wholeWorkFor(int64_t samples) const;
   /// Returns the kernel seconds of a micro-batch, forward and backward, each kernel divided evenly:
@@ -51,7 +54,19 @@ public:
   const KeepBound &keepBoundFor(int64_t devices, int64_t samples) const;
   /// Returns the least seconds of exchanges with the experts along ep, of a micro-batch on each
   /// rank. It counts only values needed with any recomputation: forward values within forward, and
-  /// cotangents. Without tp and cp the split of ops over ep is fixed; otherwise it returns 0.
+  /// cotangents. 0 with cp.
+  ///
+  /// Theorem: without tp the split of ops over ep is fixed, so these are the exchanges of every
+  /// plan. With tp, an exchange of b bytes takes at least min(t(ep, b / tp), t(ep and tp, b)),
+  /// where t are the seconds of its kind over these axes (of an all_reduce, if that is faster than
+  /// a reduce_scatter).
+  ///
+  /// Proof sketch: experts need the tokens of all ep ranks, and give sums of them back. With tp, a
+  /// rank may have its share of a token only, and the exchange may be one collective with that over
+  /// tp. Bytes grow with the samples.
+  ///
+  /// Example: tokens of 58.7 MB per sample gathered over ep=64 make 3.76 GB; with tp=2 at least
+  /// 1.88 GB over ep, or 3.76 GB over both.
   double expertSeconds(const MeshShape &mesh, int64_t microBatch) const;
   const CutCrossings &crossings() const;
   /// Returns slowestStageSeconds() of a micro-batch on the stages of `mesh`; 0 if all stages have
@@ -65,14 +80,25 @@ public:
 private:
   double computeLeastSeconds(int64_t tp, int64_t samples) const;
   double computeBeyondBlocks(int64_t tp, int64_t samples) const;
-  double computeExpertSeconds(int64_t ep, int64_t microBatch) const;
+  /// An exchange along ep, for one sample on each rank.
+  struct Exchange {
+    reshard::CollectiveKind kind;
+    double bytes = 0; // reshard::Collective::bytes
+    bool hasBatch = true;
+    double count = 0;
+  };
+  std::vector<Exchange> exchangesOver(int64_t ep) const;
+  double computeExpertSeconds(int64_t ep, int64_t tp, int64_t microBatch) const;
   double computeHeterogeneous(const MeshShape &mesh, int64_t microBatch) const;
 
   const SearchProblem &problem;
   template <typename Value> using ByDevicesAndSamples = OnceMap<std::pair<int64_t, int64_t>, Value>;
-  mutable OnceMap<int64_t, DividedTotals> divided; // by tp
-  mutable OnceMap<int64_t, WholeWork> wholeWorks;  // by samples
-  mutable ByDevicesAndSamples<double> ideals, leasts, beyonds, exchanges;
+  mutable OnceMap<int64_t, DividedTotals> divided;                 // by tp
+  mutable OnceMap<int64_t, std::vector<ParameterReaders>> readers; // by tp
+  mutable OnceMap<int64_t, WholeWork> wholeWorks;                  // by samples
+  mutable ByDevicesAndSamples<double> ideals, leasts, beyonds;
+  mutable OnceMap<int64_t, std::vector<Exchange>> exchanges;       // by ep
+  mutable OnceMap<std::array<int64_t, 3>, double> exchangeSeconds; // by ep, tp, samples
   mutable ByDevicesAndSamples<DividedWork> works;
   mutable ByDevicesAndSamples<std::unique_ptr<KeepBound>> keepBounds;
   mutable Once<MostSaved> saving;

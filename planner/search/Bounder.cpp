@@ -2,6 +2,7 @@
 
 #include "planner/search/Bounder.h"
 #include "planner/search/CandidateBound.h"
+#include "planner/search/Families.h"
 #include "planner/search/KernelBound.h"
 #include "planner/search/LeastMemory.h"
 #include "planner/search/RefinedBound.h"
@@ -13,11 +14,22 @@
 
 namespace tbc::planner {
 
+bool Bounder::mayDrop(const Candidate &candidate) {
+  if (mayBeContext(problem, candidate) || familyOf(candidate).isDdp())
+    return false;
+  const double bytes = leastBytes(tables, candidate);
+  const bool isDropped = bytes > double(problem.limitBytes);
+  if (isDropped)
+    leastOfDropped = std::min(leastOfDropped, bytes);
+  return isDropped;
+}
+
 void Bounder::boundMemory(std::vector<Candidate> &candidates) {
   const bool mayHaveContext = !problem.space.meshIsPinned() && problem.graph.sequenceFactor >= 0;
   leastOfAll = mayHaveContext ? leastBytesAnywhere(problem.graph, problem.job, problem.cluster,
                                                    problem.space.offload().states)
                               : std::numeric_limits<double>::infinity();
+  leastOfAll = std::min(leastOfAll, leastOfDropped);
   for (Candidate &candidate : candidates) {
     candidate.leastBytes = leastBytes(tables, candidate);
     leastOfAll = std::min(leastOfAll, candidate.leastBytes);

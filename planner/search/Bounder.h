@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -21,6 +22,9 @@ public:
   Bounder(const BoundTables &tables, Workers &workers, RunningCounts &counts)
       : tables(tables), problem(tables.costs.problem), workers(workers), counts(counts) {}
 
+  /// Whether memory rules out `candidate`, and no bound or reason of another one needs it: it
+  /// covers no mesh with cp (mayBeContext) and is not DDP. Before boundMemory().
+  bool mayDrop(const Candidate &candidate);
   /// Sets `leastBytes` of all candidates.
   void boundMemory(std::vector<Candidate> &candidates);
   /// Returns a lower bound on the fullest device of any plan, after boundMemory().
@@ -58,7 +62,7 @@ private:
   const SearchProblem &problem;
   Workers &workers;
   RunningCounts &counts;
-  double leastOfAll = 0;
+  double leastOfAll = 0, leastOfDropped = std::numeric_limits<double>::infinity();
   std::map<Key, Refined> known;                       // requested one after another
   OnceMap<std::pair<Key, double>, double> knownAhead; // by limit
 };

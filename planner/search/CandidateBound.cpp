@@ -27,6 +27,7 @@ TimeBounds candidateBounds(const BoundTables &tables, const Candidate &candidate
   const DataMode mode = boundMode(costs, candidate);
   const double update = leastUpdateSeconds(tables, candidate, mode);
   const double whole = idealRecomputedSeconds(tables, mesh, candidate.microBatch) +
+                       tables.expertSeconds(mesh, candidate.microBatch) +
                        exposedDataSeconds(tables, candidate, mode,
                                           tables.idealSeconds(mesh.tp * mesh.cp * mesh.ep,
                                                               candidate.microBatch * mesh.ep));

@@ -23,10 +23,10 @@ struct TimeBounds {
 /// stages together. U: leastUpdateSeconds(), after the pipeline.
 /// - proven: W without the exchanges that cp could avoid (if mayBeContext), leastMakespan() for any
 ///   chunks. On heterogeneous devices also the slowest stage's kernels of all micro-batches + U.
-/// - lower: W with batch sums and the placement's bound, or with the exposed gathers and reductions
-///   of ZeRO-2 and 3 if that is more; leastMakespan() for chunks of equal length on a stage. The
-///   search considers only these. It does not hold for meshes with a cp axis that the candidate
-///   does not have.
+/// - lower: W with batch sums and the placement's bound, or with the exchanges of experts and the
+///   exposed gathers and reductions of ZeRO-2 and 3 if that is more; leastMakespan() for chunks of
+///   equal length on a stage. The search considers only these. It does not hold for meshes with a
+///   cp axis that the candidate does not have.
 ///
 /// Proof sketch: the stages divide W in some way, and leastMakespan() (runtime/schedule) holds for
 /// every division. The update waits for the last gradients; the stage with the largest share ends

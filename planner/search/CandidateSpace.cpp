@@ -84,17 +84,38 @@ void CandidateSpace::listMesh(const MeshShape &mesh, int64_t batch,
       if (!isTooLarge(candidate) && mayRun(candidate))
         possible.push_back(schedule);
     }
-    for (const ZeroChoice &zero : space.zeroChoices(mesh))
+    for (const ZeroChoice &zero : space.zeroChoices(mesh)) {
+      candidate.zero = zero;
+      if (isLong && drops(candidate))
+        continue;
       for (RecomputeMode recompute : space.recomputeModes())
         for (const ScheduleChoice &schedule : possible)
           for (ContextForm context : contexts) {
-            candidate.zero = zero;
             candidate.context = context;
             candidate.recompute = recompute;
             candidate.schedule = schedule;
             candidates.push_back(candidate);
           }
+    }
   }
+}
+
+/// Drops candidates to make the list shorter than the budget.
+void CandidateSpace::dropMany(std::vector<Candidate> &candidates) {
+  isLong = true;
+  // Neighbours differ only by schedule and recomputation.
+  const Candidate *previous = nullptr;
+  bool isDropped = false;
+  std::vector<Candidate> kept;
+  for (const Candidate &candidate : candidates) {
+    if (!previous || !(previous->mesh == candidate.mesh && previous->zero == candidate.zero &&
+                       previous->microBatch == candidate.microBatch))
+      isDropped = drops(candidate);
+    previous = &candidate;
+    if (!isDropped)
+      kept.push_back(candidate);
+  }
+  candidates = std::move(kept);
 }
 
 /// `isPossibleOnly`: skips meshes without scorable candidates.
@@ -114,6 +135,8 @@ void CandidateSpace::listOn(int64_t devices, bool isPossibleOnly, const Pins &li
     if (isPossibleOnly &&
         (mesh.pp > problem.measures.numPositions || !problem.measures.mayDivide(mesh.tp)))
       continue;
+    if (int64_t(candidates.size()) >= limits.budget.candidates && !isLong)
+      dropMany(candidates);
     if (int64_t(candidates.size()) >= limits.budget.candidates)
       howEnded = SearchEnd::Budget;
     else if (!candidates.empty() && limits.deadline.isOver())
@@ -146,7 +169,9 @@ std::vector<int64_t> CandidateSpace::fewerDevices() const {
   return fewer;
 }
 
-std::vector<Candidate> CandidateSpace::list(const Pins &limits) {
+std::vector<Candidate> CandidateSpace::list(const Pins &limits,
+                                            const std::function<bool(const Candidate &)> &mayDrop) {
+  drops = mayDrop;
   const bool meshIsPinned = problem.space.meshIsPinned();
   const int64_t gpus = problem.job.gpus;
   std::vector<Candidate> candidates;

@@ -6,6 +6,7 @@
 #include "planner/search/CostTables.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,10 @@ public:
   explicit CandidateSpace(const CostTables &costs) : costs(costs), problem(costs.problem) {}
 
   /// Returns all candidates in a fixed order. The budget and the deadline of `limits` may end the
-  /// list early (end()).
-  std::vector<Candidate> list(const Pins &limits);
+  /// list early (end()). A list longer than the budget leaves out the candidates accepted by
+  /// `mayDrop`, which must not depend on schedule and recomputation.
+  std::vector<Candidate> list(const Pins &limits,
+                              const std::function<bool(const Candidate &)> &mayDrop);
   /// Whether list() ended early, and the reason.
   SearchEnd end() const { return howEnded; }
   /// The reason for omitted candidates with too large numbers, or "".
@@ -37,6 +40,7 @@ public:
 private:
   void listOn(int64_t devices, bool isPossibleOnly, const Pins &limits,
               std::vector<Candidate> &candidates);
+  void dropMany(std::vector<Candidate> &candidates);
   void listMesh(const MeshShape &mesh, int64_t batch, std::vector<Candidate> &candidates);
   std::vector<int64_t> fewerDevices() const;
   bool isPlaceable(const MeshShape &mesh) const;
@@ -45,6 +49,8 @@ private:
 
   const CostTables &costs;
   const SearchProblem &problem;
+  std::function<bool(const Candidate &)> drops;
+  bool isLong = false; // the list reached the budget before some candidates were dropped
   SearchEnd howEnded = SearchEnd::Complete;
   std::string whyLeftOut;
   std::string whyNoSchedule; // for the first omitted pipeline

@@ -41,7 +41,9 @@ double leastBytes(const BoundTables &tables, const Candidate &candidate) {
   const double fixed = bytes / double(mesh.pp);
   const double result = double(candidate.microBatch) * problem.measures.mostResultPerSample /
                         double(mesh.tp * mesh.cp);
-  const double owned = mesh.pp == 1 ? fixed + result : std::max(fixed, result);
+  double owned = mesh.pp == 1 ? fixed + result : std::max(fixed, result);
+  for (const ParameterReaders &readers : tables.readersDividedBy(mesh.tp))
+    owned = std::max(owned, leastReaderBytes(mesh, candidate.microBatch, mode, readers));
   return owned * (1 + problem.cluster.allocatorFraction) + double(problem.cluster.contextBytes);
 }
 

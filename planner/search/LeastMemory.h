@@ -24,13 +24,16 @@ double leastBytesAnywhere(const reshard::Graph &graph, const Job &job, const Clu
 
 /// Returns a lower bound in bytes on the fullest device of the candidate.
 ///
-/// Theorem: peak >= (1 + allocator share) * max(F / pp, R) + context, and with pp=1 the sum F + R
-/// in place of the maximum. F: leastParameterBytes() of a model replica, with tp dividing only
-/// parameters with a divisible factor. R: the largest matmul result of a micro-batch, divided over
-/// tp and cp.
+/// Theorem: peak >= (1 + allocator share) * max(F / pp, R, X) + context, and with pp=1 F + R in
+/// place of F / pp and R.
+/// - F: leastParameterBytes() of a model replica, with tp dividing only parameters with a divisible
+///   factor.
+/// - R: the largest matmul result of a micro-batch, divided over tp and cp.
+/// - X: leastReaderBytes() of any kind of op that reads parameters.
 ///
 /// Proof sketch: the fullest stage has at least the average of F. The stage of the largest matmul
-/// holds its result while it runs. With several stages these may be two different stages.
+/// holds its result while it runs. With several stages these may be two different stages. The proof
+/// of X stands in ReaderBytes.h.
 ///
 /// Example: GPT-3 175B on two devices with pp=2: 16 bytes for each of 174.6e9 parameters give
 /// F / pp = 1.27 TiB.

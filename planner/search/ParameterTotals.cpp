@@ -49,28 +49,24 @@ TotalsByKind parameterTotals(const Graph &graph, const Job &job,
   return totals;
 }
 
-DividedTotals dividedTotals(const Graph &graph, const Job &job, const TotalsByKind &all,
-                            int64_t tp) {
-  DividedTotals divided;
-  divided.divided = parameterTotals(graph, job, [&](const GraphParameter &parameter) {
-    for (const DimLayout &dim : graph.values[parameter.value].layout.dims)
-      for (const Segment &segment : dim.segments)
-        for (const Factor &factor : segment.factors)
-          if (factor.size % tp == 0)
-            return true;
-    return false;
-  });
-  // The others, by difference: a double counts bytes exactly.
-  for (size_t kind = 0; kind < divided.whole.size(); ++kind) {
-    ParameterTotals &rest = divided.whole[kind];
-    const ParameterTotals &of = divided.divided[kind];
-    rest.bytes = all[kind].bytes - of.bytes;
-    rest.backwardBytes = all[kind].backwardBytes - of.backwardBytes;
-    rest.gradientBytes = all[kind].gradientBytes - of.gradientBytes;
-    rest.stateBytes = all[kind].stateBytes - of.stateBytes;
-    rest.castBytes = all[kind].castBytes - of.castBytes;
-  }
-  return divided;
+bool mayDivide(const TensorLayout &layout, int64_t tp) {
+  for (const DimLayout &dim : layout.dims)
+    for (const Segment &segment : dim.segments)
+      for (const Factor &factor : segment.factors)
+        if (factor.size % tp == 0)
+          return true;
+  return false;
+}
+
+DividedTotals dividedTotals(const Graph &graph, const Job &job, int64_t tp,
+                            const std::function<bool(const GraphParameter &)> &isCounted) {
+  auto totalsOf = [&](bool isDivided) {
+    return parameterTotals(graph, job, [&](const GraphParameter &parameter) {
+      return isCounted(parameter) &&
+             mayDivide(graph.values[parameter.value].layout, tp) == isDivided;
+    });
+  };
+  return {totalsOf(true), totalsOf(false)};
 }
 
 double parameterParts(const MeshShape &mesh, bool isExpert) {

@@ -30,14 +30,17 @@ using TotalsByKind = std::array<ParameterTotals, 2>;
 TotalsByKind parameterTotals(const reshard::Graph &graph, const Job &job,
                              const std::function<bool(const reshard::GraphParameter &)> &isCounted);
 
-/// Totals of parameters with a factor divisible by tp, and of the others, which are whole on every
-/// device of a tp group. Only bytes, backwardBytes, gradientBytes and stateBytes of `whole` are
-/// set.
+/// Whether tp divides some factor of `layout`.
+bool mayDivide(const reshard::TensorLayout &layout, int64_t tp);
+
+/// Totals of the parameters that tp may divide, and of the others, which are whole on every device
+/// of a tp group.
 struct DividedTotals {
   TotalsByKind divided, whole;
 };
-DividedTotals dividedTotals(const reshard::Graph &graph, const Job &job, const TotalsByKind &all,
-                            int64_t tp);
+/// Sums the parameters accepted by `isCounted`.
+DividedTotals dividedTotals(const reshard::Graph &graph, const Job &job, int64_t tp,
+                            const std::function<bool(const reshard::GraphParameter &)> &isCounted);
 
 /// Returns the largest number of devices over which a model replica splits its parameters.
 double parameterParts(const MeshShape &mesh, bool isExpert);

@@ -144,7 +144,7 @@ private:
   void addOps() {
     OpSeconds ops = opSeconds(graph, assignment, derivation, cluster, isInOrder);
     LiveBytes live = liveBytes(graph, assignment, derivation);
-    std::vector<double> most(at.size(), 0);
+    std::vector<double> most(at.size(), 0), workspaces(at.size(), 0);
     for (size_t op = 0; op < graph.ops.size(); ++op) {
       RangeSums &sums = at[anchors[op]];
       if (graph.ops[op].phase == Phase::Forward) {
@@ -158,10 +158,14 @@ private:
         (cloneOf[op] >= 0 ? sums.recomputeWeight : sums.weight) += ops.kernel[op];
         sums.operandsWeight += ops.operands[op];
       }
+      double &workspace = workspaces[anchors[op]];
+      workspace = std::max(
+          workspace, double(workspaceBytes(graph, int(op), assignment.strategies[op], cluster)));
       double &here = most[anchors[op]];
       here = std::max(here, live.transients[op] + live.buffers[op]);
     }
     profile.liveBytes = RangeMaximum(ofOriginal(most));
+    profile.workspaceBytes = RangeMaximum(ofOriginal(workspaces));
   }
 
   /// Adds residuals at their producer. Cotangents kept for wgrad are added at the chunk that keeps
@@ -429,7 +433,7 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
                      const schedule::Moments &moments, const DataMode &mode, const Job &job,
                      const Cluster &cluster) {
   std::array<ParameterSums, 2> parameters;
-  double live = 0, largest = 0;
+  double live = 0, largest = 0, workspace = 0;
   std::vector<double> kept(moments.size());
   int64_t inFlight = 0;
   for (size_t c = 0; c < chunks.size(); ++c) {
@@ -442,6 +446,7 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
     live = std::max({live, mix.recomputed->liveBytes(chunk.first, chunk.middle),
                      mix.kept->liveBytes(chunk.middle, chunk.last)});
     largest = std::max(largest, mix.kept->largestParameter(chunk.first, chunk.last));
+    workspace = std::max(workspace, mix.kept->workspaceBytes(chunk.first, chunk.last));
     const int begin = std::clamp(chunk.offloadEnd, chunk.first, chunk.last);
     const BytesOfRange here(mix, begin, std::clamp(chunk.middle, begin, chunk.last), chunk.last);
     const double residual = here(&RangeSums::residualBytes),
@@ -477,7 +482,7 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
   double owned = fixed.parameters + fixed.gradients + fixed.master + fixed.state +
                  fixed.modelState + fixed.inputs * double(inFlight) +
                  *std::max_element(kept.begin(), kept.end()) + live + gathered;
-  return owned * (1 + cluster.allocatorFraction) + double(cluster.contextBytes);
+  return owned * (1 + cluster.allocatorFraction) + workspace + double(cluster.contextBytes);
 }
 
 } // namespace tbc::planner

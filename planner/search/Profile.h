@@ -65,6 +65,7 @@ struct Profile {
   std::vector<RangeSums> sums;       // numForward + 1 entries
   RangeMaximum liveBytes;            // by forward op: the peak in it or its backward
   RangeMaximum largestParameter;     // by forward op: bytes of the parameters it uses
+  RangeMaximum workspaceBytes;       // by forward op: of its largest kernel, forward or backward
   std::vector<double> crossingBytes; // by forward op: bytes sent if a stage ends after it
   std::vector<bool> stageMayBegin;   // by forward op
   double modelStateBytes = 0, inputBytes = 0;

@@ -59,8 +59,10 @@ static double anywhereSeconds(const BoundTables &tables, const Candidate &candid
       (tables.mostSaved(double(samples), 1) - tables.mostSaved(double(samples), double(devices)));
   if (mesh.ep == 1 || !costs.problem.space.tensorAxisIsPinned())
     between += tables.beyondBlocks(mesh.tp, samples) / double(mesh.cp * mesh.ep);
+  // Beside tp, one collective may do for both.
+  const double experts = tables.expertSeconds(mesh, candidate.microBatch);
+  between = mesh.tp == 1 ? std::max(0.0, between) + experts : std::max(between, experts);
   return std::max(0.0, between) + costs.meshes.batchSumSeconds(mesh).total() +
-         tables.expertSeconds(mesh, candidate.microBatch) +
          exposedDataSeconds(tables, candidate, mode, total, std::max(0.0, recomputeSeconds));
 }
 
