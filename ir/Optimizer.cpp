@@ -42,6 +42,38 @@ LogicalResult AdamwOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
                      {first, second}, types); // adamw_c1
 }
 
+LogicalResult MuonMomentumOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                               Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  if (failed(inferUpdate(loc, adaptor.getBuffer(), adaptor.getGradient(), {},
+                         types))) // muon_momentum_c1
+    return failure();
+  types.push_back(adaptor.getBuffer().getType());
+  return success();
+}
+LogicalResult GatherMatricesOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                                 Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  return success();
+}
+LogicalResult ShardMatricesOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                                Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  return success();
+}
+LogicalResult DivideByNormOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                               Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  return inferUpdate(loc, adaptor.getInput(), adaptor.getSquares(), {}, types); // divide_by_norm_c1
+}
+LogicalResult WeightedSumOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                              Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  return inferUpdate(loc, adaptor.getLhs(), adaptor.getRhs(), {}, types); // weighted_sum_c1
+}
+LogicalResult MuonStepOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                           Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  return inferUpdate(loc, adaptor.getParameter(), adaptor.getDirection(), {},
+                     types); // muon_step_c1
+}
+
 LogicalResult SquareSumOp::inferReturnTypes(MLIRContext *context, std::optional<Location>, Adaptor,
                                             SmallVectorImpl<Type> &types) {
   types.push_back(RankedTensorType::get({}, Float32Type::get(context)));

@@ -76,6 +76,95 @@ def Tbc_AdamwOp : Tbc_AdaptiveOp<"adamw"> {
 }
 
 //===----------------------------------------------------------------------===//
+// Muon
+//===----------------------------------------------------------------------===//
+
+def Tbc_MuonMomentumOp : Tbc_OptimizerOp<"muon_momentum", "6"> {
+  let summary = "The momentum of Muon, and the direction that is orthogonalized";
+  let description = [{
+    b' = momentum * b + (1 - momentum) * g, u = nesterov ? momentum * b' + (1 - momentum) * g : b'.
+    A buffer of zeros starts it. FLOPs: 6 per element.
+    Example: momentum 0.5, b = 4, g = 2: b' = 3, u = 2.5 with nesterov.
+    Source: torch.optim.Muon.
+
+    Constraints:
+    (C1) The buffer has the gradient's shape.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$gradient, Tbc_FloatTensor:$buffer, F64Attr:$momentum,
+                   BoolAttr:$nesterov);
+  let results = (outs Tbc_FloatTensor:$new_buffer, Tbc_FloatTensor:$direction);
+}
+
+/// The identity in the serial program, on a tensor of a parameter's shape.
+class Tbc_MatricesOp<string mnemonic> : Tbc_InferredOp<mnemonic> {
+  let arguments = (ins Tbc_FloatTensor:$input);
+  let results = (outs Tbc_FloatTensor:$result);
+  let familyDefinition = [{
+    ::tbc::FactorRule $cppClass::getFactorRule() { return ::tbc::optimizerRule(*this); }
+    void $cppClass::resizeLoops(::llvm::ArrayRef<int64_t>) {}
+    double $cppClass::getFlops() { return 0; }
+    ::tbc::KernelClass $cppClass::getKernelClass() { return ::tbc::KernelClass::None; }
+  }];
+}
+
+def Tbc_GatherMatricesOp : Tbc_MatricesOp<"gather_matrices"> {
+  let summary = "From the state's shard to whole matrices: the last two dims of a parameter";
+  let description = [{
+    Serially the identity. tbc-build-update makes it; tbc-partition replaces it by the collectives
+    that gather the last two dims. The ops up to tbc.shard_matrices then act on whole matrices, on
+    every rank that holds a part of them.
+  }];
+}
+
+def Tbc_ShardMatricesOp : Tbc_MatricesOp<"shard_matrices"> {
+  let summary = "From whole matrices to the state's shard";
+  let description = [{
+    Serially the identity, behind tbc.gather_matrices. tbc-partition replaces it by local slices.
+  }];
+}
+
+def Tbc_DivideByNormOp : Tbc_OptimizerOp<"divide_by_norm", "3"> {
+  let summary = "x / max(sqrt(squares), epsilon)";
+  let description = [{
+    `squares`: the sum of squares of the matrix with the element. FLOPs: 3 per element.
+    Example: x = 3, squares = 25: 0.6.
+
+    Constraints:
+    (C1) Both operands have one shape.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$squares, F64Attr:$epsilon);
+  let results = (outs Tbc_FloatTensor:$result);
+}
+
+def Tbc_WeightedSumOp : Tbc_OptimizerOp<"weighted_sum", "3"> {
+  let summary = "alpha * x + beta * y";
+  let description = [{
+    The combination of matmuls in a Newton-Schulz iteration, as by torch.addmm. FLOPs: 3 per
+    element.
+
+    Constraints:
+    (C1) Both operands have one shape.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$lhs, Tbc_FloatTensor:$rhs, F64Attr:$alpha, F64Attr:$beta);
+  let results = (outs Tbc_FloatTensor:$result);
+}
+
+def Tbc_MuonStepOp : Tbc_OptimizerOp<"muon_step", "5"> {
+  let summary = "p' = p - lr * weight_decay * p - lr * scale * direction";
+  let description = [{
+    The step of Muon along an orthogonalized direction, with decoupled weight decay. `scale` adjusts
+    the learning rate to the shape of the matrix. FLOPs: 5 per element.
+    Source: torch.optim.Muon.
+
+    Constraints:
+    (C1) The direction has the parameter's shape.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$parameter, Tbc_FloatTensor:$direction, Tbc_FloatScalar:$rate,
+                   F64Attr:$scale, F64Attr:$weight_decay);
+  let results = (outs Tbc_FloatTensor:$new_parameter);
+}
+
+//===----------------------------------------------------------------------===//
 // Ops over all gradients of a step
 //===----------------------------------------------------------------------===//
 

@@ -3,7 +3,7 @@
 #include "ir/StepGraph.h"
 
 #include "ir/ElementTypes.h"
-#include "ir/Optimizer.h"
+#include "ir/MatrixUpdate.h"
 #include "ir/Reshard.h"
 #include "ir/Roles.h"
 #include "planner/reshard/Recompute.h"
@@ -296,7 +296,8 @@ void Extractor::addResults() {
     GraphValue &value = step.graph.values[index];
     if (value.role == ValueRole::Parameter) {
       auto it = gradients.find(value.name);
-      step.graph.parameters.push_back({index, it == gradients.end() ? -1 : it->second});
+      step.graph.parameters.push_back(
+          {index, it == gradients.end() ? -1 : it->second, -1, nullptr});
     } else if (value.role == ValueRole::State) {
       if (auto it = states.find(value.name); it != states.end())
         step.graph.stateUpdates.push_back({index, it->second});
@@ -446,6 +447,32 @@ FailureOr<StepGraph> Extractor::run() {
   return std::move(step);
 }
 
+/// Adds to each trained parameter what @update keeps of it, and does on whole matrices. Updates of
+/// parameters with one type are equal, and shared.
+static void addUpdates(reshard::Graph &graph, func::FuncOp update) {
+  llvm::StringMap<int> moments;
+  for (BlockArgument arg : update.getArguments()) {
+    auto of = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kParameterAttr);
+    if (of && !update.getArgAttr(arg.getArgNumber(), kMasterAttr))
+      ++moments[of.getValue()];
+  }
+  llvm::DenseMap<Type, std::shared_ptr<const reshard::MatrixUpdate>> byType;
+  llvm::StringMap<std::shared_ptr<const reshard::MatrixUpdate>> byName;
+  for (GatherMatricesOp gather : update.getOps<GatherMatricesOp>()) {
+    std::shared_ptr<const reshard::MatrixUpdate> &known = byType[gather.getType()];
+    if (!known)
+      known = std::make_shared<const reshard::MatrixUpdate>(extractMatrixUpdate(gather));
+    byName[parameterOf(gather)] = known;
+  }
+  for (reshard::GraphParameter &parameter : graph.parameters) {
+    if (parameter.gradient < 0)
+      continue;
+    const std::string &name = graph.values[parameter.value].name;
+    parameter.moments = moments.lookup(name);
+    parameter.matrices = byName.lookup(name);
+  }
+}
+
 FailureOr<StepGraph> extractStepGraph(func::FuncOp train, const FactorAnalysis &analysis,
                                       func::FuncOp update) {
   FailureOr<StepGraph> step = Extractor(train, &analysis).run();
@@ -458,6 +485,7 @@ FailureOr<StepGraph> extractStepGraph(func::FuncOp train, const FactorAnalysis &
     if (argumentRole(update, arg.getArgNumber()) == TensorRole::OptimizerState &&
         !update.getArgAttr(arg.getArgNumber(), kParameterAttr))
       step->graph.stepStateBytes += tensorType(arg).getElementTypeBitWidth() / 8;
+  addUpdates(step->graph, update);
   return step;
 }
 

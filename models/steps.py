@@ -5,10 +5,13 @@ scaled.npz       the same with torch.amp.GradScaler: `gradients` (of the loss, n
                  optimizer NAME its parameter, NAME_scale and NAME_tracker after every step
 half.npz         y = x @ w in float16, with a float32 master copy of w, mse, SGD and a GradScaler; one x is huge: `x`
                  [steps, 4, 3], `labels`, `w`, and after every step `master`, `scale`, `loss`
+muon.npz         `SHAPE_gradients` [5, rows, columns] and `SHAPE_initial` of a `wide` and a `tall` weight of torch.nn.Linear, and
+                 SHAPE_CASE, the weight after every step of torch.optim.Muon without its cast to bfloat16
 losses.npz       logits = x @ w; per loss its value and the gradient of w, over the whole batch
 """
 
 import pathlib
+import unittest.mock
 
 import numpy as np
 import torch
@@ -114,6 +117,34 @@ def half(rng):
     }  # fmt: skip
 
 
+# name -> torch.optim.Muon
+MUON = {
+    "original": lambda p: torch.optim.Muon(p, lr=0.02),
+    "match_rms": lambda p: torch.optim.Muon(p, lr=0.02, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
+    "plain": lambda p: torch.optim.Muon(p, lr=0.02, momentum=0.8, nesterov=False, ns_steps=3),
+}
+
+
+def muon(rng):
+    """In float64: Muon casts to bfloat16 before its iterations, and that cast is left out here."""
+    steps, result = 5, {}
+    for shape, (rows, columns) in {"wide": (3, 5), "tall": (6, 4)}.items():
+        gradients = rng.standard_normal((steps, rows, columns))
+        initial = rng.standard_normal((rows, columns))
+        result |= {shape + "_gradients": gradients, shape + "_initial": initial}
+        for name, make in MUON.items():
+            parameter = torch.nn.Parameter(torch.tensor(initial))
+            optimizer = make([parameter])
+            values = []
+            for gradient in gradients:
+                parameter.grad = torch.tensor(gradient)
+                with unittest.mock.patch.object(torch.Tensor, "bfloat16", torch.Tensor.clone):
+                    optimizer.step()
+                values.append(parameter.detach().numpy().copy())
+            result[shape + "_" + name] = np.stack(values)
+    return result
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(11)
@@ -149,6 +180,7 @@ def main():
     np.savez(OUT / "losses.npz", **losses)
 
     np.savez(OUT / "scaled.npz", **scaled(np.random.default_rng(12)))
+    np.savez(OUT / "muon.npz", **muon(np.random.default_rng(14)))
     np.savez(OUT / "half.npz", **half(np.random.default_rng(13)))
 
 

@@ -256,14 +256,17 @@ def BuildUpdatePass : Pass<"tbc-build-update", "mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "sgd, adam or adamw">,
-    Option<"momentum", "momentum", "double", "0.0", "of sgd">,
+    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "sgd, adam, adamw or muon">,
+    Option<"momentum", "momentum", "double", "0.0", "of sgd and muon">,
     Option<"nesterov", "nesterov", "bool", "false", "Nesterov momentum">,
     Option<"beta1", "beta1", "double", "0.9", "of adam and adamw">,
     Option<"beta2", "beta2", "double", "0.999", "of adam and adamw">,
     Option<"epsilon", "epsilon", "double", "1e-8", "of adam and adamw">,
     Option<"weightDecay", "weight-decay", "double", "0.01", "factor of the weights">,
     ListOption<"noDecay", "no-decay", "std::string", "globs of parameters whose weights do not decay">,
+    Option<"steps", "ns-steps", "int64_t", "5", "iterations of Newton and Schulz, of muon">,
+    Option<"matchRms", "match-rms", "bool", "false", "of muon: steps of the size of AdamW's">,
+    ListOption<"noMuon", "no-muon", "std::string", "globs of matrices that step by adamw">,
     Option<"clipNorm", "clip-norm", "double", "0.0", "largest norm of all gradients; 0: any">,
     Option<"clipValue", "clip-value", "double", "0.0", "largest element of a gradient; 0: any">,
     Option<"lossScale", "loss-scale", "double", "0.0", "that of tbc-differentiate">,

@@ -26,6 +26,7 @@ std::optional<OptimizerKind> parseOptimizerKind(StringRef text) {
       .Case("sgd", OptimizerKind::Sgd)
       .Case("adam", OptimizerKind::Adam)
       .Case("adamw", OptimizerKind::AdamW)
+      .Case("muon", OptimizerKind::Muon)
       .Default(std::nullopt);
 }
 
@@ -43,7 +44,8 @@ struct Parameter {
   Type gradientType;
   Value value, gradient; // arguments
   double weightDecay = 0;
-  SmallVector<Value, 3> states; // arguments: moments, then the master copy if there is one
+  std::optional<MatrixSizes> matrix; // of Muon
+  SmallVector<Value, 3> states;      // arguments: moments, then the master copy if there is one
   Value newValue;
   SmallVector<Value, 3> newStates;
 };
@@ -58,6 +60,7 @@ public:
 private:
   LogicalResult findParameters();
   LogicalResult findDecay();
+  LogicalResult findMatrices();
   Value addStepState(StringRef name, Type type, double initial = 0);
   void addStepStates();
   void addStepArguments();
@@ -68,11 +71,13 @@ private:
   void countStep();
   void updateLossScale(Formula &f, Value isFinite);
   Value chosen(Formula &f, Value old, Value replacement, Value when) const;
-  SmallVector<StringRef, 2> momentNames() const;
+  SmallVector<StringRef, 2> momentNames(const Parameter &parameter) const;
   Value addArgument(Type type, Location loc, TensorRole role, StringRef name, StringRef of = "",
                     bool isMaster = false);
   void addArguments();
   Operation *buildOptimizer(Parameter &parameter, Value value, Value gradient);
+  void stepOnMatrices(Formula &f, Parameter &p, Value value, Value gradient);
+  Value ifTaken(Formula &f, Value old, Value replacement) const;
   void buildStep(Parameter &parameter);
   void setResults();
 
@@ -139,7 +144,24 @@ LogicalResult UpdateBuilder::findDecay() {
   return success();
 }
 
-SmallVector<StringRef, 2> UpdateBuilder::momentNames() const {
+/// The matrices that step by Muon.
+LogicalResult UpdateBuilder::findMatrices() {
+  if (options.kind != OptimizerKind::Muon)
+    return success();
+  auto matrices = findHiddenMatrices(train, options.muon.exempt);
+  if (failed(matrices))
+    return failure();
+  for (Parameter &p : parameters)
+    p.matrix = (*matrices)[cast<BlockArgument>(p.value).getArgNumber()];
+  if (llvm::none_of(parameters, [](const Parameter &p) { return p.matrix.has_value(); }))
+    return train.emitError("--optimizer muon: no trained parameter is a hidden matrix, which only "
+                           "matmuls read; use --optimizer adamw");
+  return success();
+}
+
+SmallVector<StringRef, 2> UpdateBuilder::momentNames(const Parameter &parameter) const {
+  if (parameter.matrix)
+    return {"m"};
   if (options.kind != OptimizerKind::Sgd)
     return {"m", "v"};
   if (options.momentum != 0)
@@ -168,7 +190,7 @@ void UpdateBuilder::addArguments() {
     Location loc = p.value.getLoc();
     // The optimizer computes at least in f32, for every stored type of the parameter.
     auto wide = RankedTensorType::get(p.type.getShape(), wideElementType(p.type));
-    for (StringRef moment : momentNames())
+    for (StringRef moment : momentNames(p))
       p.states.push_back(addArgument(wide, loc, TensorRole::OptimizerState,
                                      (p.name + "." + moment).str(), p.name));
     if (wide != p.type)
@@ -316,7 +338,7 @@ Operation *UpdateBuilder::buildOptimizer(Parameter &p, Value value, Value gradie
   FloatAttr beta1 = builder.getF64FloatAttr(options.beta1),
             beta2 = builder.getF64FloatAttr(options.beta2),
             epsilon = builder.getF64FloatAttr(options.epsilon);
-  if (options.kind == OptimizerKind::AdamW)
+  if (options.kind == OptimizerKind::AdamW || options.kind == OptimizerKind::Muon)
     return builder.create<AdamwOp>(loc, value, gradient, p.states[0], p.states[1], rate, step,
                                    beta1, beta2, epsilon, decay);
   if (options.kind == OptimizerKind::Adam)
@@ -327,6 +349,25 @@ Operation *UpdateBuilder::buildOptimizer(Parameter &p, Value value, Value gradie
                                          builder.getF64FloatAttr(options.momentum),
                                          builder.getBoolAttr(options.nesterov), decay);
   return builder.create<SgdOp>(loc, value, gradient, rate, decay);
+}
+
+Value UpdateBuilder::ifTaken(Formula &f, Value old, Value replacement) const {
+  return condition ? f.make<UpdateIfOp>(old, replacement, condition) : replacement;
+}
+
+/// Muon: the momentum, its orthogonalized direction, and the step along it.
+void UpdateBuilder::stepOnMatrices(Formula &f, Parameter &p, Value value, Value gradient) {
+  const MuonOptions &muon = options.muon;
+  auto momentum = builder.create<MuonMomentumOp>(f.loc, gradient, p.states[0],
+                                                 builder.getF64FloatAttr(muon.momentum),
+                                                 builder.getBoolAttr(muon.nesterov));
+  p.newStates.push_back(ifTaken(f, p.states[0], momentum.getNewBuffer()));
+  Value direction = f.cast(momentum.getDirection(), p.type.getElementType());
+  direction = f.wide(orthogonalize(f, direction, muon));
+  Value next = f.make<MuonStepOp>(value, direction, rate,
+                                  builder.getF64FloatAttr(rateScale(*p.matrix, muon)),
+                                  builder.getF64FloatAttr(p.weightDecay));
+  p.newValue = ifTaken(f, value, next);
 }
 
 /// One parameter's step.
@@ -341,13 +382,14 @@ void UpdateBuilder::buildStep(Parameter &p) {
     gradient = f.make<ScaleByOp>(gradient, factor);
   if (options.clipValue != 0)
     gradient = f.make<ClipValueOp>(gradient, builder.getF64FloatAttr(options.clipValue));
-  Operation *op = buildOptimizer(p, value, gradient);
-  auto ifTaken = [&](Value old, Value replacement) {
-    return condition ? f.make<UpdateIfOp>(old, replacement, condition) : replacement;
-  };
-  p.newValue = ifTaken(value, op->getResult(0));
-  for (auto [i, replacement] : llvm::enumerate(llvm::drop_begin(op->getResults())))
-    p.newStates.push_back(ifTaken(p.states[i], replacement));
+  if (p.matrix) {
+    stepOnMatrices(f, p, value, gradient);
+  } else {
+    Operation *op = buildOptimizer(p, value, gradient);
+    p.newValue = ifTaken(f, value, op->getResult(0));
+    for (auto [i, replacement] : llvm::enumerate(llvm::drop_begin(op->getResults())))
+      p.newStates.push_back(ifTaken(f, p.states[i], replacement));
+  }
   if (hasMaster) {
     p.newStates.push_back(p.newValue);
     p.newValue = f.cast(p.newValue, p.type.getElementType());
@@ -382,7 +424,7 @@ void UpdateBuilder::setResults() {
 LogicalResult UpdateBuilder::run() {
   if (options.clipNorm != 0 && options.clipValue != 0)
     return train.emitError("gradients can be clipped by norm or by value, not by both");
-  if (failed(findParameters()) || failed(findDecay()))
+  if (failed(findParameters()) || failed(findDecay()) || failed(findMatrices()))
     return failure();
   builder.setInsertionPointToEnd(module.getBody());
   update = builder.create<func::FuncOp>(train.getLoc(), "update", builder.getFunctionType({}, {}));
@@ -414,7 +456,7 @@ struct BuildUpdate : impl::BuildUpdatePassBase<BuildUpdate> {
     std::optional<OptimizerKind> kind = parseOptimizerKind(optimizer);
     if (!kind) {
       getOperation().emitError() << "unknown optimizer \"" << optimizer
-                                 << "\"; expected sgd, adam or adamw";
+                                 << "\"; expected sgd, adam, adamw or muon";
       return signalPassFailure();
     }
     options.kind = *kind;
@@ -424,6 +466,13 @@ struct BuildUpdate : impl::BuildUpdatePassBase<BuildUpdate> {
     options.beta2 = beta2;
     options.epsilon = epsilon;
     options.weightDecay = weightDecay;
+    if (*kind == OptimizerKind::Muon) {
+      options.muon.momentum = momentum;
+      options.muon.nesterov = nesterov;
+      options.muon.steps = steps;
+      options.muon.matchesRms = matchRms;
+      options.muon.exempt.assign(noMuon.begin(), noMuon.end());
+    }
     options.noDecay.assign(noDecay.begin(), noDecay.end());
     options.clipNorm = clipNorm;
     options.clipValue = clipValue;

@@ -6,6 +6,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LogicalResult.h"
 #include "passes/optimizer/LossScale.h"
+#include "passes/optimizer/Muon.h"
 
 #include <optional>
 #include <string>
@@ -13,13 +14,14 @@
 
 namespace tbc {
 
-enum class OptimizerKind { Sgd, Adam, AdamW };
+enum class OptimizerKind { Sgd, Adam, AdamW, Muon };
 
-/// The inverse of "sgd", "adam" and "adamw"; nullopt for any other text.
+/// The inverse of "sgd", "adam", "adamw" and "muon"; nullopt for any other text.
 std::optional<OptimizerKind> parseOptimizerKind(llvm::StringRef text);
 
 /// Defaults are PyTorch's for AdamW; SGD uses momentum, nesterov and weightDecay. Adam and SGD add
-/// the decay to the gradient.
+/// the decay to the gradient. Muon uses `muon` for hidden matrices (findHiddenMatrices), and steps
+/// by AdamW on all other parameters.
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::AdamW;
   double momentum = 0;
@@ -30,6 +32,7 @@ struct OptimizerOptions {
   double weightDecay = 0.01;
   /// Globs of parameters (initialiser or module path) without weight decay.
   std::vector<std::string> noDecay;
+  MuonOptions muon;
   /// The limits of the norm of all gradients together, and of one element; 0: no clipping.
   double clipNorm = 0, clipValue = 0;
   /// The loss scale of the backward phase (AutodiffOptions).
@@ -54,15 +57,15 @@ inline constexpr llvm::StringLiteral kGradientNormId = "gradient_norm";
 ///   (norm + 1e-6)). Example: norm 4 and clipNorm 1 multiply by 0.25.
 ///
 /// States of parameter P, role `opt_state`; the first two start at 0:
-/// - "P.m": SGD's momentum buffer (absent for momentum 0), Adam's first moment;
-/// - "P.v": second moment;
+/// - "P.m": the momentum buffer of SGD (absent for momentum 0) and Muon, Adam's first moment;
+/// - "P.v": Adam's second moment;
 /// - "P.master", marked by tbc.master, for a parameter narrower than f32: its f32 copy. The
 ///   optimizer steps on it and the parameter is cast from it.
 ///
 /// States of the whole step, scalars, come last: those of LossScale.h. `lr` is a f32 scalar.
 ///
 /// Errors: no @train, or one without gradients; a glob that matches no trained parameter; both
-/// kinds of clipping.
+/// kinds of clipping; Muon without a hidden matrix.
 mlir::LogicalResult buildUpdateFunction(mlir::ModuleOp module, const OptimizerOptions &options);
 
 } // namespace tbc

@@ -21,7 +21,13 @@ private:
   void assignParameters();
   mlir::Value argument(mlir::BlockArgument arg);
   mlir::LogicalResult emitOp(mlir::Operation &op, int parameter);
+  mlir::LogicalResult gatherMatrices(mlir::Operation &op, int parameter);
+  void shardMatrices(mlir::Operation &op, int parameter);
+  bool isOnMatrices(mlir::Operation &op) const;
+  std::vector<int64_t> localResultShape(mlir::Value result, int parameter, bool onMatrices) const;
+  reshard::Sharding matricesOf(int parameter) const;
   void joinRun(mlir::Operation *op, int parameter);
+  void joinMatrixKernel(mlir::Operation &op, mlir::Operation *clone);
   mlir::LogicalResult emitScalarOp(mlir::Operation &op);
   mlir::LogicalResult emitOwnedSum(mlir::Operation &op);
   mlir::LogicalResult emitStepTotal(mlir::Operation &op);
@@ -50,6 +56,7 @@ private:
   llvm::DenseMap<mlir::Value, int> parameterOf;               // values of @update
   llvm::DenseMap<mlir::Value, llvm::StringRef> newParameters; // of it, with their names
   llvm::DenseSet<mlir::Value> newStates;                      // of it, of parameters
+  llvm::DenseSet<mlir::Value> matrices;                       // of it, whole on every rank
   llvm::DenseMap<mlir::Value, mlir::Value> local;
   llvm::DenseMap<mlir::Value, mlir::Value> onHost;               // of new states
   llvm::DenseMap<int, mlir::BlockArgument> gradientOf;           // of @update, by parameter

@@ -31,6 +31,7 @@ static StringRef reasonOf(Where where) {
   case Where::Stage:
     return "stage";
   case Where::GradientStep:
+  case Where::MatrixStep:
   case Where::ParameterStep:
   case Where::Loss:
   case Where::StepTotal:

@@ -69,7 +69,8 @@ static void addParameters(const ExplainedPlan &explained, int stage, std::vector
     std::string where = explained.step.assignment.offloadsStates ? " on the host" : "";
     into.push_back(
         {name, "master weights" + where, owned * double(masterBytes(layout.elementBytes))});
-    into.push_back({name, "optimizer state" + where, owned * double(job.stateBytesPerElement())});
+    into.push_back(
+        {name, "optimizer state" + where, owned * double(job.stateBytesPerElement(parameter))});
   }
 }
 

@@ -118,7 +118,8 @@ private:
       addSlice(table, text, count, "gradient", group.shape, isNarrow ? "f32" : group.dtype,
                isNarrow ? bytesOf("f32") : bytes, group.gradient);
       addSlice(table, text, count, "optimizer state", group.shape, "f32",
-               plan.job.stateBytesPerElement() + masterBytes(bytes), group.state);
+               group.stateBytes.value_or(plan.job.stateBytesPerElement()) + masterBytes(bytes),
+               group.state);
     }
     for (const LayoutTensors &state : layout.states)
       addTensors(table, state, "state of the model");

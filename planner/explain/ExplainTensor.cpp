@@ -185,7 +185,7 @@ private:
       addSharding(value, "gradient", gradient, derivation.gradient[p], why);
       TensorLayout state = layout;
       state.elementBytes =
-          explained.plan.job.stateBytesPerElement() + masterBytes(layout.elementBytes);
+          explained.plan.job.stateBytesPerElement(parameter) + masterBytes(layout.elementBytes);
       addSharding(value, "optimizer state and master", state, derivation.state[p], why);
     }
     std::set<int> values{value};

@@ -212,7 +212,8 @@ private:
         continue;
       const int gradient = parameter.gradient < 0 ? -1 : valueOf[size_t(parameter.gradient)];
       isPossible &= parameter.gradient < 0 || gradient >= 0;
-      result.graph.parameters.push_back({valueOf[size_t(parameter.value)], gradient});
+      result.graph.parameters.push_back(
+          {valueOf[size_t(parameter.value)], gradient, parameter.moments, parameter.matrices});
     }
     auto keep = [&](int value) {
       isPossible &= value < 0 || valueOf[size_t(value)] >= 0;

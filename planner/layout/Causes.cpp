@@ -20,6 +20,8 @@ static const char *purposeOf(Where where) {
     return "gradient, each micro-batch";
   case Where::GradientStep:
     return "gradient, once per step";
+  case Where::MatrixStep:
+    return "matrix, within the update";
   case Where::ParameterStep:
     return "parameter, after the update";
   case Where::Loss:

@@ -155,6 +155,9 @@ LayoutParameters LayoutMaker::parameterAt(size_t index) const {
       group.gradient.partial.insert(group.gradient.partial.begin(), mesh::row(Axis::Pipeline).name);
     group.state = placementOf(mesh, value.layout, derivation.state[index]);
     group.lifetime = lifetimeOf(index);
+    const int64_t stateBytes = plan.job.stateBytesPerElement(parameter);
+    if (stateBytes != plan.job.stateBytesPerElement())
+      group.stateBytes = stateBytes;
   }
   return group;
 }
@@ -162,9 +165,9 @@ LayoutParameters LayoutMaker::parameterAt(size_t index) const {
 void LayoutMaker::parameters() {
   auto isEqual = [](const LayoutParameters &a, const LayoutParameters &b) {
     return std::tie(a.shape, a.dtype, a.isTrained, a.stored, a.used, a.gradient, a.state,
-                    a.lifetime, a.summed) == std::tie(b.shape, b.dtype, b.isTrained, b.stored,
-                                                      b.used, b.gradient, b.state, b.lifetime,
-                                                      b.summed);
+                    a.lifetime, a.summed, a.stateBytes) ==
+           std::tie(b.shape, b.dtype, b.isTrained, b.stored, b.used, b.gradient, b.state,
+                    b.lifetime, b.summed, b.stateBytes);
   };
   for (size_t p = 0; p < graph.parameters.size(); ++p) {
     LayoutParameters group = parameterAt(p);

@@ -60,9 +60,10 @@ Cluster atUpperEnd(const Cluster &cluster) {
 static double aligned(int64_t bytes) { return double(memory::alignedBytes(bytes)); }
 
 /// Returns the bytes of the moments of `owned` elements; each moment is a buffer of its own.
-static double momentBytes(const Job &job, int64_t owned) {
+static double momentBytes(const Job &job, const GraphParameter &parameter, int64_t owned) {
   constexpr int64_t bytesPerMoment = 4;
-  return double(job.stateBytesPerElement() / bytesPerMoment) * aligned(owned * bytesPerMoment);
+  return double(job.stateBytesPerElement(parameter) / bytesPerMoment) *
+         aligned(owned * bytesPerMoment);
 }
 
 namespace {
@@ -173,7 +174,8 @@ std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assig
       bool onHost = assignment.offloadsStates;
       (onHost ? stages[stage].hostMaster : stages[stage].master) +=
           aligned(owned * masterBytes(layout.elementBytes));
-      (onHost ? stages[stage].hostState : stages[stage].state) += momentBytes(job, owned);
+      (onHost ? stages[stage].hostState : stages[stage].state) +=
+          momentBytes(job, parameter, owned);
     }
   }
   // The scalars kept by the update, of at most 8 bytes each, and the learning rate.

@@ -24,7 +24,8 @@ public:
         stage(stage) {
     for (const Reshard &reshard : derivation.reshards)
       if (reshard.stage == stage &&
-          (reshard.where == Where::GradientStep || reshard.where == Where::ParameterStep))
+          (reshard.where == Where::GradientStep || reshard.where == Where::MatrixStep ||
+           reshard.where == Where::ParameterStep))
         reshards[{reshard.where, reshard.value}].push_back(&reshard);
   }
 
@@ -154,75 +155,183 @@ private:
     list.read(buffer);
   }
 
-  /// Adds the instructions of one parameter: the gradient widened, scaled and clipped; the
-  /// optimizer; the selection if the step may be skipped; the cast and the gather of the new value.
-  void step(int p) {
+  /// The sizes of one parameter on a rank.
+  struct Parameter {
+    int number;
+    const GraphParameter &graph;
+    const TensorLayout &layout;
+    int64_t own; // bytes of an element
+    double elements, wide;
+    bool hasMaster;
+    bool isWhole; // the stored parameter has the sharding of the state
+  };
+
+  Parameter parameterOf(int p) const {
     const GraphParameter &parameter = graph.parameters[p];
     const TensorLayout &layout = graph.values[parameter.value].layout;
-    int64_t own = layout.elementBytes;
-    double elements = double(localBytes(layout, derivation.state[p]) / own);
-    double wide = elements * wideBytes;
-    bool hasMaster = masterBytes(own) > 0;
-    bool isWhole = derivation.stored[p] == derivation.state[p];
+    const int64_t own = layout.elementBytes;
+    const double elements = double(localBytes(layout, derivation.state[p]) / own);
+    return {p,
+            parameter,
+            layout,
+            own,
+            elements,
+            elements * wideBytes,
+            masterBytes(own) > 0,
+            derivation.stored[p] == derivation.state[p]};
+  }
 
-    int gradient = completed[p] != unknown ? completed[p] : complete(p);
-    if (graph.values[parameter.gradient].layout.elementBytes < wideBytes)
-      gradient = compute(p, wide, {gradient});
+  /// Adds the gradient of a parameter as the optimizer reads it: widened, scaled and clipped.
+  int gradientOf(const Parameter &p) {
+    int gradient = completed[p.number] != unknown ? completed[p.number] : complete(p.number);
+    if (graph.values[p.graph.gradient].layout.elementBytes < wideBytes)
+      gradient = compute(p.number, p.wide, {gradient});
     if (isScaled)
-      gradient = compute(p, wide, {gradient});
+      gradient = compute(p.number, p.wide, {gradient});
     auto clip = job.settings.find("clip_value");
     if (clip != job.settings.end() && clip->second != 0)
-      gradient = compute(p, wide, {gradient});
-    int old = BufferList::inSlot; // the master copy
-    if (!hasMaster)
-      old = apply(Where::GradientStep, parameter.value, own, old, derivation.stored[p],
-                  derivation.state[p]);
+      gradient = compute(p.number, p.wide, {gradient});
+    return gradient;
+  }
 
-    int64_t numMoments = job.stateBytesPerElement() / wideBytes;
-    bool onHost = assignment.offloadsStates;
-    if (hasMaster && onHost)
-      old = make(wide, {});
-    std::vector<int> oldMoments, moments;
-    for (int64_t m = 0; m < numMoments; ++m)
-      oldMoments.push_back(onHost ? make(wide, {}) : BufferList::inSlot);
-    // If the step cannot be skipped, results go to their slots at once, unless these are on the
-    // host.
-    bool inSlot = hasMaster ? !onHost : isWhole;
-    list.nextInRun(p);
+  /// Returns the parameter on the state's shard, unless the optimizer steps on a master copy.
+  int oldValue(const Parameter &p) {
+    return p.hasMaster ? BufferList::inSlot
+                       : apply(Where::GradientStep, p.graph.value, p.own, BufferList::inSlot,
+                               derivation.stored[p.number], derivation.state[p.number]);
+  }
+
+  void readScalars() {
     for (int scalar : scalars)
       list.read(scalar);
+  }
+
+  /// Ends the step of a parameter, of its new value `fresh`: the cast from the master copy, and the
+  /// gather to the stored sharding.
+  void store(const Parameter &p, int fresh) {
+    if (p.hasMaster) {
+      list.nextInRun(p.number);
+      list.read(fresh);
+      fresh = p.isWhole ? BufferList::inSlot
+                        : list.make(p.elements * double(p.own), BufferKind::Transient);
+    }
+    list.moveToSlot(apply(Where::ParameterStep, p.graph.value, p.own, fresh,
+                          derivation.state[p.number], derivation.stored[p.number]));
+  }
+
+  /// Adds the instructions of one parameter: the gradient; the optimizer; the selection if the step
+  /// may be skipped; the new value. If the step cannot be skipped, results go to their slots at
+  /// once, unless these are on the host.
+  void step(int number) {
+    const Parameter p = parameterOf(number);
+    const int gradient = gradientOf(p);
+    if (p.graph.matrices)
+      return stepOnMatrices(p, gradient);
+    int old = oldValue(p);
+    int64_t numMoments = job.stateBytesPerElement(p.graph) / wideBytes;
+    bool onHost = assignment.offloadsStates;
+    if (p.hasMaster && onHost)
+      old = make(p.wide, {});
+    std::vector<int> oldMoments, moments;
+    for (int64_t m = 0; m < numMoments; ++m)
+      oldMoments.push_back(onHost ? make(p.wide, {}) : BufferList::inSlot);
+    bool inSlot = p.hasMaster ? !onHost : p.isWhole;
+    list.nextInRun(number);
+    readScalars();
     list.read(gradient);
     list.read(old);
     for (int moment : oldMoments)
       list.read(moment);
-    int fresh = !maySkip && inSlot ? BufferList::inSlot : list.make(wide, BufferKind::Transient);
+    int fresh = !maySkip && inSlot ? BufferList::inSlot : list.make(p.wide, BufferKind::Transient);
     for (int64_t m = 0; m < numMoments; ++m)
-      moments.push_back(maySkip || onHost ? list.make(wide, BufferKind::Transient)
+      moments.push_back(maySkip || onHost ? list.make(p.wide, BufferKind::Transient)
                                           : BufferList::inSlot);
     if (maySkip) {
-      fresh = chosen(p, fresh, old, inSlot, wide);
-      if (hasMaster && onHost)
+      fresh = chosen(number, fresh, old, inSlot, p.wide);
+      if (p.hasMaster && onHost)
         offload(fresh);
       for (int64_t m = 0; m < numMoments; ++m) {
-        int moment = chosen(p, moments[m], oldMoments[m], !onHost, wide);
+        int moment = chosen(number, moments[m], oldMoments[m], !onHost, p.wide);
         if (onHost)
           offload(moment);
       }
     } else if (onHost) {
-      if (hasMaster)
+      if (p.hasMaster)
         offload(fresh);
       for (int moment : moments)
         offload(moment);
     }
-    if (hasMaster) {
-      list.nextInRun(p);
-      list.read(fresh);
-      fresh =
-          isWhole ? BufferList::inSlot : list.make(elements * double(own), BufferKind::Transient);
+    store(p, fresh);
+  }
+
+  /// The same where the optimizer reads whole matrices: the momentum on the shard; its direction,
+  /// gathered; the ops on matrices; their result on the shard; the step.
+  void stepOnMatrices(const Parameter &p, int gradient) {
+    const Sharding &state = derivation.state[p.number];
+    const Sharding matrices = matrixSharding(state, int(p.layout.dims.size()));
+    int direction = momentum(p, gradient);
+    if (p.own < wideBytes)
+      direction = compute(p.number, p.elements * double(p.own), {direction});
+    direction = apply(Where::MatrixStep, p.graph.value, p.own, direction, state, matrices);
+    const int64_t elements = localBytes(p.layout, matrices) / p.own;
+    direction = addMatrixOps(*p.graph.matrices, direction,
+                             double(elements) / double(p.layout.numElements()));
+    if (matrices != state)
+      direction = list.addSteps(reshard::reshard(assignment.mesh, p.layout, matrices, state),
+                                direction, elements, p.own, BufferKind::Transient);
+    if (p.own < wideBytes)
+      direction = compute(p.number, p.wide, {direction});
+    bool onHost = assignment.offloadsStates;
+    int old = p.hasMaster && onHost ? make(p.wide, {}) : oldValue(p);
+    bool inSlot = p.hasMaster ? !onHost : p.isWhole;
+    list.nextInRun(p.number);
+    readScalars();
+    list.read(direction);
+    list.read(old);
+    int fresh = !maySkip && inSlot ? BufferList::inSlot : list.make(p.wide, BufferKind::Transient);
+    if (maySkip)
+      fresh = chosen(p.number, fresh, old, inSlot, p.wide);
+    if (p.hasMaster && onHost)
+      offload(fresh);
+    store(p, fresh);
+  }
+
+  /// Adds the momentum's step. Returns the direction.
+  int momentum(const Parameter &p, int gradient) {
+    bool onHost = assignment.offloadsStates;
+    int old = onHost ? make(p.wide, {}) : BufferList::inSlot;
+    list.nextInRun(p.number);
+    readScalars();
+    list.read(gradient);
+    list.read(old);
+    int fresh = maySkip || onHost ? list.make(p.wide, BufferKind::Transient) : BufferList::inSlot;
+    int direction = list.make(p.wide, BufferKind::Transient);
+    if (maySkip)
+      fresh = chosen(p.number, fresh, old, !onHost, p.wide);
+    if (onHost)
+      offload(fresh);
+    return direction;
+  }
+
+  /// Adds the ops on matrices of which a rank has `share`. Returns the last result.
+  int addMatrixOps(const MatrixUpdate &update, int gathered, double share) {
+    std::vector<int> buffers(update.graph.values.size(), gathered);
+    for (size_t i = 0; i < update.graph.ops.size(); ++i) {
+      const GraphOp &op = update.graph.ops[i];
+      const bool isMatmul = op.kernelClass == KernelClass::Matmul && op.operands.size() == 2;
+      if (!update.joinsPrevious[i])
+        list.next(-1, op.isLoopNest ? BufferList::Form::Nest
+                      : isMatmul    ? BufferList::Form::Matmul
+                                    : BufferList::Form::Other);
+      for (int operand : op.operands)
+        list.read(buffers[size_t(operand)]);
+      for (int value : op.results) {
+        const TensorLayout &layout = update.graph.values[size_t(value)].layout;
+        buffers[size_t(value)] = list.make(
+            double(layout.numElements() * layout.elementBytes) * share, BufferKind::Transient);
+      }
     }
-    // Gathered to the stored sharding of the parameter.
-    list.moveToSlot(apply(Where::ParameterStep, parameter.value, own, fresh, derivation.state[p],
-                          derivation.stored[p]));
+    return buffers.back();
   }
 
   const Graph &graph;

@@ -27,10 +27,10 @@ public:
       : pinned(pinned), graph(graph), job(job), cluster(cluster),
         updatesPerMicroBatch(updatesPerMicroBatch), mustSplit(mustSplit),
         mesh{{{mesh::row(Axis::Tensor).name, axisSize}}}, prices(mesh, cluster),
-        nodeOf(graph.ops.size(), -1), gradientOf(graph.values.size(), -1),
+        nodeOf(graph.ops.size(), -1), parameterOf(graph.values.size(), nullptr),
         scratch(graph.ops.size()) {
     for (const GraphParameter &parameter : graph.parameters)
-      gradientOf[parameter.value] = parameter.gradient;
+      parameterOf[parameter.value] = &parameter;
   }
 
   /// Returns the bound for the problem of the ops of `part` only.
@@ -289,16 +289,17 @@ private:
       if (node != home)
         addEdge(home, kept, node, perChoice, wishes.size());
 
-    int gradient = gradientOf[value];
-    if (gradient < 0)
+    const GraphParameter *parameter = parameterOf[value];
+    if (!parameter || parameter->gradient < 0)
       return;
+    const int gradient = parameter->gradient;
     const GraphValue &graphValue = graph.values[value];
     const GraphValue &gradientValue = graph.values[gradient];
     for (size_t choice = 0; choice < kept.size(); ++choice) {
       double elements = kept[choice] < 0 ? double(graphValue.layout.numElements())
                                          : double(prices.localElements(kept[choice]));
-      double bytes = updateBytes(job, elements, graphValue.layout.elementBytes,
-                                 gradientValue.layout.elementBytes);
+      double bytes = updateBytes(elements, job.stateBytesPerElement(*parameter),
+                                 graphValue.layout.elementBytes, gradientValue.layout.elementBytes);
       problem.nodeCosts[home][choice] += updatesPerMicroBatch * updateSeconds(cluster, bytes, 1);
     }
     if (gradientValue.producer < 0 || nodeOf[gradientValue.producer] < 0)
@@ -431,8 +432,8 @@ private:
   ReshardPrices prices;
   PairwiseProblem problem;
   std::vector<Node> nodes;
-  std::vector<int> nodeOf;     // per op
-  std::vector<int> gradientOf; // per value
+  std::vector<int> nodeOf;                         // per op
+  std::vector<const GraphParameter *> parameterOf; // per value
   std::map<int, std::pair<int, int>> memberOf;
   std::vector<OpStrategy> scratch;
 };

@@ -1,6 +1,7 @@
 //===- Job.cpp - The training job, without the graph ----------------------===//
 
 #include "planner/plan/Job.h"
+#include "planner/reshard/Graph.h"
 
 #include <algorithm>
 
@@ -24,6 +25,8 @@ const char *name(Optimizer optimizer) {
     return "sgd-momentum";
   case Optimizer::Sgd:
     return "sgd";
+  case Optimizer::Muon:
+    return "muon";
   }
   return nullptr;
 }
@@ -91,6 +94,7 @@ int64_t Job::stateBytesPerElement() const {
   switch (optimizer) {
   case Optimizer::AdamW:
   case Optimizer::Adam:
+  case Optimizer::Muon: // its parameters that are no matrices step by AdamW
     return 8;
   case Optimizer::SgdMomentum:
     return hasMomentum(*this, true) ? 4 : 0;
@@ -98,6 +102,11 @@ int64_t Job::stateBytesPerElement() const {
     return hasMomentum(*this, false) ? 4 : 0;
   }
   return 0;
+}
+
+int64_t Job::stateBytesPerElement(const reshard::GraphParameter &parameter) const {
+  constexpr int64_t bytesPerMoment = 4;
+  return parameter.moments < 0 ? stateBytesPerElement() : parameter.moments * bytesPerMoment;
 }
 
 int64_t masterBytes(int64_t parameterBytes) { return parameterBytes < 4 ? 4 : 0; }

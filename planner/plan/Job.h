@@ -10,13 +10,17 @@
 #include <string>
 #include <vector>
 
+namespace tbc::reshard {
+struct GraphParameter;
+} // namespace tbc::reshard
+
 namespace tbc::planner {
 
 struct ModelNames;
 
 /// What the step does with the model.
 enum class Task { Train };
-enum class Optimizer { AdamW, Adam, Sgd, SgdMomentum };
+enum class Optimizer { AdamW, Adam, Sgd, SgdMomentum, Muon };
 /// The element type of parameters and matmuls. Optimizer states and master weights are f32.
 enum class Precision { F32, BF16, F16 };
 
@@ -53,8 +57,10 @@ struct Job {
   /// For people; may be null.
   std::shared_ptr<const ModelNames> names;
 
-  /// Bytes of optimizer state per parameter element.
+  /// Bytes of optimizer state per parameter element, of most parameters.
   int64_t stateBytesPerElement() const;
+  /// The same of one parameter. Example: 4 for a matrix of muon, 8 for its other parameters.
+  int64_t stateBytesPerElement(const reshard::GraphParameter &parameter) const;
 };
 
 /// Returns the bytes per element of the f32 master copy of a parameter with `parameterBytes` per

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,9 @@ struct LayoutParameters {
   /// step, and the optimizer's states with the master weights. The optimizer reads the reduced
   /// gradient in the placement of its states.
   TensorPlacement gradient, state;
+  /// Bytes of optimizer state per element, where they differ from those of most parameters
+  /// (Job::stateBytesPerElement).
+  std::optional<int64_t> stateBytes;
   GatherLifetime lifetime = GatherLifetime::Always;
   /// The dims that the first op with such dims sums over, or looks up. Example: [0] of a matmul's
   /// weight [in, out], and of a table of embeddings [tokens, width].

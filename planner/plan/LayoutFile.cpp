@@ -81,6 +81,8 @@ static Json parametersJson(const LayoutParameters &group) {
   if (group.isTrained) {
     json["gradient"] = placementJson(group.gradient);
     json["optimizer_state"] = placementJson(group.state);
+    if (group.stateBytes)
+      json["state_bytes"] = *group.stateBytes;
   }
   return json;
 }
@@ -262,6 +264,9 @@ public:
     if (group.isTrained) {
       group.gradient = placement(object, "gradient");
       group.state = placement(object, "optimizer_state");
+      constexpr int64_t mostStateBytes = 64;
+      if (object.has("state_bytes"))
+        group.stateBytes = object.integer("state_bytes", 0, mostStateBytes);
     }
     JsonObject gather(object.get("gather"), object.at("gather"), problem);
     gather.word("unit", {"parameter"});

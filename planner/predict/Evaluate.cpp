@@ -58,6 +58,7 @@ static StagePart partOf(Where where, Phase phase, bool touchesData) {
     return &StageSeconds::reduceStep;
   case Where::Loss:
   case Where::StepTotal:
+  case Where::MatrixStep:
   case Where::ParameterStep:
     return &StageSeconds::parameterStep;
   case Where::Operand:
@@ -175,7 +176,7 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
     int op = chargedOp(graph, reshard);
     if (work && reshard.where != Where::Stage) {
       const bool isOnce = reshard.where == Where::GradientStep || reshard.where == Where::Loss ||
-                          reshard.where == Where::StepTotal ||
+                          reshard.where == Where::StepTotal || reshard.where == Where::MatrixStep ||
                           reshard.where == Where::ParameterStep;
       const int chunk = isOnce ? firstChunk[size_t(reshard.stage)] : graph.ops[op].chunk;
       const Phase phase = isOnce ? Phase::Backward : graph.ops[op].phase;
@@ -199,6 +200,7 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
       break;
     case Where::Loss:
     case Where::StepTotal:
+    case Where::MatrixStep:
     case Where::ParameterStep:
       seconds.parameterStep[reshard.stage] += time;
       break;
@@ -220,11 +222,24 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
   return seconds;
 }
 
-double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t gradientBytes) {
-  double master = double(masterBytes(parameterBytes)), state = double(job.stateBytesPerElement());
+double updateBytes(double owned, int64_t stateBytes, int64_t parameterBytes,
+                   int64_t gradientBytes) {
+  double master = double(masterBytes(parameterBytes)), state = double(stateBytes);
   // Without a master copy the parameter itself is read and written; with one it is written only.
   double parameter = double(parameterBytes) * (master > 0 ? 1 : 2);
   return owned * (parameter + 2 * master + 2 * state + double(gradientBytes));
+}
+
+double matrixSeconds(const Cluster &cluster, const GraphParameter &parameter,
+                     const Sharding &matrices) {
+  if (!parameter.matrices)
+    return 0;
+  const Graph &graph = parameter.matrices->graph;
+  double seconds = 0;
+  for (int op = 0; op < int(graph.ops.size()); ++op)
+    seconds +=
+        opKernelSeconds(cluster, graph, op, matrixStrategy(*parameter.matrices, op, matrices));
+  return seconds;
 }
 
 /// Residuals on the host are copied out once, and back once for each block that reads them.
@@ -252,11 +267,10 @@ static void addResidualCopies(const PlannedStep &step, const Derivation &derivat
 
 /// Returns the seconds to copy the states of `owned` elements of a parameter from the host and
 /// back.
-static double stateCopySeconds(const Job &job, const Cluster &cluster, double owned,
+static double stateCopySeconds(int64_t stateBytes, const Cluster &cluster, double owned,
                                int64_t parameterBytes) {
   constexpr int64_t bytesPerMoment = 4;
-  int64_t master = masterBytes(parameterBytes),
-          numMoments = job.stateBytesPerElement() / bytesPerMoment;
+  int64_t master = masterBytes(parameterBytes), numMoments = stateBytes / bytesPerMoment;
   double copies = double(numMoments) * cluster.hostCopySeconds(owned * double(bytesPerMoment));
   if (master > 0)
     copies += cluster.hostCopySeconds(owned * double(master));
@@ -383,25 +397,30 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
       continue;
     const TensorLayout &layout = graph.values[graph.parameters[p].value].layout;
     double owned = double(localBytes(layout, derivation.state[p])) / double(layout.elementBytes);
-    double bytes = updateBytes(job, owned, layout.elementBytes,
+    const int64_t stateBytes = job.stateBytesPerElement(graph.parameters[p]);
+    const Sharding matrices = matrixSharding(derivation.state[p], int(layout.dims.size()));
+    double bytes = updateBytes(owned, stateBytes, layout.elementBytes,
                                graph.values[graph.parameters[p].gradient].layout.elementBytes);
     for (int stage : derivation.parameterStages[p]) {
       StageSeconds &chunk = chunks[firstChunk[stage]];
       const Cluster &cluster = devices.of(stage);
       const double update = updateSeconds(cluster, bytes, 1);
       const double copies = assignment.offloadsStates
-                                ? stateCopySeconds(job, cluster, owned, layout.elementBytes)
+                                ? stateCopySeconds(stateBytes, cluster, owned, layout.elementBytes)
                                 : 0;
-      chunk.updateStep += update;
+      const double onMatrices = matrixSeconds(cluster, graph.parameters[p], matrices);
+      chunk.updateStep += update + onMatrices;
       chunk.hostStep += copies;
       if (work)
         (*work)[size_t(firstChunk[stage])].add(&StageSeconds::updateStep, "optimizer", "", bytes,
                                                update);
+      if (work && onMatrices > 0)
+        (*work)[size_t(firstChunk[stage])].add(&StageSeconds::updateStep, "optimizer, on matrices",
+                                               "", 0, onMatrices);
       if (work && copies > 0)
         (*work)[size_t(firstChunk[stage])].add(
             &StageSeconds::hostStep, "copy of optimizer state", "",
-            owned * double(job.stateBytesPerElement() + masterBytes(layout.elementBytes)) * 2,
-            copies);
+            owned * double(stateBytes + masterBytes(layout.elementBytes)) * 2, copies);
     }
   }
   for (int stage = 0; stage < assignment.numStages; ++stage) {

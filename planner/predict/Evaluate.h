@@ -36,8 +36,14 @@ OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assi
                     std::vector<ChunkSeconds> *work = nullptr);
 
 /// Returns the bytes moved by an update of `owned` elements: parameter, gradient, master and state
-/// are read once, and all but the gradient written once.
-double updateBytes(const Job &job, double owned, int64_t parameterBytes, int64_t gradientBytes);
+/// are read once, and all but the gradient written once. `stateBytes`: per element, as the bytes of
+/// parameter and gradient.
+double updateBytes(double owned, int64_t stateBytes, int64_t parameterBytes, int64_t gradientBytes);
+
+/// Returns the seconds of the kernels of `parameter`'s update on whole matrices, on a rank where
+/// these have sharding `matrices` (reshard::matrixSharding); 0 for an update of single elements.
+double matrixSeconds(const Cluster &cluster, const reshard::GraphParameter &parameter,
+                     const reshard::Sharding &matrices);
 
 /// Returns the seconds of every chunk, summed over its ops. Work once per step of a stage is added
 /// to its first chunk. Writes the work behind them to `work`, if it is given.

@@ -4,8 +4,28 @@
 
 namespace tbc::reshard {
 
-/// Completes the gradient on every stage with the parameter, sums it over these stages, and
-/// redistributes the new parameter.
+Sharding matrixSharding(const Sharding &state, int numDims) {
+  Sharding whole;
+  for (const FactorSharding &factor : state.factors)
+    if (factor.dim + 2 < numDims)
+      whole.factors.push_back(factor);
+  return whole;
+}
+
+OpStrategy matrixStrategy(const MatrixUpdate &update, int op, const Sharding &matrices) {
+  OpStrategy strategy;
+  std::vector<AxisRef> axes;
+  for (const FactorSharding &factor : matrices.factors)
+    axes.insert(axes.end(), factor.axes.begin(), factor.axes.end());
+  const std::vector<Loop> &loops = update.graph.ops[size_t(op)].loops;
+  for (size_t loop = 0; loop < loops.size() && !axes.empty(); ++loop)
+    if (loops[loop].factor == MatrixUpdate::stackFactor)
+      strategy.loopAxes[int(loop)] = axes;
+  return strategy;
+}
+
+/// Completes the gradient on every stage with the parameter, sums it over these stages, gathers
+/// whole matrices where the optimizer reads them, and redistributes the new parameter.
 void CommunicationDeriver::finishParameter(int parameter) {
   const GraphParameter &p = graph.parameters[parameter];
   if (p.gradient < 0)
@@ -34,6 +54,16 @@ void CommunicationDeriver::finishParameter(int parameter) {
       reshard.from = state;
       reshard.steps = {sum};
       add(reshard);
+    }
+    if (p.matrices) {
+      Reshard gather = reshard;
+      gather.value = p.value;
+      gather.where = Where::MatrixStep;
+      gather.from = state;
+      gather.to = matrixSharding(state, int(graph.values[p.value].layout.dims.size()));
+      gather.steps.clear();
+      if (gather.from != gather.to)
+        add(std::move(gather));
     }
     reshard.value = p.value;
     reshard.where = Where::ParameterStep;

@@ -16,6 +16,7 @@
 #include "runtime/dtype/DType.h"
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -96,10 +97,17 @@ struct GraphOp {
   WorkspaceFn workspace = nullptr;
 };
 
+struct MatrixUpdate;
+
 /// One trained parameter: its input value and its gradient value.
 struct GraphParameter {
   int value = -1;
   int gradient = -1; // value index of the completed gradient, -1 if frozen or unused
+  /// The tensors of its shape that the optimizer keeps, without the master copy; -1: as the
+  /// optimizer keeps for most.
+  int moments = -1;
+  /// The part of its update that reads whole matrices; null if each element is updated by itself.
+  std::shared_ptr<const MatrixUpdate> matrices;
 };
 
 struct Graph {
@@ -120,6 +128,17 @@ struct Graph {
   FactorId batchFactor = -1;
   /// The tokens of a sample, if the inputs have such a dim; else -1.
   FactorId sequenceFactor = -1;
+};
+
+/// The ops of an update between tbc.gather_matrices and tbc.shard_matrices. A parameter of more
+/// than two dims is a stack of matrices, over its dims but the last two.
+struct MatrixUpdate {
+  /// Value 0 is the gathered tensor, with the element type of the parameter. The last op makes the
+  /// result. Factor `stackFactor` is the first dim of a stack.
+  Graph graph;
+  /// By op: whether it shares a kernel with the op before.
+  std::vector<bool> joinsPrevious;
+  static constexpr FactorId stackFactor = 0;
 };
 
 /// The axes on each loop of one op. Loops that are not listed are not sharded.
@@ -243,6 +262,7 @@ enum class Where {
   ParameterUse,  // gather of a stored parameter before `op`, its first use in a block
   GradientMicro, // after a part of a gradient is produced, each micro-batch
   GradientStep,  // in update, on the accumulated gradient
+  MatrixStep,    // in update, on a direction whose optimizer reads whole matrices
   ParameterStep, // in update, after the optimizer
   Loss,          // once per step: the scalar loss
   StepTotal,     // once per step, on every stage: stepTotalBytes
@@ -352,6 +372,14 @@ struct Derivation {
 /// chooses between collectives only; it sees kind, axes, reduce, bytes and numElements.
 Derivation derive(const Graph &graph, const Assignment &assignment,
                   const CollectiveCost &cost = bytesOnWire);
+
+/// Returns the sharding in which an update reads whole matrices of a parameter with `numDims` dims
+/// whose state has sharding `state`: the axes on dims before the last two stay, all others are
+/// gathered. Example: experts [E, in, out] with E on ep and out on tp are gathered over tp alone.
+Sharding matrixSharding(const Sharding &state, int numDims);
+
+/// Returns the strategy of op `op` of `update` for a stack with this sharding.
+OpStrategy matrixStrategy(const MatrixUpdate &update, int op, const Sharding &matrices);
 
 /// One line of the list of collectives: `count` executions per step on each rank of `stage`.
 struct CollectiveCount {

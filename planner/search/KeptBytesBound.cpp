@@ -80,7 +80,7 @@ static void addParameter(const SearchProblem &problem, const Candidate &candidat
   if (parameter.gradient >= 0) {
     of.gradientBytes = elements * double(graph.values[parameter.gradient].layout.elementBytes);
     of.castBytes = masterBytes(value.layout.elementBytes) > 0 ? of.bytes : 0;
-    of.stateBytes = elements * double(problem.job.stateBytesPerElement() +
+    of.stateBytes = elements * double(problem.job.stateBytesPerElement(parameter) +
                                       masterBytes(value.layout.elementBytes));
   }
   block[size_t(value.users[0] - first)].fixedBytes +=

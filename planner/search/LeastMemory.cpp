@@ -24,7 +24,7 @@ double leastBytesAnywhere(const Graph &graph, const Job &job, const Cluster &clu
     owned += executor.gradientFactor() * fullBytes(graph.values[parameter.gradient].layout);
     if (!offloadsStates)
       owned += fullBytes(value.layout) / double(value.layout.elementBytes) *
-               double(job.stateBytesPerElement() + masterBytes(value.layout.elementBytes));
+               double(job.stateBytesPerElement(parameter) + masterBytes(value.layout.elementBytes));
   }
   return owned / double(job.gpus) * (1 + cluster.allocatorFraction) + double(cluster.contextBytes);
 }

@@ -93,8 +93,7 @@ void addHostCopies(const CostTables &costs, const Candidate &candidate, const Mi
   RangeSums all = ops.sums(mix, first, last);
   for (size_t kind = 0; kind < all.parameters.size(); ++kind) {
     const ParameterSums &of = all.parameters[kind];
-    double bytes =
-        of.masterBytes + of.ownedElements * double(costs.problem.job.stateBytesPerElement());
+    double bytes = of.masterBytes + of.stateBytes;
     chunk.hostStep += 2 * bytes / double(mode.groups[kind].zero.size) / cluster.hostBytesPerSecond;
   }
 }

@@ -42,9 +42,10 @@ TotalsByKind parameterTotals(const Graph &graph, const Job &job,
     of.trainedSizes[bytes] += 1;
     of.castBytes += masterBytes(value.layout.elementBytes) > 0 ? bytes : 0;
     of.gradientBytes += elements * double(gradientBytes);
-    of.stateBytes +=
-        elements * double(job.stateBytesPerElement() + masterBytes(value.layout.elementBytes));
-    of.updateBytes += updateBytes(job, elements, value.layout.elementBytes, gradientBytes);
+    of.stateBytes += elements * double(job.stateBytesPerElement(parameter) +
+                                       masterBytes(value.layout.elementBytes));
+    of.updateBytes += updateBytes(elements, job.stateBytesPerElement(parameter),
+                                  value.layout.elementBytes, gradientBytes);
   }
   return totals;
 }

@@ -24,7 +24,10 @@ void ParameterSums::add(const ParameterSums &o, double sign) {
   trained += sign * o.trained;
   trainedBytes += sign * o.trainedBytes;
   gradientBytes += sign * o.gradientBytes;
-  ownedElements += sign * o.ownedElements;
+  stateBytes += sign * o.stateBytes;
+  matrices += sign * o.matrices;
+  matrixBytes += sign * o.matrixBytes;
+  matrixSeconds += sign * o.matrixSeconds;
   updateBytes += sign * o.updateBytes;
   masterBytes += sign * o.masterBytes;
 }
@@ -245,12 +248,31 @@ private:
       here.trained += 1;
       here.trainedBytes += bytes;
       here.gradientBytes += elements * double(gradient.elementBytes);
-      here.ownedElements += elements;
       here.masterBytes += elements * double(masterBytes(value.layout.elementBytes));
-      here.updateBytes +=
-          updateBytes(job, elements, value.layout.elementBytes, gradient.elementBytes);
+      here.updateBytes += updateBytes(elements, job.stateBytesPerElement(parameter),
+                                      value.layout.elementBytes, gradient.elementBytes);
+      here.stateBytes += elements * double(job.stateBytesPerElement(parameter));
+      if (parameter.matrices)
+        addMatrices(p, here);
     }
     profile.largestParameter = RangeMaximum(ofOriginal(largest));
+  }
+
+  /// Adds what the update of parameter `p` does on whole matrices: its kernels, and what gathers
+  /// them along axes other than those of the zero group.
+  void addMatrices(size_t p, ParameterSums &here) {
+    const GraphParameter &parameter = graph.parameters[p];
+    const TensorLayout &layout = graph.values[parameter.value].layout;
+    Sharding matrices = derivation.stored[p];
+    matrices.flat.clear();
+    const Sharding stored = matrices;
+    matrices = matrixSharding(stored, int(layout.dims.size()));
+    here.matrixSeconds += matrixSeconds(cluster, parameter, matrices);
+    here.matrices += 1;
+    here.matrixBytes += double(localBytes(layout, stored));
+    NetworkCost network(cluster, assignment.mesh);
+    for (const Collective &step : reshard::reshard(assignment.mesh, layout, stored, matrices))
+      here.matrixSeconds += network.seconds(step);
   }
 
   bool isSplitOverExperts(size_t parameter) const {
@@ -358,13 +380,17 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
   stage.operandsForward = range.operandsForward;
   stage.operandsBackward = range.operandsBackward;
 
-  double trained = 0;
+  double trained = 0, matrixSeconds = 0;
   for (size_t kind = 0; kind < range.parameters.size(); ++kind) {
     const ParameterSums &of = range.parameters[kind];
     const DataMode::Groups &groups = mode.groups[kind];
     double shards = double(groups.zero.size);
     trained += of.trained;
     stage.updateStep += of.updateBytes / shards; // bytes; converted to seconds below
+    matrixSeconds += of.matrixSeconds;
+    if (mode.zero > 0)
+      stage.parameterStep +=
+          together(network, CollectiveKind::AllGather, groups.zero, of.matrices, of.matrixBytes);
     if (mode.zero == 0) {
       stage.reduceStep += inBuckets(network, cluster, CollectiveKind::AllReduce, groups.reduce,
                                     of.trained, of.gradientBytes, mode);
@@ -389,7 +415,7 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
     if (!mode.keepGathered)
       stage.gatherBackward += gathers(of.gathersBackward, of.gatherBackwardBytes);
   }
-  stage.updateStep = updateSeconds(cluster, stage.updateStep, int64_t(trained));
+  stage.updateStep = updateSeconds(cluster, stage.updateStep, int64_t(trained)) + matrixSeconds;
   if (parts) {
     stage.weight = range.weight;
     stage.backward -= range.weight;
@@ -441,7 +467,7 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
     const BytesOfRange sums(mix, chunk.first, chunk.middle, chunk.last);
     for (size_t kind = 0; kind < parameters.size(); ++kind)
       for (auto member : {&ParameterSums::bytes, &ParameterSums::gradientBytes,
-                          &ParameterSums::masterBytes, &ParameterSums::ownedElements})
+                          &ParameterSums::masterBytes, &ParameterSums::stateBytes})
         parameters[kind].*member += sums(kind, member);
     live = std::max({live, mix.recomputed->liveBytes(chunk.first, chunk.middle),
                      mix.kept->liveBytes(chunk.middle, chunk.last)});
@@ -473,7 +499,7 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
         mode.gradientFactor * of.gradientBytes / (mode.keepsGradientShards ? shards : 1);
     if (!mode.offloadsStates) {
       fixed.master += of.masterBytes / shards;
-      fixed.state += of.ownedElements * double(job.stateBytesPerElement()) / shards;
+      fixed.state += of.stateBytes / shards;
     }
   }
   fixed.modelState = mix.kept->modelStateBytes;

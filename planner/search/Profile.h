@@ -26,8 +26,11 @@ struct ParameterSums {
   double gathersForward = 0, gatherForwardBytes = 0;   // used by forward ops
   double gathersBackward = 0, gatherBackwardBytes = 0; // used by backward ops
   double bytes = 0;
-  double trained = 0, trainedBytes = 0, gradientBytes = 0, ownedElements = 0, updateBytes = 0;
+  double trained = 0, trainedBytes = 0, gradientBytes = 0, stateBytes = 0, updateBytes = 0;
   double masterBytes = 0;
+  /// Of the parameters whose update reads whole matrices: their number and bytes, and the seconds
+  /// of this part on a rank, without gathers over the zero group.
+  double matrices = 0, matrixBytes = 0, matrixSeconds = 0;
 
   void add(const ParameterSums &o, double sign);
 };

@@ -3,6 +3,8 @@
 #include "planner/view/Facts.h"
 #include "planner/support/Format.h"
 
+#include <map>
+
 namespace tbc::planner {
 
 std::string rateText(double amount, const char *unit) {
@@ -14,6 +16,19 @@ std::string rateText(double amount, const char *unit) {
 }
 
 static std::string percent(double share) { return format("%.4g %%", 100 * share); }
+
+/// Example: "8 bytes of state per element, 4 of 48 matrices".
+static std::string stateText(const Plan &plan) {
+  std::map<int64_t, size_t> others; // numbers of parameters, by their bytes
+  for (const LayoutParameters &group : plan.layout.parameters)
+    if (group.stateBytes)
+      others[*group.stateBytes] += group.names.size();
+  std::string text =
+      std::to_string(plan.job.stateBytesPerElement()) + " bytes of state per element";
+  for (const auto &[bytes, count] : others)
+    text += ", " + std::to_string(bytes) + " of " + std::to_string(count) + " matrices";
+  return text;
+}
 
 std::vector<FactGroup> jobFacts(const Plan &plan) {
   const Job &job = plan.job;
@@ -31,8 +46,7 @@ std::vector<FactGroup> jobFacts(const Plan &plan) {
   if (job.sequence > 0)
     add("sequence", std::to_string(job.sequence) + " tokens");
   add("loss", job.loss);
-  add("optimizer", name(job.optimizer),
-      std::to_string(job.stateBytesPerElement()) + " bytes of state per element");
+  add("optimizer", name(job.optimizer), stateText(plan));
   add("precision", name(job.precision));
   if (plan.memoryLimitBytes > 0)
     add("memory limit", formatBytes(double(plan.memoryLimitBytes)), "--memory-limit");

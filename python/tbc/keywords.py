@@ -38,18 +38,24 @@ class CheckKeywords(TypedDict, total=False):
     loss: Text
     # Optimizer
     optimizer: Text
-    # Weight decay (default: 0.01 of adamw, else 0)
+    # Weight decay (default: 0.01 of adamw, 0.1 of muon, else 0)
     weight_decay: float
-    # Decay of the first moment (default: 0.9); for adam and adamw
+    # Decay of the first moment (default: 0.9); for adam and adamw and muon
     beta1: float
-    # Decay of the second moment (default: 0.999); for adam and adamw
+    # Decay of the second moment (default: 0.999); for adam and adamw and muon
     beta2: float
-    # Added to the denominator (default: 1e-8); for adam and adamw
+    # Added to the denominator (default: 1e-8); for adam and adamw and muon
     epsilon: float
-    # Momentum (default: 0, or 0.9 of sgd-momentum); for sgd and sgd-momentum
+    # Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon); for sgd and sgd-momentum and muon
     momentum: float
-    # Nesterov momentum; for sgd and sgd-momentum
+    # Nesterov momentum (default of muon); for sgd and sgd-momentum and muon
     nesterov: bool
+    # Momentum without Nesterov's step; for muon
+    no_nesterov: bool
+    # Iterations that orthogonalize a direction (default: 5); for muon
+    ns_steps: int
+    # Steps of matrices of the size of AdamW's, for one learning rate; for muon
+    match_rms: bool
     # Largest norm of all gradients together
     clip_norm: float
     # Largest magnitude of an element of a gradient
@@ -77,6 +83,8 @@ class CheckKeywords(TypedDict, total=False):
     loss_scale_interval: int
     # Glob of parameters whose weights do not decay (repeatable)
     no_decay: Texts
+    # Glob of matrices that step by AdamW (repeatable); for muon
+    no_muon: Texts
     # Precision of parameters and matmuls (default: bf16, or f16 for a model exported in f16)
     precision: Text
     # dynamic, none, or the number that gradients are scaled by (default: dynamic for f16, else
@@ -167,18 +175,24 @@ class PlanKeywords(TypedDict, total=False):
     loss: Text
     # Optimizer
     optimizer: Text
-    # Weight decay (default: 0.01 of adamw, else 0)
+    # Weight decay (default: 0.01 of adamw, 0.1 of muon, else 0)
     weight_decay: float
-    # Decay of the first moment (default: 0.9); for adam and adamw
+    # Decay of the first moment (default: 0.9); for adam and adamw and muon
     beta1: float
-    # Decay of the second moment (default: 0.999); for adam and adamw
+    # Decay of the second moment (default: 0.999); for adam and adamw and muon
     beta2: float
-    # Added to the denominator (default: 1e-8); for adam and adamw
+    # Added to the denominator (default: 1e-8); for adam and adamw and muon
     epsilon: float
-    # Momentum (default: 0, or 0.9 of sgd-momentum); for sgd and sgd-momentum
+    # Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon); for sgd and sgd-momentum and muon
     momentum: float
-    # Nesterov momentum; for sgd and sgd-momentum
+    # Nesterov momentum (default of muon); for sgd and sgd-momentum and muon
     nesterov: bool
+    # Momentum without Nesterov's step; for muon
+    no_nesterov: bool
+    # Iterations that orthogonalize a direction (default: 5); for muon
+    ns_steps: int
+    # Steps of matrices of the size of AdamW's, for one learning rate; for muon
+    match_rms: bool
     # Largest norm of all gradients together
     clip_norm: float
     # Largest magnitude of an element of a gradient
@@ -206,6 +220,8 @@ class PlanKeywords(TypedDict, total=False):
     loss_scale_interval: int
     # Glob of parameters whose weights do not decay (repeatable)
     no_decay: Texts
+    # Glob of matrices that step by AdamW (repeatable); for muon
+    no_muon: Texts
     # Precision of parameters and matmuls (default: bf16, or f16 for a model exported in f16)
     precision: Text
     # dynamic, none, or the number that gradients are scaled by (default: dynamic for f16, else
@@ -302,18 +318,24 @@ class SizeKeywords(TypedDict, total=False):
     loss: Text
     # Optimizer
     optimizer: Text
-    # Weight decay (default: 0.01 of adamw, else 0)
+    # Weight decay (default: 0.01 of adamw, 0.1 of muon, else 0)
     weight_decay: float
-    # Decay of the first moment (default: 0.9); for adam and adamw
+    # Decay of the first moment (default: 0.9); for adam and adamw and muon
     beta1: float
-    # Decay of the second moment (default: 0.999); for adam and adamw
+    # Decay of the second moment (default: 0.999); for adam and adamw and muon
     beta2: float
-    # Added to the denominator (default: 1e-8); for adam and adamw
+    # Added to the denominator (default: 1e-8); for adam and adamw and muon
     epsilon: float
-    # Momentum (default: 0, or 0.9 of sgd-momentum); for sgd and sgd-momentum
+    # Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon); for sgd and sgd-momentum and muon
     momentum: float
-    # Nesterov momentum; for sgd and sgd-momentum
+    # Nesterov momentum (default of muon); for sgd and sgd-momentum and muon
     nesterov: bool
+    # Momentum without Nesterov's step; for muon
+    no_nesterov: bool
+    # Iterations that orthogonalize a direction (default: 5); for muon
+    ns_steps: int
+    # Steps of matrices of the size of AdamW's, for one learning rate; for muon
+    match_rms: bool
     # Largest norm of all gradients together
     clip_norm: float
     # Largest magnitude of an element of a gradient
@@ -341,6 +363,8 @@ class SizeKeywords(TypedDict, total=False):
     loss_scale_interval: int
     # Glob of parameters whose weights do not decay (repeatable)
     no_decay: Texts
+    # Glob of matrices that step by AdamW (repeatable); for muon
+    no_muon: Texts
     # Precision of parameters and matmuls (default: bf16, or f16 for a model exported in f16)
     precision: Text
     # dynamic, none, or the number that gradients are scaled by (default: dynamic for f16, else

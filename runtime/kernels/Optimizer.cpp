@@ -111,6 +111,80 @@ Tensors adam(const KernelContext &context, const Attrs &attrs, const Tensors &in
 }
 
 //===----------------------------------------------------------------------===//
+// Muon
+//===----------------------------------------------------------------------===//
+
+Tensors muonMomentum(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                     const Types &resultTypes) {
+  checkUpdate(inputs, 2, 2, resultTypes, 2);
+  bool nesterov = attrs.getBool("nesterov", false);
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> g(inputs[0]), buf(inputs[1]);
+    W momentum = real<W>(attrs.getDouble("momentum")), rest = integer<W>(1) - momentum;
+    std::vector<W> newBuf(g.size()), direction(g.size());
+    for (int64_t i = 0; i < g.size(); ++i) {
+      newBuf[i] = momentum * buf[i] + rest * g[i];
+      direction[i] = nesterov ? momentum * newBuf[i] + rest * g[i] : newBuf[i];
+    }
+    return {roundedResult(context, resultTypes[0], std::move(newBuf)),
+            roundedResult(context, resultTypes[1], std::move(direction))};
+  });
+}
+
+/// The partitioner inserts collectives and slices; a single rank has the whole.
+Tensors sameMatrices(const KernelContext &, const Attrs &, const Tensors &inputs,
+                     const Types &resultTypes) {
+  checkUpdate(inputs, 1, 1, resultTypes, 1);
+  return inputs;
+}
+
+Tensors divideByNorm(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                     const Types &resultTypes) {
+  checkUpdate(inputs, 2, 2, resultTypes, 1);
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> x(inputs[0]), squares(inputs[1]);
+    W epsilon = real<W>(attrs.getDouble("epsilon"));
+    std::vector<W> divided(x.size());
+    for (int64_t i = 0; i < x.size(); ++i) {
+      W norm = sqrtOf(squares[i]);
+      divided[i] = x[i] / (less(norm, epsilon) ? epsilon : norm);
+    }
+    return {roundedResult(context, resultTypes[0], std::move(divided))};
+  });
+}
+
+Tensors weightedSum(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                    const Types &resultTypes) {
+  checkUpdate(inputs, 2, 2, resultTypes, 1);
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> x(inputs[0]), y(inputs[1]);
+    W alpha = real<W>(attrs.getDouble("alpha")), beta = real<W>(attrs.getDouble("beta"));
+    std::vector<W> sum(x.size());
+    for (int64_t i = 0; i < x.size(); ++i)
+      sum[i] = alpha * x[i] + beta * y[i];
+    return {roundedResult(context, resultTypes[0], std::move(sum))};
+  });
+}
+
+Tensors muonStep(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                 const Types &resultTypes) {
+  checkUpdate(inputs, 3, 2, resultTypes, 1);
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> p(inputs[0]), direction(inputs[1]), lr(inputs[2]);
+    W kept = integer<W>(1) - lr[0] * real<W>(attrs.getDouble("weight_decay"));
+    W step = lr[0] * real<W>(attrs.getDouble("scale"));
+    std::vector<W> newP(p.size());
+    for (int64_t i = 0; i < p.size(); ++i)
+      newP[i] = kept * p[i] - step * direction[i];
+    return {roundedResult(context, resultTypes[0], std::move(newP))};
+  });
+}
+
+//===----------------------------------------------------------------------===//
 // Ops over all gradients of a step
 //===----------------------------------------------------------------------===//
 
@@ -230,6 +304,12 @@ const KernelTable &tbc::kernels::optimizerKernels() {
                                     {"sgd_momentum", sgdMomentum, true},
                                     {"adam", adam<Decay::InGradient>, true},
                                     {"adamw", adam<Decay::Decoupled>, true},
+                                    {"muon_momentum", muonMomentum, true},
+                                    {"gather_matrices", sameMatrices},
+                                    {"shard_matrices", sameMatrices},
+                                    {"divide_by_norm", divideByNorm, true},
+                                    {"weighted_sum", weightedSum, true},
+                                    {"muon_step", muonStep, true},
                                     {"square_sum", squareSum},
                                     {"count_not_finite", countNotFinite},
                                     {"update_loss_scale", updateLossScale},

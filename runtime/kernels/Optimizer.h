@@ -18,6 +18,13 @@
 //            - lr * (m' / (1 - beta1^step)) / (sqrt(v') / sqrt(1 - beta2^step) + epsilon)
 //   adam   the same (torch.optim.Adam), with the decay in the gradient: g + weight_decay * p for g,
 //       and no factor at p
+//   muon_momentum{momentum, nesterov}   g, buf -> buf', u (torch.optim.Muon):
+//       buf' = momentum * buf + (1 - momentum) * g
+//       u = nesterov ? momentum * buf' + (1 - momentum) * g : buf'
+//   gather_matrices, shard_matrices   u -> u: of all ranks; here there is one rank
+//   divide_by_norm{epsilon}   x, squares -> x / max(sqrt(squares), epsilon)
+//   weighted_sum{alpha, beta}   x, y -> alpha * x + beta * y
+//   muon_step{scale, weight_decay}   p, u, lr -> p * (1 - lr * weight_decay) - lr * scale * u
 //   square_sum   g .. -> scalar: the sum of g^2 over all elements
 //   count_not_finite   g .. -> scalar: the number of infinite or NaN elements; in residues, of
 //       elements equal to KernelContext::notFinite

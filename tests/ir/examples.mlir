@@ -298,6 +298,12 @@ func.func @div(%lhs: tensor<2x3xf32>, %rhs: tensor<2x3xf32>) {
   return
 }
 
+func.func @divide_by_norm(%input: tensor<2x3xf32>, %squares: tensor<2x3xf32>) {
+  %result = tbc.divide_by_norm %input, %squares {epsilon = 1.0e-7 : f64}
+      : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
 func.func @dropout(%input: tensor<2x3xf32>) {
   %result = tbc.dropout %input {ratio = 0.25 : f64} : (tensor<2x3xf32>) -> tensor<2x3xf32>
   return
@@ -379,6 +385,11 @@ func.func @gather(%table: tensor<3x4xf32>, %indices: tensor<2x2xi64>) {
 func.func @gather_elements(%table: tensor<2x3x4xf32>, %indices: tensor<2x5x4xi64>) {
   %result = tbc.gather_elements %table, %indices {dim = 1 : i64}
       : (tensor<2x3x4xf32>, tensor<2x5x4xi64>) -> tensor<2x5x4xf32>
+  return
+}
+
+func.func @gather_matrices(%input: tensor<2x3xf32>) {
+  %result = tbc.gather_matrices %input : (tensor<2x3xf32>) -> tensor<2x3xf32>
   return
 }
 
@@ -492,6 +503,21 @@ func.func @minimum(%lhs: tensor<2x3xf32>, %rhs: tensor<2x3xf32>) {
 
 func.func @mul(%lhs: tensor<2x3xf32>, %rhs: tensor<2x3xf32>) {
   %result = tbc.mul %lhs, %rhs : tensor<2x3xf32>
+  return
+}
+
+func.func @muon_momentum(%gradient: tensor<2x3xf32>, %buffer: tensor<2x3xf32>) {
+  %new_buffer, %direction = tbc.muon_momentum %gradient, %buffer
+      {momentum = 0.95 : f64, nesterov = true}
+      : (tensor<2x3xf32>, tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>)
+  return
+}
+
+func.func @muon_step(%parameter: tensor<2x3xf32>, %direction: tensor<2x3xf32>,
+      %rate: tensor<f32>) {
+  %new_parameter = tbc.muon_step %parameter, %direction, %rate
+      {scale = 1.0 : f64, weight_decay = 0.1 : f64}
+      : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
   return
 }
 
@@ -681,6 +707,11 @@ func.func @sgd_momentum(%parameter: tensor<2x3xf32>, %gradient: tensor<2x3xf32>,
   return
 }
 
+func.func @shard_matrices(%input: tensor<2x3xf32>) {
+  %result = tbc.shard_matrices %input : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
 func.func @shard_slice(%input: tensor<6x4xf32>) {
   %result = tbc.shard_slice %input
       {axes = ["tp"], dim = 0 : i64, segments = array<i64: 1, 3, 1>}
@@ -794,5 +825,11 @@ func.func @update_loss_scale(%scale: tensor<f32>, %tracker: tensor<i64>, %is_fin
   %new_scale, %new_tracker = tbc.update_loss_scale %scale, %tracker, %is_finite
       {growth_factor = 2.0 : f64, backoff_factor = 0.5 : f64, growth_interval = 2000 : i64}
       : (tensor<f32>, tensor<i64>, tensor<i1>) -> (tensor<f32>, tensor<i64>)
+  return
+}
+
+func.func @weighted_sum(%lhs: tensor<2x3xf32>, %rhs: tensor<2x3xf32>) {
+  %result = tbc.weighted_sum %lhs, %rhs {alpha = 3.4445 : f64, beta = 1.0 : f64}
+      : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   return
 }

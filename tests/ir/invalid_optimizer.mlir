@@ -69,3 +69,39 @@ func.func @update_loss_scale_c2(%s: tensor<f32>, %t: tensor<i64>, %ok: tensor<i1
   "tbc.update_loss_scale"(%s, %t, %ok) {growth_factor = 2.0 : f64, backoff_factor = 0.0 : f64, growth_interval = 2 : i64} : (tensor<f32>, tensor<i64>, tensor<i1>) -> (tensor<f32>, tensor<i64>)
   return
 }
+
+// -----
+
+func.func @muon_momentum_c1(%b: tensor<2x3xf32>, %g: tensor<6xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<6xf32>'}}
+  "tbc.muon_momentum"(%g, %b) {momentum = 0.9 : f64, nesterov = false} : (tensor<6xf32>, tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @divide_by_norm_c1(%x: tensor<2x3xf32>, %s: tensor<6xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<6xf32>'}}
+  "tbc.divide_by_norm"(%x, %s) {epsilon = 1.0e-7 : f64} : (tensor<2x3xf32>, tensor<6xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @weighted_sum_c1(%x: tensor<2x3xf32>, %y: tensor<6xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<6xf32>'}}
+  "tbc.weighted_sum"(%x, %y) {alpha = 1.0 : f64, beta = 1.0 : f64} : (tensor<2x3xf32>, tensor<6xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @muon_step_c1(%p: tensor<2x3xf32>, %d: tensor<6xf32>, %rate: tensor<f32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<6xf32>'}}
+  "tbc.muon_step"(%p, %d, %rate) {scale = 1.0 : f64, weight_decay = 0.0 : f64} : (tensor<2x3xf32>, tensor<6xf32>, tensor<f32>) -> tensor<2x3xf32>
+  return
+}

@@ -96,6 +96,73 @@ TEST_P(OptimizerReference, StepsAsPyTorch) {
 INSTANTIATE_TEST_SUITE_P(All, OptimizerReference, testing::ValuesIn(optimizerCases()),
                          [](const auto &info) { return info.param.name; });
 
+struct MuonCase {
+  std::string shape, name;
+  int64_t rows, columns;
+  OptimizerOptions options;
+};
+void PrintTo(const MuonCase &c, std::ostream *stream) { *stream << c.shape << "_" << c.name; }
+
+std::vector<MuonCase> muonCases() {
+  OptimizerOptions original = optionsOf(OptimizerKind::Muon, 0.1);
+  OptimizerOptions matchRms = optionsOf(OptimizerKind::Muon, 0);
+  matchRms.muon.matchesRms = true;
+  OptimizerOptions plain = original;
+  plain.muon.momentum = 0.8, plain.muon.nesterov = false, plain.muon.steps = 3;
+  std::vector<MuonCase> cases;
+  for (auto [shape, rows, columns] : {std::tuple("wide", 3, 5), std::tuple("tall", 6, 4)}) {
+    cases.push_back({shape, "original", rows, columns, original});
+    cases.push_back({shape, "match_rms", rows, columns, matchRms});
+    cases.push_back({shape, "plain", rows, columns, plain});
+  }
+  return cases;
+}
+
+class MuonReference : public testing::TestWithParam<MuonCase> {};
+
+/// The hidden weight [out, in] of two layers; the test chooses its gradient.
+TEST_P(MuonReference, StepsAsPyTorch) {
+  const MuonCase &c = GetParam();
+  const std::string in = std::to_string(c.columns), out = std::to_string(c.rows),
+                    type = "tensor<" + out + "x" + in + "xf64>";
+  ParsedModule module(
+      "func.func @train(%p: " + type + " {tbc.role = #tbc.role<param>, tbc.name = \"p\"}, %g: " +
+      type + " {tbc.role = #tbc.role<input>, tbc.name = \"g\"}) -> (tensor<f64> {tbc.role = " +
+      "#tbc.role<loss>, tbc.name = \"loss\"}, " + type +
+      " {tbc.role = #tbc.role<grad>, tbc.name = \"p\"}) {\n" +
+      "%x = tbc.constant dense<1.0> : " + "tensor<2x" + in + "xf64> : tensor<2x" + in + "xf64>\n" +
+      "%h = tbc.einsum %x, %p {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 2, 1>, " +
+      "out_labels = array<i64: 0, 2>} : (tensor<2x" + in + "xf64>, " + type + ") -> tensor<2x" +
+      out + "xf64>\n" +
+      "%l = tbc.einsum %h, %h {lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 0, 1>, " +
+      "out_labels = array<i64>} : (tensor<2x" + out + "xf64>, tensor<2x" + out +
+      "xf64>) -> tensor<f64>\n" + "return %l, %g : tensor<f64>, " + type + " }");
+  ASSERT_TRUE(module && succeeded(buildUpdateFunction(*module, c.options))) << module.messages;
+  ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
+  auto data = reference("muon");
+  const test::NpyArray &gradients = data[c.shape + "_gradients"],
+                       &expected = data[c.shape + "_" + c.name];
+  ASSERT_EQ(expected.shape, gradients.shape);
+  const int64_t size = c.rows * c.columns;
+  SerialTrainer trainer(*module, Arith::F64);
+  ASSERT_TRUE(succeeded(
+      trainer.set("p", f64({c.rows, c.columns}, data[c.shape + "_initial"].values.data()))));
+  for (int64_t step = 0; step < gradients.shape[0]; ++step) {
+    SerialTrainer::Tensors batch = {
+        {"g", f64({c.rows, c.columns}, &gradients.values[size * step])}};
+    ASSERT_TRUE(succeeded(trainer.step({batch}, 0.02))) << module.messages;
+    std::vector<double> values = trainer.values().at("p").toDoubles();
+    // Sums of matmuls have another order.
+    for (int64_t i = 0; i < size; ++i)
+      EXPECT_NEAR(values[i], expected.values[size * step + i], 1e-9) << "step " << step + 1;
+  }
+  EXPECT_TRUE(trainer.values().count("p.m"));
+  EXPECT_FALSE(trainer.values().count("p.v"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MuonReference, testing::ValuesIn(muonCases()),
+                         [](const auto &info) { return info.param.shape + "_" + info.param.name; });
+
 std::vector<OptimizerCase> scaledCases() {
   OptimizerOptions nesterov = optionsOf(OptimizerKind::Sgd, 0.05);
   nesterov.momentum = 0.9;

@@ -140,6 +140,11 @@ std::vector<Case> someCases() {
   cases.push_back({"tiny-gpt2", request("fsdp=2,pp=2"), "adamw", {}, "bf16"});
   cases.push_back(
       {"tiny-llama", request("dp=2,pp=2"), "sgd", {{"momentum", 0.9}, {"clip_value", 0.1}}});
+  cases.push_back({"tiny-gpt2", request("fsdp=2,tp=2"), "muon", {{"clip_norm", 1.0}}, "bf16"});
+  cases.push_back({"moe-8l", request("ep=2,fsdp=2"), "muon"});
+  Case muonOnHost{"tiny-llama", request("dp=2,tp=2", "zero1"), "muon", {}, "bf16"};
+  muonOnHost.request.offload = "optimizer";
+  cases.push_back(muonOnHost);
   cases.push_back({"moe-8l", request("ep=2"), "sgd"});
   cases.push_back({"moe-8l", request("dp=2,ep=2,pp=2"), "adamw"});
   for (const char *placement : {"loop", "v"}) {

@@ -148,6 +148,8 @@ std::vector<Case> allCases() {
       {"moe-8l", {"pp=2,ep=2", "auto", "zero-bubble"}, "sgd", {{"capacity_factor", 1}}});
   cases.push_back({"moe-8l", {"tp=2", "auto"}, "sgd", {{"capacity_factor", 1}}});
   // Some blocks recompute, the others keep more.
+  cases.push_back({"tiny-gpt2", {"fsdp=2,tp=2"}, "muon", {{"clip_norm", 0.01}}});
+  cases.push_back({"moe-8l", {"ep=2,fsdp=2"}, "muon", {{"match_rms", 1}}});
   cases.push_back({"gpt2-8l", {"pp=2", "auto", "1f1b", "full:5"}, "sgd"});
   cases.push_back({"llama-8l", {"dp=2,tp=2", "auto", "", "selective:3"}, "sgd"});
   cases.push_back({"unet-8l", {"fsdp=2", "auto", "", "full:2"}, "sgd"});

@@ -49,6 +49,8 @@ static StepOptions stepOptions(const planner::Job &job, const std::string &model
       step.freeze.push_back(key.substr(7));
     else if (key.rfind("no-decay ", 0) == 0)
       step.noDecay.push_back(key.substr(9));
+    else if (key.rfind("no-muon ", 0) == 0)
+      step.noMuon.push_back(key.substr(8));
   }
   return step;
 }

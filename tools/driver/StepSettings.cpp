@@ -15,11 +15,12 @@ static constexpr double unlimited = std::numeric_limits<double>::max();
 const std::vector<SettingInfo> &settingInfos() {
   constexpr double label = 1 << 30, seedLimit = 9007199254740992.0; // 2^53: exact as a double
   constexpr double largestScale = 0x1p127;
-  static const std::vector<std::string> adams = {"adam", "adamw"}, sgds = {"sgd", "sgd-momentum"};
+  static const std::vector<std::string> adams = {"adam", "adamw", "muon"},
+                                        momenta = {"sgd", "sgd-momentum", "muon"};
   static const std::vector<SettingInfo> infos = {
       {"weight_decay",
        "--weight-decay",
-       "Weight decay (default: 0.01 of adamw, else 0)",
+       "Weight decay (default: 0.01 of adamw, 0.1 of muon, else 0)",
        0,
        unlimited,
        false,
@@ -30,9 +31,36 @@ const std::vector<SettingInfo> &settingInfos() {
        adams},
       {"epsilon", "--epsilon", "Added to the denominator (default: 1e-8)", 0, 1, false, false,
        adams},
-      {"momentum", "--momentum", "Momentum (default: 0, or 0.9 of sgd-momentum)", 0, 1, false,
-       false, sgds},
-      {"nesterov", "--nesterov", "Nesterov momentum", 0, 1, true, false, sgds, 1},
+      {"momentum", "--momentum", "Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon)", 0, 1,
+       false, false, momenta},
+      {"nesterov", "--nesterov", "Nesterov momentum (default of muon)", 0, 1, true, false, momenta,
+       1},
+      {"nesterov",
+       "--no-nesterov",
+       "Momentum without Nesterov's step",
+       0,
+       1,
+       true,
+       false,
+       {"muon"},
+       0},
+      {"ns_steps",
+       "--ns-steps",
+       "Iterations that orthogonalize a direction (default: 5)",
+       1,
+       99,
+       true,
+       false,
+       {"muon"}},
+      {"match_rms",
+       "--match-rms",
+       "Steps of matrices of the size of AdamW's, for one learning rate",
+       0,
+       1,
+       true,
+       false,
+       {"muon"},
+       1},
       {"clip_norm",
        "--clip-norm",
        "Largest norm of all gradients together",
@@ -169,6 +197,8 @@ Status checkSettings(const StepOptions &options) {
   }
   if (options.settings.count("clip_norm") && options.settings.count("clip_value"))
     return wrong("gradients are clipped by --clip-norm or by --clip-value, not by both");
+  if (!options.noMuon.empty() && options.optimizer != planner::Optimizer::Muon)
+    return wrong(std::string("--no-muon is for muon, not for ") + planner::name(options.optimizer));
   if (optimizerOptions(options).nesterov && optimizerOptions(options).momentum == 0)
     return wrong("--nesterov needs --momentum");
   return Status::ok();
@@ -209,6 +239,12 @@ OptimizerOptions optimizerOptions(const StepOptions &step) {
     options.weightDecay = 0;
     options.momentum = step.optimizer == planner::Optimizer::SgdMomentum ? 0.9 : 0;
     break;
+  case planner::Optimizer::Muon:
+    options.kind = OptimizerKind::Muon;
+    options.weightDecay = 0.1;
+    options.momentum = options.muon.momentum;
+    options.nesterov = options.muon.nesterov;
+    break;
   }
   read(step, "weight_decay", options.weightDecay);
   read(step, "beta1", options.beta1);
@@ -218,6 +254,11 @@ OptimizerOptions optimizerOptions(const StepOptions &step) {
   read(step, "nesterov", options.nesterov);
   read(step, "clip_norm", options.clipNorm);
   read(step, "clip_value", options.clipValue);
+  options.muon.momentum = options.momentum;
+  options.muon.nesterov = options.nesterov;
+  read(step, "ns_steps", options.muon.steps);
+  read(step, "match_rms", options.muon.matchesRms);
+  options.muon.exempt = step.noMuon;
   options.noDecay = step.noDecay;
   options.lossScale = lossScale(step);
   return options;

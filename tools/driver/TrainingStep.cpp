@@ -224,6 +224,8 @@ Status checkNames(const frontend::ImportedModel &model, const StepOptions &optio
   std::vector<std::string> names = parameterNames(model);
   if (Status status = checkGlobs("--no-decay", options.noDecay, names); !status)
     return status;
+  if (Status status = checkGlobs("--no-muon", options.noMuon, names); !status)
+    return status;
   // Freezing a constant is allowed: it has no effect.
   for (const frontend::ConstantTensor &tensor : model.constants)
     names.insert(names.end(), {tensor.displayName, tensor.name});
@@ -390,6 +392,8 @@ Result<std::unique_ptr<TrainingStep>> withForward(const TrainingStep &step,
   });
   std::vector<std::string> &noDecay = result->options.noDecay;
   noDecay = matching("--no-decay", noDecay, parameterNames(model));
+  std::vector<std::string> &noMuon = result->options.noMuon;
+  noMuon = matching("--no-muon", noMuon, parameterNames(model));
   if (failed(buildBackward(*result)) || failed(analyse(*result)))
     return diagnostics.error(ErrorCode::Other, "the step could not be differentiated again");
   return result;

@@ -32,6 +32,7 @@ struct StepOptions {
   std::optional<planner::Precision> precision = planner::Precision::F32;
   std::vector<std::string> freeze;        // globs of parameter names
   std::vector<std::string> noDecay;       // globs of parameters without weight decay
+  std::vector<std::string> noMuon;        // globs of matrices that muon leaves to AdamW
   std::map<std::string, double> settings; // by name; see StepSettings.h
 };
 

@@ -195,6 +195,7 @@ static bool scalesNoise(const TrainingStep &step) {
   switch (step.options.optimizer) {
   case planner::Optimizer::AdamW:
   case planner::Optimizer::Adam:
+  case planner::Optimizer::Muon:
     return true;
   case planner::Optimizer::SgdMomentum:
   case planner::Optimizer::Sgd:

@@ -102,6 +102,9 @@ Result<Exported> writeDeepSpeed(const PlanFacts &facts) {
   config["train_micro_batch_size_per_gpu"] = plan.microBatch;
   config["gradient_accumulation_steps"] = plan.accumulation;
   config["zero_optimization"] = zeroOf(facts, limits);
+  if (facts.job().optimizer == planner::Optimizer::Muon)
+    limits.refuse("muon; DeepSpeed's marks its matrices by other rules, with a rate of its own",
+                  "plan with --optimizer adamw, or export --to megatron");
   config["optimizer"] = optimizerOf(facts);
   config["gradient_clipping"] = facts.setting("clip_norm", 0);
   if (facts.hasSetting("clip_value"))

@@ -186,6 +186,34 @@ static void writeContext(const PlanFacts &facts, Limits &limits, Flags &flags) {
                 "the plan has contiguous sequences over cp; Megatron has zigzag order");
 }
 
+/// Writes the part of Muon. Its other parameters step by Adam. Source:
+/// megatron/core/optimizer/muon.py of megatron-core 0.16; get_muon_scale_factor of
+/// emerging_optimizers: shape_scaling is sqrt(max(1, out / in)), spectral is sqrt(max(out, in)).
+static void writeMuon(const PlanFacts &facts, Limits &limits, Flags &flags) {
+  if (facts.job().precision == planner::Precision::F16)
+    limits.refuse("muon in f16, which Megatron's muon does not take", "plan with --precision bf16");
+  if (facts.zero == ZeroForm::Zero1)
+    limits.refuse("muon with ZeRO-1; Megatron's muon has no distributed optimizer",
+                  "plan with --zero 0");
+  if (facts.plan->offload.optimizer)
+    limits.refuse("muon with offloaded states", "plan with --offload none");
+  for (const auto &[key, value] : facts.job().bindings)
+    if (key.rfind("no-muon ", 0) == 0)
+      limits.refuse("matrices that step by AdamW; Megatron's muon takes all of them",
+                    "plan without --no-muon");
+  flags.add("--muon-momentum", format("%g", facts.setting("momentum", 0.95)));
+  if (facts.setting("nesterov", 1) != 0)
+    flags.add("--muon-use-nesterov");
+  flags.add("--muon-num-ns-steps", int64_t(facts.setting("ns_steps", 5)));
+  const bool matchesRms = facts.setting("match_rms", 0) != 0;
+  flags.add("--muon-scale-mode", std::string(matchesRms ? "spectral" : "shape_scaling"));
+  if (matchesRms)
+    flags.add("--muon-extra-scale-factor", std::string("0.2"));
+  flags.add("--muon-tp-mode", std::string("duplicated"));
+  limits.warn("MuonMatrices", "Megatron's parameters are its own matrices: it joins query, key and "
+                              "value, and splits them again for muon where its version can");
+}
+
 static void writeTraining(const PlanFacts &facts, Limits &limits, Flags &flags) {
   const planner::Job &job = facts.job();
   if (job.precision == planner::Precision::BF16)
@@ -197,16 +225,18 @@ static void writeTraining(const PlanFacts &facts, Limits &limits, Flags &flags) 
     else
       flags.add("--initial-loss-scale", format("%g", facts.setting("loss_scale", 65536)));
   }
-  bool isAdam =
-      job.optimizer == planner::Optimizer::AdamW || job.optimizer == planner::Optimizer::Adam;
-  flags.add("--optimizer", isAdam ? "adam" : "sgd");
-  bool decays = facts.setting("weight_decay", job.optimizer == planner::Optimizer::AdamW) > 0;
+  const bool isMuon = job.optimizer == planner::Optimizer::Muon;
+  const bool isAdam = isMuon || job.optimizer == planner::Optimizer::AdamW ||
+                      job.optimizer == planner::Optimizer::Adam;
+  flags.add("--optimizer", isMuon ? "muon" : isAdam ? "adam" : "sgd");
+  if (isMuon)
+    writeMuon(facts, limits, flags);
+  const double decay = isMuon ? 0.1 : job.optimizer == planner::Optimizer::AdamW ? 0.01 : 0;
+  bool decays = facts.setting("weight_decay", decay) > 0;
   if (job.optimizer == planner::Optimizer::Adam && decays)
     limits.refuse("Adam with weight decay in the gradient; Megatron's decays weights (AdamW)",
                   "plan with --optimizer adamw");
-  flags.add("--weight-decay",
-            format("%g", facts.setting("weight_decay",
-                                       job.optimizer == planner::Optimizer::AdamW ? 0.01 : 0)));
+  flags.add("--weight-decay", format("%g", facts.setting("weight_decay", decay)));
   if (isAdam) {
     flags.add("--adam-beta1", format("%g", facts.setting("beta1", 0.9)));
     flags.add("--adam-beta2", format("%g", facts.setting("beta2", 0.999)));

@@ -37,6 +37,9 @@ static void checkPlan(const PlanFacts &facts, Limits &limits) {
                   "plan with cp=1");
   if (!plan.offload.isNone())
     limits.refuse("offload of " + planner::offloadText(plan.offload), "plan with --offload none");
+  if (facts.job().optimizer == planner::Optimizer::Muon)
+    limits.refuse("muon; torch.optim.Muon reads whole matrices, and parameters are DTensors",
+                  "plan with --optimizer adamw, or export --to megatron");
   planner::Precision precision = facts.job().precision;
   if (precision == planner::Precision::F16 && facts.setting("loss_scale", 0) != 1)
     limits.refuse("f16 with a dynamic loss scale", "plan with --precision bf16");

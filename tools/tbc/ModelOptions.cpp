@@ -76,6 +76,8 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
   }
   command.add_option("--no-decay", options.noDecay,
                      "Glob of parameters whose weights do not decay (repeatable)");
+  command.add_option("--no-muon", options.noMuon,
+                     "Glob of matrices that step by AdamW (repeatable); for muon");
   command
       .add_option(
           "--precision", options.precision,
@@ -134,6 +136,7 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
   step.precision = planner::parsePrecision(options.precision);
   step.freeze = options.freeze;
   step.noDecay = options.noDecay;
+  step.noMuon = options.noMuon;
   step.settings = options.settings;
   if (Status status = setLossScale(options.lossScale, step.settings); !status)
     return status.error();
@@ -164,7 +167,8 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
 }
 
 /// Bindings in a plan: "seq", "dim NAME", "fix NAME" (0 = zeros, 1 = ones, 2 = kept an input),
-/// "tie A=B", "constant GLOB", "parameter GLOB", "freeze GLOB" and "no-decay GLOB" (1).
+/// "tie A=B", "constant GLOB", "parameter GLOB", "freeze GLOB", "no-decay GLOB" and "no-muon GLOB"
+/// (1).
 std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
   std::map<std::string, int64_t> bindings;
   if (options.import.seq > 0)
@@ -183,6 +187,8 @@ std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
     bindings["freeze " + glob] = 1;
   for (const std::string &glob : options.noDecay)
     bindings["no-decay " + glob] = 1;
+  for (const std::string &glob : options.noMuon)
+    bindings["no-muon " + glob] = 1;
   return bindings;
 }
 

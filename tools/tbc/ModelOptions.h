@@ -16,7 +16,8 @@ class App;
 namespace tbc::cli {
 
 /// The values of --seq, --dim, --fix, --tie, --constant, --parameter, --external-data-root, --loss,
-/// --optimizer and its numbers, --precision, --loss-scale, --freeze, --no-decay.
+/// --optimizer and its numbers, --precision, --loss-scale, --freeze, --no-decay,
+/// --no-muon.
 struct ModelOptions {
   std::string model;
   int64_t seq = -1;
@@ -29,7 +30,7 @@ struct ModelOptions {
   std::string precision; // empty: the default
   std::string lossScale; // dynamic, none or a number
   std::vector<std::string> freeze;
-  std::vector<std::string> noDecay;
+  std::vector<std::string> noDecay, noMuon;
   std::map<std::string, double> settings;
 };
 

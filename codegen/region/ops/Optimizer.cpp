@@ -82,6 +82,35 @@ struct AdaptiveModel : KernelOpInterface::ExternalModel<AdaptiveModel<Op, isDeco
   }
 };
 
+struct MuonMomentumModel : KernelOpInterface::ExternalModel<MuonMomentumModel, MuonMomentumOp> {
+  SmallVector<Value, 1> buildElement(Operation *operation, OpBuilder &builder, ValueRange x) const {
+    auto op = cast<MuonMomentumOp>(operation);
+    Elements e{builder, op.getLoc()};
+    double momentum = number(op.getMomentum());
+    auto joined = [&](Value buffer) {
+      return e.add(e.mul(e.number(buffer, momentum), buffer),
+                   e.mul(e.number(buffer, 1 - momentum), x[0]));
+    };
+    Value buffer = joined(x[1]);
+    return {buffer, op.getNesterov() ? joined(buffer) : buffer};
+  }
+};
+
+Value buildDivideByNorm(DivideByNormOp op, const Elements &e, ValueRange x) {
+  return e.div(x[0], e.larger(e.sqrt(x[1]), e.number(x[1], number(op.getEpsilon()))));
+}
+
+Value buildWeightedSum(WeightedSumOp op, const Elements &e, ValueRange x) {
+  return e.add(e.mul(e.number(x[0], number(op.getAlpha())), x[0]),
+               e.mul(e.number(x[1], number(op.getBeta())), x[1]));
+}
+
+Value buildMuonStep(MuonStepOp op, const Elements &e, ValueRange x) {
+  Value decay = e.mul(x[2], e.number(x[2], number(op.getWeightDecay())));
+  Value step = e.mul(x[2], e.number(x[2], number(op.getScale())));
+  return e.sub(e.sub(x[0], e.mul(decay, x[0])), e.mul(step, x[1]));
+}
+
 } // namespace
 
 void attachOptimizerKernels(MLIRContext &context) {
@@ -90,6 +119,10 @@ void attachOptimizerKernels(MLIRContext &context) {
   UpdateIfOp::attachInterface<ElementModel<UpdateIfOp, buildUpdateIf, Types::All>>(context);
   SgdOp::attachInterface<ElementModel<SgdOp, buildSgd>>(context);
   SgdMomentumOp::attachInterface<SgdMomentumModel>(context);
+  MuonMomentumOp::attachInterface<MuonMomentumModel>(context);
+  DivideByNormOp::attachInterface<ElementModel<DivideByNormOp, buildDivideByNorm>>(context);
+  WeightedSumOp::attachInterface<ElementModel<WeightedSumOp, buildWeightedSum>>(context);
+  MuonStepOp::attachInterface<ElementModel<MuonStepOp, buildMuonStep>>(context);
   AdamOp::attachInterface<AdaptiveModel<AdamOp, false>>(context);
   AdamwOp::attachInterface<AdaptiveModel<AdamwOp, true>>(context);
 }

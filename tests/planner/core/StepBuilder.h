@@ -37,7 +37,7 @@ public:
   }
   int parameter(const std::string &name, const Dims &dims) {
     int v = value(name, dims, reshard::ValueRole::Parameter, elementBytes);
-    graph.parameters.push_back({v, -1});
+    graph.parameters.push_back({v, -1, -1, nullptr});
     return v;
   }
 

@@ -31,7 +31,7 @@ int GraphBuilder::state(const std::string &name, const std::string &dims) {
 }
 int GraphBuilder::parameter(const std::string &name, const std::string &dims) {
   int value = addValue(name, dims, ValueRole::Parameter);
-  graph.parameters.push_back({value, -1});
+  graph.parameters.push_back({value, -1, -1, nullptr});
   return value;
 }
 void GraphBuilder::gradient(int parameterValue, int gradientValue) {

@@ -48,6 +48,10 @@ Signature signatureOf(const std::string &op) {
       {"sgd_momentum", {"fffs", "ff"}},
       {"adam", {"ffffsn", "fff"}},
       {"adamw", {"ffffsn", "fff"}},
+      {"muon_momentum", {"ff", "ff"}},
+      {"divide_by_norm", {"ff", "f"}},
+      {"weighted_sum", {"ff", "f"}},
+      {"muon_step", {"ffs", "f"}},
       {"scale_by", {"fs", "f"}},
       {"clip_value", {"f", "f"}},
       {"update_if", {"ffc", "f"}}};
@@ -62,6 +66,14 @@ Signature signatureOf(const std::string &op) {
     signature.attrs = attrsOf({{"weight_decay", 0.01}});
   else if (op == "sgd_momentum")
     signature.attrs = attrsOf({{"momentum", 0.9}, {"nesterov", true}, {"weight_decay", 0.01}});
+  else if (op == "muon_momentum")
+    signature.attrs = attrsOf({{"momentum", 0.9}, {"nesterov", true}});
+  else if (op == "divide_by_norm")
+    signature.attrs = attrsOf({{"epsilon", 1e-7}});
+  else if (op == "weighted_sum")
+    signature.attrs = attrsOf({{"alpha", 0.5}, {"beta", -2.0}});
+  else if (op == "muon_step")
+    signature.attrs = attrsOf({{"scale", 2.0}, {"weight_decay", 0.01}});
   else if (op == "adam" || op == "adamw")
     signature.attrs = adam;
   else if (op == "clip_value")

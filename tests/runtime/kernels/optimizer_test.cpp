@@ -54,6 +54,35 @@ TEST_P(Optimizer, SgdMomentumDecaysWeights) {
   expectValues(arith, results[0], {2});
 }
 
+TEST_P(Optimizer, MuonMomentum) {
+  Attrs attrs = {{"momentum", 0.5}, {"nesterov", false}};
+  // b' = 0.5 * 4 + 0.5 * 2 = 3.
+  std::vector<Tensor> plain = update("muon_momentum", attrs, {x({2}), x({4})}, 2);
+  expectValues(arith, plain[0], {3});
+  expectValues(arith, plain[1], {3});
+  attrs.set("nesterov", true); // 0.5 * 3 + 0.5 * 2
+  expectValues(arith, update("muon_momentum", attrs, {x({2}), x({4})}, 2)[1], {2.5});
+}
+
+TEST_P(Optimizer, MuonStep) {
+  Attrs attrs = {{"scale", 2.0}, {"weight_decay", 0.5}};
+  // 4 * (1 - 0.25 * 0.5) - 0.25 * 2 * 3.
+  expectValues(arith, update("muon_step", attrs, {x({4}), x({3}), scalar(0.25)}, 1)[0], {2});
+}
+
+TEST_P(Optimizer, WeightedSum) {
+  Attrs attrs = {{"alpha", 0.5}, {"beta", -2.0}};
+  expectValues(arith, update("weighted_sum", attrs, {x({4, 2}), x({1, 3})}, 1)[0], {0, -5});
+}
+
+TEST(DivideByNorm, HasALeastNorm) {
+  Attrs attrs = {{"epsilon", 0.5}};
+  Tensor input = floats(Arith::F64, {3}, {3, 1, 0}), squares = floats(Arith::F64, {3}, {25, 0, 0});
+  expectValues(Arith::F64,
+               runAll(Arith::F64, "divide_by_norm", attrs, {input, squares}, {input.type()})[0],
+               {0.6, 2, 0});
+}
+
 TEST_P(Optimizer, AdamWMomentsAreExact) {
   Attrs attrs = {{"beta1", 0.5}, {"beta2", 0.75}, {"epsilon", 1e-8}, {"weight_decay", 0.0}};
   std::vector<Tensor> results = update(
