@@ -262,8 +262,12 @@ Value LocalUpdate::scalarArgument(BlockArgument arg, StringRef name) {
                  replicatedAxes(in.derivation.home[value]));
 }
 
+/// The most gradients of one sum. A kernel of a GPU takes an address of each; its parameters have
+/// 4 KiB, 512 addresses (CUDA C++ Programming Guide, __global__ function parameters).
+static constexpr size_t mostGradientsOfASum = 256;
+
 /// Sums over the gradients owned by this stage; a parameter of several stages belongs to the first.
-/// Gradients on the same axes are added up together.
+/// Gradients on the same axes are added up together, some at a time.
 LogicalResult LocalUpdate::emitOwnedSum(Operation &op) {
   std::map<std::vector<reshard::AxisRef>, SmallVector<Value>> owned; // by replicated axes
   for (Value gradient : op.getOperands()) {
@@ -279,11 +283,15 @@ LogicalResult LocalUpdate::emitOwnedSum(Operation &op) {
   }
   Formula f{function.builder(), op.getLoc()};
   Value total;
-  for (const auto &[axes, parts] : owned) {
-    OperationState state(op.getLoc(), op.getName(), parts, op.getResultTypes(), op.getAttrs());
-    Value sum = onFirst(f.builder.create(state)->getResult(0), axes);
-    total = total ? f.add(total, sum) : sum;
-  }
+  size_t next = 0;
+  for (const auto &[axes, parts] : owned)
+    for (ArrayRef<Value> rest = parts; !rest.empty(); rest = rest.drop_front(next)) {
+      next = std::min(rest.size(), mostGradientsOfASum);
+      OperationState state(op.getLoc(), op.getName(), rest.take_front(next), op.getResultTypes(),
+                           op.getAttrs());
+      Value sum = onFirst(f.builder.create(state)->getResult(0), axes);
+      total = total ? f.add(total, sum) : sum;
+    }
   local[op.getResult(0)] = total ? total : splat(f.builder, f.loc, tensorType(op.getResult(0)), 0);
   return success();
 }
