@@ -1,4 +1,5 @@
-"""usage: run.py --tbc build/bin/tbc [--kinds A,B] [--forms dynamo,script] [--sample] [--folder F] [--resume FILE]
+"""usage: run.py --tbc build/bin/tbc [--kinds A,B] [--forms dynamo,script] [--opset N] [--sample] [--folder F]
+              [--resume FILE]
 
 Exports models of real libraries in both forms, and asks of each whether tbc
 - counts PyTorch's parameters, but for tied weights that an exporter folds into a copy (then it trains them tied);
@@ -42,7 +43,12 @@ try:
     import transformers  # noqa: F401
 
     import kinds
+    import library  # noqa: F401  adds kinds, as the next one
+    import pictures  # noqa: F401
+    import sequences  # noqa: F401
+    import signals  # noqa: F401
     import subject
+    import written  # noqa: F401
 except ImportError as error:
     print(f"skipped: {error}; tests/zoo/make-venv FOLDER makes the environment")
     sys.exit(SKIPPED)
@@ -85,23 +91,24 @@ def make(name, form):
     return made
 
 
-def export(made, form, path):
-    names = list(made.examples)
+def export(made, form, path, opset):
+    """Exports to `path`. The only output is `logits`, or `loss` if the loss is a part of the model."""
+    names, outputs = list(made.examples), ["loss" if made.loss == "loss" else "logits"]
     axes = {name: [0, 1] if name in made.sequence else [0] for name in names}
     with silence():
         if form == "dynamo":
             shapes = {name: {dim: torch.export.Dim.DYNAMIC for dim in dims} for name, dims in axes.items()}
             torch.onnx.export(made.module, kwargs=made.examples, dynamo=True, dynamic_shapes=shapes, verbose=False,
-                              input_names=names, output_names=["logits"]).save(str(path))
+                              opset_version=opset, input_names=names, output_names=outputs).save(str(path))
         else:
             labels = {name: {dim: ("batch", "sequence")[dim] for dim in dims} for name, dims in axes.items()}
-            torch.onnx.export(made.module, tuple(made.examples.values()), str(path), dynamo=False, opset_version=17,
-                              do_constant_folding=False, dynamic_axes=labels, input_names=names,
-                              output_names=["logits"])
+            torch.onnx.export(made.module, tuple(made.examples.values()), str(path), dynamo=False,
+                              opset_version=opset or 17, do_constant_folding=False, dynamic_axes=labels,
+                              input_names=names, output_names=outputs)
 
 
 def data_of(made):
-    """Returns the batch by input name, and the labels."""
+    """Returns the batch by input name, and the labels; None if the loss is a part of the model."""
     rng = np.random.default_rng(3)
     data = {}
     for name, example in made.examples.items():
@@ -114,22 +121,26 @@ def data_of(made):
             data[name] = rng.integers(3, int(example.max()), shape)
     with torch.no_grad():
         out = made.module(**{name: torch.from_numpy(array) for name, array in data.items()})
+    if made.loss == "loss":
+        return data, None
     if made.loss == "mse":
         return data, rng.standard_normal(out.shape).astype(np.float32)
     return data, rng.integers(0, out.shape[-1], out.shape[:-1])
 
 
-def train_torch(made, data, labels, only):
-    """Trains in place by SGD, the parameters that `only` selects. Returns losses and norms."""
+def train_torch(made, data, labels):
+    """Trains in place by SGD, the parameters that require gradients. Returns losses and norms."""
     inputs = {name: torch.from_numpy(array) for name, array in data.items()}
-    target = torch.from_numpy(labels)
-    trained = [p for name, p in made.module.named_parameters() if only(name) and p.requires_grad]
+    target = None if labels is None else torch.from_numpy(labels)
+    trained = [p for p in made.module.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(trained, lr=RATE)
     record = []
     for _ in range(STEPS):
         optimizer.zero_grad()
         out = made.module(**inputs).float()
-        if made.loss == "mse":
+        if made.loss == "loss":
+            loss = out.mean()
+        elif made.loss == "mse":
             loss = torch.nn.functional.mse_loss(out, target)
         else:
             loss = torch.nn.functional.cross_entropy(out.reshape(-1, out.shape[-1]), target.reshape(-1))
@@ -175,15 +186,17 @@ def change_error(entry, state, before, after, floor):
     return float(min(errors) / (change + floor))
 
 
-def train(tbc, made, tensors, flags, only):
+def train(tbc, made, tensors, flags):
     """Trains with tbc and PyTorch; returns the relative errors of loss, norm and parameters. `tensors`: of `tbc
     check --json`.
     """
     data, labels = data_of(made)
     before = {name: p.detach().float().numpy().copy() for name, p in made.module.named_parameters()}
-    want = train_torch(made, data, labels, only)
-    inputs = ["--data", "labels=labels.npy"]
-    np.save(tbc.folder / "labels.npy", labels)
+    want = train_torch(made, data, labels)
+    inputs = []
+    if labels is not None:
+        inputs = ["--data", "labels=labels.npy"]
+        np.save(tbc.folder / "labels.npy", labels)
     for name, array in data.items():
         np.save(tbc.folder / f"{name}.npy", array)
         inputs += [] if name == "attention_mask" else ["--data", f"{name}={name}.npy"]
@@ -207,12 +220,12 @@ def train(tbc, made, tensors, flags, only):
     return loss, norm, max(changes)
 
 
-def examine(name, form, program, folder):
+def examine(name, form, opset, program, folder):
     """Returns the row of one model as a dict."""
     row = {"model": f"{name}.{form}", "result": "equal"}
     try:
         made = make(name, form)
-        export(made, form, folder / "model.onnx")
+        export(made, form, folder / "model.onnx", opset)
     except Exception as error:  # whatever an exporter raises
         return {**row, "result": "not exported", "what": f"{type(error).__name__}: {str(error).strip()[:160]}"}
     tbc = Tbc(program, folder)
@@ -234,10 +247,8 @@ def examine(name, form, program, folder):
                 "f32", *flags, *length, "-o", "plan.json")
             tbc("verify", "plan.json")
             row["verify"] = round(max(row.get("verify", 0), tbc.seconds), 2)
-        frozen = [glob for flag, glob in zip(made.flags, made.flags[1:]) if flag == "--freeze"]
-        only = (lambda parameter: "lora" in parameter) if frozen else (lambda parameter: True)
         dtype = next(made.module.parameters()).dtype
-        errors = train(tbc, made, report["parameter_tensors"], [*flags, *length], only)
+        errors = train(tbc, made, report["parameter_tensors"], [*flags, *length])
         # Parameters that the model does not use are not in the file.
         used = [p for p in made.module.parameters() if p.grad is not None or not p.requires_grad]
         row["parameters"] = report["parameters"] - sum(p.numel() for p in used)
@@ -269,6 +280,7 @@ def parse():
     parser.add_argument("--tbc", required=True, help="the program")
     parser.add_argument("--kinds", help="comma-separated; without it all")
     parser.add_argument("--forms", default=",".join(FORMS), help="dynamo, script or both (default)")
+    parser.add_argument("--opset", type=int, help="operator set; without it the exporter's, and 17 for script")
     parser.add_argument("--sample", action="store_true", help=f"only {', '.join(SAMPLE)}")
     parser.add_argument("--folder", help="where to keep each model's files")
     parser.add_argument("--resume", help="file of JSON lines: its models are done, and new ones are added")
@@ -295,7 +307,7 @@ def main():
             with tempfile.TemporaryDirectory(prefix="zoo-") as temporary:
                 folder = Path(options.folder, model) if options.folder else Path(temporary)
                 folder.mkdir(parents=True, exist_ok=True)
-                rows[model] = examine(*model.split("."), options.tbc, folder)
+                rows[model] = examine(*model.split("."), options.opset, options.tbc, folder)
             if options.resume:
                 with open(options.resume, "a", encoding="utf-8") as log:
                     log.write(json.dumps(rows[model]) + "\n")
