@@ -20,7 +20,7 @@ FactorAnalysis::FactorAnalysis(func::FuncOp func) {
   for (Operation &op : func.getBody().front())
     addOp(&op);
   addFunctionBoundary(func);
-  space.seal(all);
+  space.seal(all, boundary);
   batch = findMarked(func, kBatchDimAttr, /*ofUnused=*/true);
   sequence = findMarked(func, kSequenceDimAttr, /*ofUnused=*/false);
 }
@@ -117,8 +117,10 @@ void FactorAnalysis::addFunctionBoundary(func::FuncOp func) {
     auto it = named.find(name.getValue());
     if (it == named.end() || tensorType(it->second).getShape() != tensorType(value).getShape())
       continue;
-    for (unsigned dim = 0; dim < tensorType(value).getRank(); ++dim)
-      space.unify(dimNode(it->second, dim), dimNode(value, dim));
+    for (unsigned dim = 0; dim < tensorType(value).getRank(); ++dim) {
+      boundary.emplace_back(dimNode(it->second, dim), dimNode(value, dim));
+      space.unify(boundary.back().first, boundary.back().second);
+    }
   }
 }
 

@@ -52,6 +52,8 @@ private:
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<FactorSpace::Node, 6>> loops;
   llvm::StringMap<mlir::Operation *> opById; // the first op of each id
   std::vector<FactorSpace::Node> all;
+  /// Dims of arguments with those of the results that have their names.
+  std::vector<std::pair<FactorSpace::Node, FactorSpace::Node>> boundary;
   std::optional<reshard::FactorId> batch, sequence;
 };
 

@@ -337,11 +337,34 @@ bool FactorSpace::isSealable(Node node) {
   return true;
 }
 
-void FactorSpace::seal(const std::vector<Node> &nodes) {
+void FactorSpace::seal(const std::vector<Node> &nodes,
+                       const std::vector<std::pair<Node, Node>> &same) {
   sealable.assign(entries.size(), false);
   for (Node node : nodes)
     if (!becomesWide(node) && !isSealable(node))
       makeOpaque(node);
+  for (bool isChanged = true; isChanged;) {
+    isChanged = false;
+    for (auto [a, b] : same)
+      if (!haveOneStructure(a, b)) {
+        merge(a, b);
+        isChanged = true;
+      }
+  }
+}
+
+/// Whether the layouts of two dims have the same factors but for their ids; those of size 1 do not
+/// count.
+bool FactorSpace::haveOneStructure(Node a, Node b) const {
+  auto sizes = [&](Node node) {
+    std::vector<int64_t> list;
+    for (const reshard::Segment &segment : layout(node).segments)
+      for (const reshard::Factor &factor : segment.factors)
+        if (factor.size != 1)
+          list.push_back(factor.size);
+    return list;
+  };
+  return find(a) == find(b) || sizes(a) == sizes(b);
 }
 
 reshard::DimLayout FactorSpace::layout(Node node) const {

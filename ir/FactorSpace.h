@@ -54,8 +54,10 @@ public:
   reshard::DimLayout layout(Node node) const;
 
   /// Makes a node opaque if it is no sum of products of leaves: a product with a sum behind its
-  /// first factor. Must be called once after the last `unify`, with all nodes of interest.
-  void seal(const std::vector<Node> &nodes);
+  /// first factor. Must be called once after the last `unify`, with all nodes of interest. A pair
+  /// of `same` was unified: if one of it is in a dim that became opaque since, the other becomes
+  /// so.
+  void seal(const std::vector<Node> &nodes, const std::vector<std::pair<Node, Node>> &same = {});
 
 private:
   enum class Kind { Leaf, Product, Sum };
@@ -81,6 +83,7 @@ private:
   bool unifySums(Node a, Node b);
   bool splitLeadingFactor(Node product, Node sum);
   void merge(Node a, Node b);
+  bool haveOneStructure(Node a, Node b) const;
   bool isSealable(Node node);
 
   std::vector<Entry> entries;

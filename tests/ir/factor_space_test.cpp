@@ -119,6 +119,20 @@ TEST(FactorSpace, OpaqueLeavesStayOpaqueWhenSplit) {
     EXPECT_FALSE(space.isShardable(factor.id));
 }
 
+/// One of two equal sums is the second factor of a product, which no layout has.
+TEST(FactorSpace, ADimThatBecomesOpaqueIsSoOnBothSidesOfABoundary) {
+  FactorSpace space;
+  auto parameter = space.sum({space.leaf(2), space.leaf(3)});
+  auto gradient = space.sum({space.leaf(2), space.leaf(3)});
+  space.unify(parameter, gradient);
+  auto product = space.product({space.leaf(7), parameter});
+  space.seal({product}, {{parameter, gradient}});
+  for (auto dim : {parameter, gradient}) {
+    EXPECT_EQ(sizes(space.layout(dim)), (Sizes{{5}}));
+    EXPECT_FALSE(space.isShardable(space.layout(dim).segments[0].factors[0].id));
+  }
+}
+
 /// 40 nodes with 2^41 leaves, if the leaves of a shared child are counted once per use.
 TEST(FactorSpace, ASumOfTooManyTermsIsOneOpaqueDim) {
   FactorSpace space;
