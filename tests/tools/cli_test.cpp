@@ -316,6 +316,21 @@ TEST_F(Cli, F16IsTrainedWithALossScale) {
   EXPECT_THAT(verify.out, HasSubstr("planted in step 1, which is skipped"));
 }
 
+/// 556 parameters, and a kernel of a GPU has no more than 512 addresses.
+TEST_F(Cli, TheNormOfManyGradientsIsASumOfSeveralKernels) {
+  std::string make = "new gpt2 --layers 46 --hidden 16 --heads 2 --ffn 16 --vocab 32 -o m.onnx";
+  ASSERT_EQ(tbc(make).code, 0);
+  std::string plan = "plan m.onnx --gpus 1 --batch 1 --seq 8 --clip-norm 1 -o plan.json";
+  ASSERT_EQ(tbc(plan).code, 0);
+  Outcome made = tbc("compile plan.json -o program --no-kernels");
+  ASSERT_EQ(made.code, 0) << made.err;
+  std::string text = readAll(folder / "program/program.json"), sum = "\"op\":\"square_sum\"";
+  int count = 0;
+  for (size_t at = text.find(sum); at != std::string::npos; at = text.find(sum, at + 1))
+    ++count;
+  EXPECT_EQ(count, 3);
+}
+
 TEST_F(Cli, AnotherPrecisionIsProposedWhereItFits) {
   std::string job = "plan " + model("gpt2") + " --gpus 1 --seq 256 --batch 64 --micro-batch 64 " +
                     "--recompute none --precision f32 --memory-limit ";
@@ -329,7 +344,7 @@ TEST_F(Cli, AnotherPrecisionIsProposedWhereItFits) {
 
 TEST_F(Cli, WrongNumbersOfAStepAreErrors) {
   for (auto [flags, message] :
-       {std::pair("--momentum 0.9", "--momentum is for sgd or sgd-momentum, not for adamw"),
+       {std::pair("--momentum 0.9", "--momentum is for sgd, sgd-momentum or muon, not for adamw"),
         std::pair("--clip-norm 0", "--clip-norm is out of range"),
         std::pair("--clip-norm 1 --clip-value 1", "not by both"),
         std::pair("--optimizer sgd --nesterov", "--nesterov needs --momentum"),

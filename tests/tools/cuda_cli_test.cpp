@@ -44,18 +44,6 @@ protected:
   std::string folder;
 };
 
-/// 542 parameters: a kernel has no more than 512 addresses.
-TEST_F(CudaCli, ClipsTheNormOfManyGradients) {
-  Outcome made = tbc("new llama --layers 60 --hidden 16 --heads 2 --ffn 16 --vocab 32 -o m.onnx");
-  ASSERT_EQ(made.code, 0) << made.err;
-  Outcome plan = tbc("plan m.onnx --gpus 1 --batch 1 --seq 8 --clip-norm 1 -o plan.json");
-  ASSERT_EQ(plan.code, 0) << plan.err;
-  made = tbc("compile plan.json -o program --target cuda --arch sm_90");
-  ASSERT_EQ(made.code, 0) << made.err;
-  Outcome shown = tbc("program show program --roofline");
-  EXPECT_THAT(shown.out, testing::ContainsRegex("square_sum +kernel +6")); // 3 sums, in 2 launches
-}
-
 TEST_F(CudaCli, CompilesImagesForEveryArchitecture) {
   Outcome made = compile("tiny-gpt2", "--gpus 1", "--target cuda --arch sm_90,sm_80");
   ASSERT_EQ(made.code, 0) << made.err;

@@ -170,10 +170,11 @@ static std::string whyInvalid(const SettingInfo &info, double value) {
   return info.isInteger && value != std::floor(value) ? "must be an integer" : "";
 }
 
+/// Returns "a, b or c".
 static std::string joined(const std::vector<std::string> &words) {
   std::string text;
-  for (const std::string &word : words)
-    text += (text.empty() ? "" : " or ") + word;
+  for (size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
   return text;
 }
 
