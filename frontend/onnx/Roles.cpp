@@ -32,6 +32,8 @@ const char *describe(Evidence evidence) {
     return "declared by the exporter";
   case Evidence::Computed:
     return "computed by the exporter from no parameter";
+  case Evidence::FrozenNorm:
+    return "a buffer of a frozen batch norm";
   case Evidence::Reader:
     return "read as a weight";
   case Evidence::Scaffold:
@@ -238,6 +240,22 @@ bool RoleFinder::isComputed(const std::vector<std::string> &names) const {
   });
 }
 
+/// Whether a tensor has the name of a buffer of a frozen batch norm. The module's running
+/// statistics are read by arithmetic, and by no BatchNormalization. All four of its tensors are
+/// buffers. Source: torchvision.ops.FrozenBatchNorm2d; the copies of detectron2 and DETR are alike.
+/// Example: "bn1.weight" beside "bn1.running_var", which an Add reads.
+bool RoleFinder::isOfFrozenNorm(const std::string &name) const {
+  size_t dot = name.rfind('.');
+  std::string module = dot == std::string::npos ? "" : name.substr(0, dot + 1);
+  std::string own = name.substr(module.size());
+  auto isThere = [&](const char *statistic) {
+    return model.initializers.count(module + statistic) > 0 &&
+           !isRunningStatistic(users, module + statistic);
+  };
+  bool isBuffer = own == "running_mean" || own == "running_var" || own == "weight" || own == "bias";
+  return isBuffer && (isThere("running_mean") || isThere("running_var"));
+}
+
 std::optional<RoleDecision> RoleFinder::declared(const std::string &name) const {
   const Record *record = recordOf(name);
   if (!record)
@@ -275,6 +293,8 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
   }
   if (source.shape.empty())
     return {Role::Constant, Evidence::NotTrainable};
+  if (isOfFrozenNorm(name))
+    return {Role::Constant, Evidence::FrozenNorm};
 
   std::optional<std::vector<Use>> reads = users.readsOf(name);
   auto isReadAs = [&](std::initializer_list<UseKind> kinds) {

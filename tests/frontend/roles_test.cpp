@@ -410,6 +410,45 @@ TEST(RolesByReaders, GroupNorms) {
   EXPECT_THAT(rolesOf(b).parameters, ElementsAre("val_1", "val_2"));
 }
 
+/// (x - mean) * rsqrt(var + epsilon) * weight + bias, as torchvision's FrozenBatchNorm2d.
+TEST(RolesByReaders, FrozenBatchNormsHaveBuffersAlone) {
+  auto frozen = [](const std::string &module) {
+    ModelBuilder b;
+    b.input("x", {"batch", "3", "4"});
+    b.output("y");
+    for (const char *name : {"weight", "bias", "running_mean", "running_var"})
+      b.floats(module + name, {1, 3, 1}, {0.5f, 1, 2});
+    b.floats("epsilon", {}, {1e-5f});
+    b.node("Sub", {"x", module + "running_mean"}, {"centred"});
+    b.node("Add", {module + "running_var", "epsilon"}, {"variance"});
+    b.node("Sqrt", {"variance"}, {"deviation"});
+    b.node("Div", {"centred", "deviation"}, {"n"});
+    b.node("Mul", {"n", module + "weight"}, {"m"});
+    b.node("Add", {"m", module + "bias"}, {"y"});
+    return b;
+  };
+  Roles roles = rolesOf(frozen("layer1.bn."));
+  EXPECT_THAT(roles.parameters, IsEmpty());
+  EXPECT_THAT(roles.constants,
+              UnorderedElementsAre("layer1.bn.weight", "layer1.bn.bias", "layer1.bn.running_mean",
+                                   "layer1.bn.running_var"));
+  EXPECT_THAT(roles.reasons["layer1.bn.weight"], HasSubstr("frozen batch norm"));
+  // At the top of the model.
+  EXPECT_THAT(rolesOf(frozen("")).parameters, IsEmpty());
+  // The weights of a norm in training are no buffers, and an option has the last word.
+  ModelBuilder b;
+  b.input("x", {"batch", "3", "4"});
+  b.output("y");
+  for (const char *name : {"bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"})
+    b.floats(name, {3}, {0.5f, 1, 2});
+  b.node("BatchNormalization", {"x", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"},
+         {"y"});
+  EXPECT_THAT(rolesOf(b).parameters, ElementsAre("bn.weight", "bn.bias"));
+  frontend::ImportOptions options;
+  options.parameters = {"layer1.bn.weight"};
+  EXPECT_THAT(rolesOf(frozen("layer1.bn."), options).parameters, ElementsAre("layer1.bn.weight"));
+}
+
 /// A bias that only decides the choice of experts gets no gradient.
 TEST(RolesByReaders, WhatNoGradientReachesIsHeld) {
   ModelBuilder b = combined("Add", "e_score_correction_bias", {kWidth}, numbers(kWidth));
