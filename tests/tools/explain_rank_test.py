@@ -201,7 +201,7 @@ class ExplainRankTest(unittest.TestCase):
 
     def test_text(self):
         text = self.tbc("explain", "pipeline.json", "--rank", "5")
-        for word in ("pp=1 dp=0 tp=1", "lm_head", "optimizer state", "all_reduce", "4 to 5", "matmul"):
+        for word in ("pp=1 dp=0 tp=1", "mlp.c_fc", "optimizer state", "all_reduce", "4 to 5", "matmul"):
             self.assertIn(word.replace("4 to 5", "4, 5"), text)
         self.assertIn("micro-batch", self.tbc("explain", "free.json", "--decisions"))
 
