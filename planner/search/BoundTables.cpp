@@ -4,6 +4,7 @@
 #include "planner/bound/HeterogeneousBound.h"
 #include "planner/graph/Stages.h"
 #include "planner/place/Place.h"
+#include "planner/search/GraphMeasures.h"
 #include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
@@ -154,16 +155,6 @@ double BoundTables::expertSeconds(const MeshShape &mesh, int64_t microBatch) con
     return 0;
   return exchangeSeconds.get({mesh.ep, mesh.tp, microBatch},
                              [&] { return computeExpertSeconds(mesh.ep, mesh.tp, microBatch); });
-}
-
-/// Whether the factor `id` is part of `layout`.
-static bool hasFactor(const TensorLayout &layout, FactorId id) {
-  for (const DimLayout &dim : layout.dims)
-    for (const Segment &segment : dim.segments)
-      for (const Factor &factor : segment.factors)
-        if (factor.id == id)
-          return true;
-  return false;
 }
 
 std::vector<BoundTables::Exchange> BoundTables::exchangesOver(int64_t ep) const {

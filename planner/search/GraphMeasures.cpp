@@ -10,7 +10,7 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-static bool hasFactor(const TensorLayout &layout, FactorId id) {
+bool hasFactor(const TensorLayout &layout, FactorId id) {
   for (const DimLayout &dim : layout.dims)
     for (const Segment &segment : dim.segments)
       for (const Factor &factor : segment.factors)
