@@ -221,10 +221,11 @@ const ChainMixture &BoundTables::mixtureFor(const Candidate &candidate, const Wo
                                             bool isFine) const {
   constexpr double parts = 128;
   const double whole = total.forward + total.backward + total.weight;
-  const double seconds[] = {total.forward, total.backward, total.weight};
-  std::array<int, 3> of;
-  for (size_t phase = 0; phase < of.size(); ++phase)
-    of[phase] = whole > 0 ? int(std::lround(seconds[phase] / whole * parts)) : 0;
+  const auto partsOf = [&](double seconds) {
+    return whole > 0 ? int(std::lround(seconds / whole * parts)) : 0;
+  };
+  const std::array<int, 3> of = {partsOf(total.forward), partsOf(total.backward),
+                                 partsOf(total.weight)};
   const ScheduleChoice &choice = candidate.schedule;
   return mixtures.get({choice.kind(), choice.chunksPerStage, choice.thereAndBack, candidate.mesh.pp,
                        candidate.accumulation, of, isFine},
