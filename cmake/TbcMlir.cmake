@@ -16,6 +16,7 @@ if(TBC_BUILD_TESTS)
   tbc_headers(tbc-mlir-test-headers HEADERS ${PROJECT_SOURCE_DIR}/ir/MlirHeaders.h <gmock/gmock.h> <gtest/gtest.h>
     DEPS GTest::gtest GTest::gmock)
   target_compile_definitions(tbc-mlir-test-headers PRIVATE ${TBC_LLVM_DEFS})
+  target_compile_options(tbc-mlir-test-headers PRIVATE ${TBC_TEST_OPTIONS})
 endif()
 
 # tbc_link_static_mlir(TARGET)

@@ -6,6 +6,7 @@ text, the JSON and the picture of the report agree.
 
 import copy
 import json
+import os
 import re
 import subprocess
 import sys
@@ -106,11 +107,13 @@ class SensitivityTest(unittest.TestCase):
             self.assertEqual([error.message for error in schema.iter_errors(answer)], [], name)
 
     def test_every_row_equals_a_plan_of_the_changed_job(self):
+        # A third of each job's rows, another third for each job; `ctest -C full -L full -R sensitivity` tries all.
+        full = "TBC_FULL_TESTS" in os.environ
         seen, planned = set(), 0
-        for name, answer in self.answers.items():
+        for job, (name, answer) in enumerate(self.answers.items()):
             self.assertEqual(answer["base"], answer["plan"], name)
             self.assertEqual(answer["base"]["step_seconds"], self.plans[name]["step_seconds"])
-            for row in answer["rows"]:
+            for row in answer["rows"] if full else answer["rows"][job::len(JOBS)]:
                 with self.subTest(name, subject=row["subject"], change=row["change"]):
                     plan = self.plan("changed", *changed(self.clusters[name], row, JOBS[name]))
                     if row["worth"] == "impossible":
@@ -128,8 +131,10 @@ class SensitivityTest(unittest.TestCase):
                         self.assertTrue(row["plan_changes"])
                     seen.add(row["subject"])
                     planned += 1
-        self.assertEqual(seen, {"memory", "memory bandwidth", *NETWORKS, "matmul efficiency", "nodes", "batch", "sequence"} | ({"devices"} & seen))
-        self.assertGreater(planned, 30)
+        if full:
+            self.assertEqual(seen - {"devices"}, {"memory", "memory bandwidth", *NETWORKS, "matmul efficiency", "nodes", "batch", "sequence"})
+        self.assertGreater(len(seen), 4)
+        self.assertGreater(planned, 30 if full else 10)
 
     def test_ties_are_called_ties(self):
         worths = set()

@@ -6,6 +6,7 @@
 #include "planner/predict/Time.h"
 #include "tests/planner/core/StepBuilder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
