@@ -95,6 +95,8 @@ NORMS = {"llama": "*norm*", "gpt2": "*.ln_*"}
 # Module path of the layers, by kind.
 LAYERS = {"gpt2": "transformer.h", "bloom": "transformer.h", "mpt": "transformer.blocks", "neox": "gpt_neox.layers",
           "llama": "model.layers", "nemotron": "model.layers", "grok": "model.layers"}
+# Memory verdicts of `tbc plan`, in the order in which it prefers them.
+VERDICTS = ("fits", "tight", "does not fit")
 # The column of the measured value.
 MEASURED = {"time": "step_time_s", "memory": "peak_mem_gib"}
 # The memory lines of tbc that make up each component; "total" is all lines.
@@ -491,6 +493,9 @@ def rank(lines):
     """Prints how well layouts of one sweep are ranked: Spearman's correlation, the regret (measured
     time of the layout predicted fastest, relative to the fastest), and whether the fastest is among
     the three predicted fastest. Sweeps of fewer than four layouts are left out.
+
+    "as planned" is the regret of the layout that `tbc plan` takes: by the memory verdict first, then
+    by predicted time. Example: 8.7 s that are tight and 8.8 s that fit: the second is taken.
     """
     rows = []
     for source, its in by([line for line in lines if line["sweep"]], "source").items():
@@ -500,14 +505,17 @@ def rank(lines):
                 continue
             best = min(line["measured"] for line in sweep)
             order = sorted(sweep, key=lambda line: line["predicted"])
+            planned = min(order, key=lambda line: VERDICTS.index(line.get("verdict", "fits")))
             found.append((spearman([line["predicted"] for line in sweep], [line["measured"] for line in sweep]),
-                          order[0]["measured"] / best - 1, any(line["measured"] == best for line in order[:3])))
+                          order[0]["measured"] / best - 1, any(line["measured"] == best for line in order[:3]),
+                          planned["measured"] / best - 1))
         if found:
             rows.append([source, len(found), f"{statistics.fmean(f[0] for f in found if f[0] == f[0]):.2f}",
                          percent(statistics.fmean(f[1] for f in found)), percent(max(f[1] for f in found)),
+                         percent(statistics.fmean(f[3] for f in found)), percent(max(f[3] for f in found)),
                          percent(statistics.fmean(f[2] for f in found))])
     if rows:
-        table("ranking of sweeps", ["source", "sweeps", "Spearman", "regret", "largest", "best in top 3"], rows)
+        table("ranking of sweeps", ["source", "sweeps", "Spearman", "regret", "largest", "as planned", "largest", "best in top 3"], rows)
 
 
 def make_model(tbc, arguments, path):
@@ -581,7 +589,7 @@ def predict(data, tbc, sources, limit, changes):
         lines.append({"id": row["id"], "what": what, "source": row["source_group"], "gpu": CLUSTERS.get(row["gpu"], row["gpu"])[:4],
                       "executor": json.loads(job).get("executor", "tbc"), "sweep": row["sweep"], "gpus": integer(row["gpus"]),
                       "predicted": predicted, "own": own, "low": low, "high": high, "measured": float(row[MEASURED[what]]),
-                      "fits": answer["fits"]})
+                      "fits": answer["fits"], "verdict": answer["memory"]})
     return lines, refused, taken_as
 
 

@@ -56,6 +56,15 @@ class Statistics(unittest.TestCase):
         self.assertAlmostEqual(accuracy.width([many, self.lines(1.5)]), 0.5)
         self.assertIsNone(accuracy.width([]))
 
+    def test_plans_by_memory_first(self):
+        # The fastest is tight and took 3 s, so the next, 2 s, is as planned: +100 % instead of +200 %.
+        runs = ((1.0, 3.0, "tight"), (1.1, 2.0, "fits"), (1.2, 1.0, "fits"), (1.3, 1.5, "does not fit"))
+        lines = [{"source": "s", "sweep": "a", "predicted": p, "measured": m, "verdict": v} for p, m, v in runs]
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            accuracy.rank(lines)
+        self.assertRegex(out.getvalue(), r"200\.0 % +200\.0 % +100\.0 % +100\.0 %")
+
     def test_ranks(self):
         self.assertEqual(accuracy.ranks([3, 1, 3]), [1.5, 0, 1.5])
         self.assertAlmostEqual(accuracy.spearman([1, 2, 3], [10, 30, 20]), 0.5)
