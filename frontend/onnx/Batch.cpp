@@ -72,10 +72,21 @@ Operation *firstMeeting(Block &block, int64_t marker) {
   return nullptr;
 }
 
+std::string nodeOf(Operation *op, const std::string &otherwise) {
+  auto name = dyn_cast<NameLoc>(op->getLoc());
+  return name ? "node '" + name.getName().str() + "'" : otherwise;
+}
+
 std::string meetingReason() {
   return "joins every sample of the batch with every other, as contrastive losses do. "
          "Micro-batches and data parallelism would change such a loss, so it is not supported; "
-         "export the model up to the embeddings";
+         "give each sample its own candidates, an input [batch, candidates, ...], or export the "
+         "model up to the embeddings";
+}
+
+std::string perSampleRemedy() {
+  return "tbc decides how many samples a rank computes at once, so each op must take all of them. "
+         "Write that part for a tensor [batch, ...] (docs/export.md, \"Samples\")";
 }
 
 Operation *firstDifference(func::FuncOp a, func::FuncOp b) {

@@ -21,8 +21,14 @@ mlir::Operation *firstMeeting(mlir::Block &block, int64_t marker);
 /// Returns true if `shape` has the factor `marker` twice. Example: [marker, 2 * marker].
 bool pairsSamples(llvm::ArrayRef<int64_t> shape, int64_t marker);
 
+/// Returns "node 'NAME'", the ONNX node of `op`; `otherwise` if it has none.
+std::string nodeOf(mlir::Operation *op, const std::string &otherwise);
+
 /// Returns the end of a message about an op that pairs samples: what it does, and what to do.
 std::string meetingReason();
+
+/// Returns the end of a message about a node that takes the samples of the batch one by one.
+std::string perSampleRemedy();
 
 /// Returns the first op of `a` that differs from its counterpart in `b` (operands, attributes or
 /// result types); null if the functions are equal.

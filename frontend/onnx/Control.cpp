@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "frontend/onnx/Batch.h"
 #include "frontend/onnx/NodeContext.h"
 
 #include <algorithm>
@@ -66,7 +67,7 @@ void importLoop(NodeContext &node) {
       throw ImportError("the trip count is computed from data; export the model with a fixed one");
     count = node.input(0).splatInt();
     if (node.emitter.dependsOnBatch(*count))
-      throw ImportError("runs once per sample of the batch; export the model without the loop");
+      throw ImportError("runs once per sample of the batch. " + perSampleRemedy());
   }
   bool goesOn = !node.hasInput(1) || decide(node.input(1), "the first condition");
   std::vector<Value> carried;
@@ -129,7 +130,7 @@ void importScan(NodeContext &node) {
     if (scanned[i].shape[axes[i]] != count)
       throw ImportError("scans inputs of different lengths");
   if (e.dependsOnBatch(count))
-    throw ImportError("scans over the batch; export the model without that");
+    throw ImportError("scans over the batch. " + perSampleRemedy());
   std::vector<std::vector<Value>> collected(body.outputs.size() - numStates);
   for (int64_t step = 0; step < count; ++step) {
     std::vector<Value> arguments = states;

@@ -95,12 +95,9 @@ mlir::Value Emitter::core(const Value &value) {
 /// loss such a table is read beside the scores of all pairs, or is one itself: then the pairs are
 /// the reason. Example: the identity that selects the diagonal of u v^T.
 std::string Emitter::reasonOfBatchTable(ArrayRef<int64_t> shape) {
-  if (Operation *meeting = firstMeeting(*builder.getInsertionBlock(), marker)) {
-    auto name = dyn_cast<NameLoc>(meeting->getLoc());
+  if (Operation *meeting = firstMeeting(*builder.getInsertionBlock(), marker))
     return "reads a table with an entry for each sample of the batch; " +
-           (name ? "node '" + name.getName().str() + "' " : std::string("an earlier node ")) +
-           meetingReason();
-  }
+           nodeOf(meeting, "an earlier node") + " " + meetingReason();
   if (pairsSamples(shape, marker))
     return meetingReason();
   return "uses a table with an entry for each sample of the batch, so its meaning depends on the "

@@ -503,21 +503,16 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
     imported.module = importAt(marker);
   }
   auto function = functionOf(imported.module);
-  if (Operation *op = firstMeeting(function.getBody().front(), marker)) {
-    auto name = dyn_cast<NameLoc>(op->getLoc());
-    throw ImportError((name ? "node '" + name.getName().str() + "'" : "the result") + " " +
-                      meetingReason());
-  }
+  if (Operation *op = firstMeeting(function.getBody().front(), marker))
+    throw ImportError(nodeOf(op, "the result") + " " + meetingReason());
   bindBatch(function, marker, bindings.batch);
   {
     OwningOpRef<ModuleOp> check = importAt(otherMarker);
     bindBatch(functionOf(check), otherMarker, bindings.batch);
-    if (Operation *op = firstDifference(function, functionOf(check))) {
-      auto name = dyn_cast<NameLoc>(op->getLoc());
-      throw ImportError((name ? "node '" + name.getName().str() + "'" : "the result") +
+    if (Operation *op = firstDifference(function, functionOf(check)))
+      throw ImportError(nodeOf(op, "the result") +
                         " computes with the batch size as a number, so the model means something "
                         "else at every batch size; export it without that");
-    }
   }
   imported.batch = bindings.batch;
   imported.seq = bindings.seq;

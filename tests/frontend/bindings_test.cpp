@@ -140,6 +140,20 @@ TEST(Inputs, SamplesDoNotMeet) {
               HasSubstr("node 'similarity' joins every sample of the batch with every other"));
 }
 
+/// The mean of SigLIP's loss, over all pairs.
+TEST(Inputs, MeansOverPairsNameTheNodeThatPairs) {
+  ModelBuilder b;
+  b.input("x", {"batch", "4"});
+  b.output("y");
+  ModelBuilder::attr(b.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0});
+  b.node("MatMul", {"x", "t"}, {"scores"}, "similarity");
+  b.node("ReduceMean", {"scores"}, {"y"}, "mean");
+  EXPECT_THAT(importError(b.bytes()),
+              AllOf(HasSubstr("node 'mean' (ReduceMean): takes a mean over pairs of samples; node "
+                              "'similarity' joins every sample of the batch with every other"),
+                    HasSubstr("an input [batch, candidates, ...]")));
+}
+
 TEST(Bindings, MessagesNameAnAssumedSequence) {
   ModelBuilder b;
   b.input("x", {"batch", "seq"});

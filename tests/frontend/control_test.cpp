@@ -7,6 +7,7 @@
 
 using namespace tbc;
 using namespace tbc::test;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -208,6 +209,62 @@ TEST(Scan, OverTheBatchIsRefused) {
   graphAttr(scan, "body", {"sum", "e"}, {"next"}, {makeNode("Add", {"sum", "e"}, {"next"})});
   ModelBuilder::attr(scan, "num_scan_inputs", int64_t(1));
   EXPECT_THAT(importError(b.bytes()), HasSubstr("node 'scan' (Scan): scans over the batch"));
+}
+
+TEST(Loop, OverTheBatchIsRefused) {
+  ModelBuilder b = withInput();
+  b.ints("zero", {}, {0});
+  bools(b, "yes", true);
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Gather", {"shape", "zero"}, {"samples"});
+  onnx::NodeProto &loop = b.node("Loop", {"samples", "yes", "x"}, {"y"}, "loop");
+  graphAttr(loop, "body", {"i", "go", "s"}, {"go", "n"}, {makeNode("Neg", {"s"}, {"n"})});
+  EXPECT_THAT(importError(b.bytes()),
+              AllOf(HasSubstr("node 'loop' (Loop): runs once per sample of the batch"),
+                    HasSubstr("for a tensor [batch, ...]")));
+}
+
+/// The remedies of docs/export.md for models that take samples one by one, or join them.
+TEST(Samples, CandidatesOfEachSample) {
+  ModelBuilder b(18);
+  b.input("query", {"batch", "2"});
+  b.input("candidates", {"batch", "3", "2"});
+  b.output("y");
+  b.ints("two", {1}, {2});
+  b.node("Unsqueeze", {"query", "two"}, {"column"});
+  b.node("MatMul", {"candidates", "column"}, {"scores"});
+  b.node("Squeeze", {"scores", "two"}, {"y"});
+  // Queries 0 1 and 2 3; candidates 0 1, 2 3, 4 5 and 6 7, 8 9, 10 11.
+  ModelRunner runner;
+  EXPECT_THAT(runner.run(b), ElementsAre(1, 3, 5, 33, 43, 53));
+  EXPECT_THAT(runner.shape, ElementsAre(2, 3));
+}
+
+TEST(Samples, FeaturesAtTheTokensOfAMask) {
+  ModelBuilder b(18);
+  b.input("mask", {"batch", "4"}, /*isFloat=*/false);
+  b.input("text", {"batch", "4", "2"});
+  b.input("features", {"batch", "2", "2"});
+  b.output("y");
+  b.ints("zero", {}, {0});
+  b.ints("one", {}, {1});
+  b.ints("two", {1}, {2});
+  b.node("CumSum", {"mask", "one"}, {"count"});
+  b.node("Sub", {"count", "one"}, {"before"});
+  b.node("Clip", {"before", "zero", "one"}, {"place"});
+  b.node("Unsqueeze", {"place", "two"}, {"one_index"});
+  b.ints("width", {3}, {1, 1, 2});
+  b.node("Expand", {"one_index", "width"}, {"index"});
+  ModelBuilder::attr(b.node("GatherElements", {"features", "index"}, {"placed"}), "axis",
+                     int64_t(1));
+  b.node("Unsqueeze", {"mask", "two"}, {"column"});
+  ModelBuilder::attr(b.node("Cast", {"column"}, {"isImage"}), "to", int64_t(9));
+  b.node("Where", {"isImage", "placed", "text"}, {"y"});
+  ModelRunner runner;
+  runner.inputs["mask"] = {0, 1, 0, 1, 1, 1, 0, 0};
+  runner.inputs["features"] = {20, 21, 22, 23, 24, 25, 26, 27};
+  EXPECT_THAT(runner.run(b),
+              ElementsAre(0, 1, 20, 21, 4, 5, 22, 23, 24, 25, 26, 27, 12, 13, 14, 15));
 }
 
 /// A function with control flow inside, called twice: the bodies stay separate, and an attribute of

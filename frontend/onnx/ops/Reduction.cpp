@@ -1,5 +1,6 @@
 //===- Reduction.cpp - Sums, means, products and extremes over dims --------===//
 
+#include "frontend/onnx/Batch.h"
 #include "frontend/onnx/ops/Families.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -136,8 +137,12 @@ Value reduceMean(Emitter &emitter, const Value &value, const std::vector<unsigne
   if (!emitter.dependsOnBatch(count))
     return elementwise(emitter, "div", {sum, number(sum, double(count))});
   int64_t perSample = count / emitter.marker;
-  if (emitter.dependsOnBatch(perSample))
-    throw ImportError("takes a mean over the batch twice");
+  if (emitter.dependsOnBatch(perSample)) {
+    mlir::Operation *meeting = firstMeeting(*emitter.builder.getInsertionBlock(), emitter.marker);
+    throw ImportError("takes a mean over pairs of samples; " +
+                      (meeting ? nodeOf(meeting, "an earlier node") : "an earlier node") + " " +
+                      meetingReason());
+  }
   mlir::Value divisor = emitter.createOne(
       "factor_size", {}, emitter.type(value.dtype, {}),
       {emitter.integer("count", perSample), emitter.integer("samples", emitter.marker)});

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "frontend/onnx/Batch.h"
 #include "frontend/onnx/ops/Families.h"
 
 namespace tbc::frontend {
@@ -84,7 +85,7 @@ void importSplitToSequence(NodeContext &node) {
   // Without it, and without sizes of parts, the dim of size 1 leaves.
   bool keepsDim = node.attrInt("keepdims", 1) != 0 || node.hasInput(1);
   if (e.dependsOnBatch(value.shape[axis]))
-    throw ImportError("splits the batch into its samples; export the model without that");
+    throw ImportError("splits the batch into its samples. " + perSampleRemedy());
   std::vector<Value> values;
   int64_t begin = 0;
   for (int64_t size : partsOf(node, value.shape[axis])) {
