@@ -35,7 +35,8 @@ RankedTensorType Emitter::type(DType dtype, ArrayRef<int64_t> shape) {
     if (size <= 0)
       throw ImportError("a tensor of shape " + printShape(shape, marker) +
                         " has no elements, which is not supported");
-    if ((elements *= size) > maxElements)
+    elements *= size;
+    if (elements > maxElements)
       throw ImportError("a tensor of shape " + printShape(shape, marker) + " is too large");
   }
   return RankedTensorType::get(shape, elementTypeOf(dtype, builder.getContext()));

@@ -39,7 +39,7 @@ TEST(NetworkCost, GroupsLieOnNodesAsRanksAreNumbered) {
   Cluster cluster = h100();
   Mesh mesh{{{"pp", 2}, {"dp", 4}, {"tp", 4}}}; // 32 ranks, 4 nodes
   NetworkCost network(cluster, mesh, 0);
-  auto shape = [&](std::vector<int> axes) {
+  auto shape = [&](const std::vector<int> &axes) {
     std::vector<AxisRef> refs;
     for (int axis : axes)
       refs.push_back(wholeAxis(mesh, axis));
@@ -453,7 +453,7 @@ TEST(Memory, IsAsSureAsContextAndAllocatorAre) {
 TEST(Fusion, WhatStaysInRegistersIsNotMoved) {
   using namespace tbc::reshard;
   Graph graph;
-  auto value = [&](std::vector<int64_t> shape, int producer) {
+  auto value = [&](const std::vector<int64_t> &shape, int producer) {
     GraphValue v;
     for (int64_t size : shape)
       v.layout.dims.push_back({{{{{0, size}}}}});
@@ -462,8 +462,8 @@ TEST(Fusion, WhatStaysInRegistersIsNotMoved) {
     graph.values.push_back(v);
     return int(graph.values.size()) - 1;
   };
-  auto op = [&](KernelClass kernelClass, std::vector<int> operands, std::vector<int64_t> shape,
-                bool generator = false) {
+  auto op = [&](KernelClass kernelClass, const std::vector<int> &operands,
+                const std::vector<int64_t> &shape, bool generator = false) {
     GraphOp o;
     o.kernelClass = kernelClass;
     o.operands = operands;
