@@ -61,12 +61,8 @@ function(tbc_library name)
 endfunction()
 
 # Test code takes long to compile and little to run, so it is not optimised: that halves what it costs to
-# build. Its precompiled headers need the same option. Under sanitizers unoptimised code would be too slow.
-if(TBC_SANITIZE)
-  set(TBC_TEST_OPTIONS -O1)
-else()
-  set(TBC_TEST_OPTIONS -O0)
-endif()
+# build. Its precompiled headers need the same option.
+set(TBC_TEST_OPTIONS -O0)
 
 # tbc_test(NAME [MLIR] [OPTIMIZED] SOURCES .. [DEPS ..])
 #
