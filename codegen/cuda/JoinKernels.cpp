@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/KernelFrame.h"
 #include "codegen/region/ops/Elements.h"
+#include "planner/reshard/Launches.h"
 #include "runtime/abi/CudaKernels.h"
 #include "runtime/abi/Sha256.h"
 
@@ -28,12 +29,10 @@ using program::ValueId;
 
 namespace {
 
-/// Code takes registers and instructions from all segments.
-constexpr size_t mostCodes = 8;
-/// Tables lie in constant memory, 64 KiB of a module (CUDA C++ Programming Guide, table of compute
-/// capabilities). So many bytes are for tables.
-constexpr int64_t mostTableBytes = 48 << 10;
 constexpr unsigned constantMemorySpace = 4; // of NVPTX
+/// Threads of a segment, so that the blocks of all segments of a launch have numbers of 32 bits.
+constexpr int64_t mostThreads = int64_t(1) << 30;
+static_assert(reshard::maxLaunchTensors == program::maxArrayAddresses);
 
 struct Segment {
   int code = 0;                   // number of its code
@@ -66,10 +65,6 @@ struct Tables {
 
   static int64_t blocksOf(int64_t threads) {
     return int64_t(llvm::divideCeil(uint64_t(threads), uint64_t(threadsPerBlock)));
-  }
-  int64_t bytes() const {
-    return int64_t(sizeof(int32_t) * (firstBlocks.size() + threads.size()) +
-                   sizeof(int16_t) * rows.size());
   }
   std::string text() const {
     std::string text;
@@ -224,18 +219,16 @@ public:
   void run() {
     std::vector<Region> regions = std::move(block.regions);
     block.regions.clear();
-    for (size_t begin = 0; begin < regions.size();) {
-      size_t end = begin;
-      startGroup();
-      while (end < regions.size() && (end == begin || isNextTo(regions[end - 1], regions[end])) &&
-             take(regions[end]))
-        ++end;
-      if (end - begin > 1 && join(ArrayRef(regions).slice(begin, end - begin))) {
-        begin = end;
-        continue;
-      }
-      block.regions.push_back(regions[begin]);
-      ++begin;
+    std::vector<reshard::LaunchedKernel> kernels;
+    for (size_t i = 0; i < regions.size(); ++i)
+      kernels.push_back(describe(regions[i], i > 0 && isNextTo(regions[i - 1], regions[i])));
+    auto next = regions.begin();
+    for (int count : reshard::joinLaunches(kernels, tableBytes)) {
+      if (count > 1)
+        join(ArrayRef(&*next, size_t(count)));
+      else
+        block.regions.push_back(*next);
+      next += count;
     }
   }
 
@@ -248,14 +241,12 @@ private:
     return overwrites.at(region.first).values;
   }
 
-  void startGroup() { addresses.clear(), codes.clear(), messages.clear(); }
-
-  /// Adds a region to the group if it may be joined.
-  bool take(const Region &region) {
+  reshard::LaunchedKernel describe(const Region &region, bool isBehindPrevious) const {
+    reshard::LaunchedKernel kernel;
+    kernel.isBehindPrevious = isBehindPrevious;
     auto thread = threads.find(region.symbol);
-    if (thread == threads.end() ||
-        thread->second.extent > std::numeric_limits<int32_t>::max() - threadsPerBlock)
-      return false;
+    if (thread == threads.end() || thread->second.extent > mostThreads)
+      return kernel;
     const program::RegionValues &values = valuesOf(region);
     auto isLast = [&](ValueId value) {
       auto reader = lastReader.find(value);
@@ -263,28 +254,21 @@ private:
              (reader == lastReader.end() || reader->second < region.first + region.count);
     };
     auto isOfMatmul = [&](ValueId value) { return ofMatmul.count(value) > 0; };
-    if (!llvm::all_of(values.results, isLast) || llvm::any_of(values.operands, isOfMatmul))
-      return false;
+    kernel.mayJoin =
+        llvm::all_of(values.results, isLast) && llvm::none_of(values.operands, isOfMatmul);
     std::set<int> waits;
     for (ValueId value : values.operands)
       if (auto message = receivedBy.find(value); message != receivedBy.end())
         waits.insert(message->second);
-    if (!addresses.empty() && !llvm::all_of(waits, [&](int i) { return messages.count(i) > 0; }))
-      return false;
-    std::set<ValueId> all = addresses;
-    all.insert(values.operands.begin(), values.operands.end());
-    all.insert(values.results.begin(), values.results.end());
-    std::set<std::string> allCodes = codes;
-    allCodes.insert(region::symbolOf(*thread->second.module));
-    if (all.size() > size_t(program::maxArrayAddresses) || allCodes.size() > mostCodes)
-      return false;
-    addresses = std::move(all), codes = std::move(allCodes);
-    messages.insert(waits.begin(), waits.end());
-    return true;
+    kernel.messages.assign(waits.begin(), waits.end());
+    kernel.tensors.assign(values.operands.begin(), values.operands.end());
+    kernel.tensors.insert(kernel.tensors.end(), values.results.begin(), values.results.end());
+    kernel.code = region::symbolOf(*thread->second.module);
+    return kernel;
   }
 
-  /// Replaces the regions of a group by one; false if there is no space for its tables.
-  bool join(ArrayRef<Region> group) {
+  /// Replaces the regions of a group by one.
+  void join(ArrayRef<Region> group) {
     int end = group.back().first + group.back().count;
     Region joint{group.front().first, end - group.front().first, "", 1};
     region::Overwrites whole;
@@ -311,10 +295,6 @@ private:
         segment.addresses.push_back(int16_t(int(operands.size()) + results.at(value)));
     }
     Tables tables(segments);
-    if (tableBytes + tables.bytes() > mostTableBytes ||
-        tables.numBlocks > std::numeric_limits<int32_t>::max())
-      return false;
-    tableBytes += tables.bytes();
     region::Kernel kernel =
         JointEmitter(context, tables, code, form).emit(int(operands.size() + results.size()));
     joint.symbol = region::symbolOf(*kernel.module), joint.extent = kernel.extent;
@@ -327,7 +307,6 @@ private:
       overwrites.erase(region.first);
     overwrites[joint.first] = std::move(whole);
     block.regions.push_back(joint);
-    return true;
   }
 
   /// A result may lie over an operand as within its own region, if that region alone reads it.
@@ -361,10 +340,6 @@ private:
   std::set<ValueId> isResult, ofMatmul; // of the block; of its matmuls, maybe in another shape
   std::map<ValueId, int> receivedBy;    // the message with a value
   std::map<ValueId, int> lastReader;    // the last instruction that reads a value
-  // Of the current group.
-  std::set<ValueId> addresses;
-  std::set<std::string> codes;
-  std::set<int> messages; // that it waits for
 };
 
 } // namespace

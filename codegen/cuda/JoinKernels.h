@@ -20,15 +20,12 @@ using ThreadCode = std::map<std::string, region::Kernel>;
 /// number of elements. Every element is computed by one thread, as before, so numbers stay the
 /// same.
 ///
-/// Neighbours are joined if
-///   - nothing stands between them;
+/// Neighbours are joined by `reshard::joinLaunches`, as the planner counts them. A region may be
+/// joined if
 ///   - all results are results of the block alone, read by no other instruction: so kernels do not
 ///     depend on each other, and the memory plan does not grow;
 ///   - no result is a loss, which an evaluation completes by itself (runtime/exec/LossSlice.h);
-///   - no region reads a matmul, which a library may execute together with it;
-///   - no later region waits for a message that the first does not wait for;
-///   - the addresses of the joint kernel are at most `program::maxArrayAddresses`, its codes at
-///     most 8.
+///   - it reads no matmul, which a library may execute together with it.
 ///
 /// Example: Adam reads 4 tensors and writes 4 of each of the 148 parameters of GPT-2, and reads 4
 /// scalars. 63 parameters have 508 addresses, so there are 3 launches.

@@ -127,9 +127,9 @@ double opKernelSeconds(const Cluster &cluster, const Graph &graph, int op,
          kernelSeconds(cluster, graph.ops[op].kernelClass, work);
 }
 
-double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors) {
+double updateSeconds(const Cluster &cluster, double bytes, double launches) {
   const KernelEfficiency &kernel = cluster.kernel(KernelClass::Elementwise);
-  return cluster.launchSeconds * double(tensors) +
+  return cluster.launchSeconds * launches +
          bytes / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
 }
 

@@ -61,9 +61,9 @@ double arithmeticSeconds(const Cluster &cluster, KernelClass kernelClass, const 
 double opKernelSeconds(const Cluster &cluster, const reshard::Graph &graph, int op,
                        const reshard::OpStrategy &strategy, bool isInOrder = false);
 
-/// Returns the seconds of one update of `bytes` in `tensors` kernels. The optimizer reads and
+/// Returns the seconds of one update of `bytes` in `launches` launches. The optimizer reads and
 /// writes master copy, state, gradient and parameter once.
-double updateSeconds(const Cluster &cluster, double bytes, int64_t tensors);
+double updateSeconds(const Cluster &cluster, double bytes, double launches);
 
 /// Returns the seconds that the executor of `cluster` adds to `count` all_gathers of parameters or
 /// reduce_scatters of gradients over `ranks`, with `bytes` in all: work of the host for each rank,

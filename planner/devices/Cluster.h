@@ -138,6 +138,8 @@ struct Cluster {
   /// Whether kernels of several launches keep values in memory of their own between these, as on
   /// GPUs (GraphOp::workspace).
   bool hasKernelWorkspace = true;
+  /// Whether neighbouring kernels share launches, as on GPUs (reshard::joinLaunches).
+  bool joinsLaunches() const { return hasKernelWorkspace; }
 
   /// The program that runs on these devices. Cluster files do not name it; runBy() does.
   Executor executor;

@@ -61,6 +61,15 @@ public:
     isKept.push_back(false);
     return int(buffers.kinds.size()) - 1;
   }
+  /// Returns the number of the current instruction; -1: none yet.
+  int instruction() const { return now(); }
+  /// Returns the instruction that made `buffer` if that is communication, else -1.
+  int messageOf(int buffer) const {
+    if (buffer == inSlot)
+      return -1;
+    int maker = usersOf[size_t(buffer)].front();
+    return forms[size_t(maker)] == Form::Communication ? maker : -1;
+  }
   /// Marks `buffer` as a result of the block.
   void keep(int buffer) {
     if (buffer != inSlot)

@@ -11,6 +11,7 @@
 
 #include "planner/plan/Job.h"
 #include "planner/reshard/Kernels.h"
+#include "planner/reshard/Launches.h"
 #include "planner/reshard/Overlap.h"
 #include "runtime/memory/Arena.h"
 
@@ -64,6 +65,16 @@ StepBuffers stepBuffers(const reshard::Graph &graph, const reshard::Assignment &
 BlockBuffers updateBuffers(const reshard::Graph &graph, const reshard::Assignment &assignment,
                            const reshard::Derivation &derivation, const reshard::Overlap &overlap,
                            const Job &job, int stage);
+
+/// Returns the kernels that step the parameters of stage `stage`, in order, without those on whole
+/// matrices (MatrixUpdate). A kernel may share a launch (reshard::joinLaunches) if its new
+/// parameter is stored as it is computed, and no state is on the host. Codes are those of
+/// codegen/cuda, if the optimizer's constants are the same for all parameters.
+std::vector<reshard::LaunchedKernel> updateKernels(const reshard::Graph &graph,
+                                                   const reshard::Assignment &assignment,
+                                                   const reshard::Derivation &derivation,
+                                                   const reshard::Overlap &overlap, const Job &job,
+                                                   int stage);
 
 } // namespace tbc::planner
 

@@ -14,7 +14,8 @@ namespace tbc::planner {
 
 namespace {
 
-constexpr int64_t wideBytes = 4; // the optimizer computes in f32
+constexpr int64_t wideBytes = 4;    // the optimizer computes in f32
+constexpr int64_t accessBytes = 16; // of a thread of a GPU
 
 class UpdateWalk {
 public:
@@ -30,6 +31,19 @@ public:
   }
 
   BlockBuffers run() {
+    walk();
+    return list.finish();
+  }
+
+  std::vector<LaunchedKernel> launched() {
+    walk();
+    return std::move(kernels);
+  }
+
+private:
+  static constexpr int unknown = -2;
+
+  void walk() {
     // The totals of a step: the loss, its count, then the sums over gradients.
     bool counts = graph.count >= 0;
     int64_t parts = graph.stepTotalBytes / wideBytes;
@@ -57,11 +71,7 @@ public:
     for (int p = 0; p < int(graph.parameters.size()); ++p)
       if (holds(p))
         step(p);
-    return list.finish();
   }
-
-private:
-  static constexpr int unknown = -2;
 
   bool holds(int parameter) const {
     const std::vector<int> &stages = derivation.parameterStages[parameter];
@@ -125,6 +135,16 @@ private:
                  derivation.state[p]);
   }
 
+  /// Begins an op on each element of parameter `p`, in the kernel of the one right before it.
+  void beginRun(int p) {
+    const int before = list.instruction();
+    list.nextInRun(p);
+    if (list.instruction() == before)
+      return;
+    kernels.emplace_back().isBehindPrevious = before == lastKernel;
+    lastKernel = list.instruction();
+  }
+
   int make(double bytes, std::initializer_list<int> operands) {
     list.next();
     return result(bytes, operands);
@@ -132,7 +152,7 @@ private:
 
   /// Adds an op on each element of parameter `p`. Those in a row are one kernel.
   int compute(int p, double bytes, std::initializer_list<int> operands) {
-    list.nextInRun(p);
+    beginRun(p);
     return result(bytes, operands);
   }
 
@@ -144,7 +164,7 @@ private:
 
   /// Selects the new value or the old one, if the step may be skipped.
   int chosen(int p, int fresh, int old, bool inSlot, double bytes) {
-    list.nextInRun(p);
+    beginRun(p);
     list.read(fresh);
     list.read(old);
     return inSlot ? BufferList::inSlot : list.make(bytes, BufferKind::Transient);
@@ -183,7 +203,9 @@ private:
 
   /// Adds the gradient of a parameter as the optimizer reads it: widened, scaled and clipped.
   int gradientOf(const Parameter &p) {
-    int gradient = completed[p.number] != unknown ? completed[p.number] : complete(p.number);
+    if (completed[p.number] == unknown)
+      completed[p.number] = complete(p.number);
+    int gradient = completed[p.number];
     if (graph.values[p.graph.gradient].layout.elementBytes < wideBytes)
       gradient = compute(p.number, p.wide, {gradient});
     if (isScaled)
@@ -201,6 +223,25 @@ private:
                                derivation.stored[p.number], derivation.state[p.number]);
   }
 
+  /// Describes the last kernel, which steps `p`. It reads and writes `ownTensors` of this parameter
+  /// alone. `source`: the buffer of the gradient, or of its direction.
+  void describeKernel(const Parameter &p, int ownTensors, int source) {
+    LaunchedKernel &kernel = kernels.back();
+    kernel.mayJoin = p.isWhole && !assignment.offloadsStates;
+    for (int scalar = 0; scalar <= int(scalars.size()); ++scalar) // the learning rate, too
+      kernel.tensors.push_back(scalar);
+    for (int i = 0; i < ownTensors; ++i)
+      kernel.tensors.push_back(int(scalars.size()) + ++numTensors);
+    if (int message = list.messageOf(source); message >= 0)
+      kernel.messages.push_back(message);
+    // The widest access that divides the tensor (codegen/cuda/NestEmitter.h).
+    int64_t width = accessBytes / wideBytes;
+    while (int64_t(p.elements) % width != 0)
+      width /= 2;
+    kernel.code = std::to_string(ownTensors) + " tensors, " + std::to_string(p.own) + " bytes, " +
+                  std::to_string(width) + " at once";
+  }
+
   void readScalars() {
     for (int scalar : scalars)
       list.read(scalar);
@@ -210,7 +251,7 @@ private:
   /// gather to the stored sharding.
   void store(const Parameter &p, int fresh) {
     if (p.hasMaster) {
-      list.nextInRun(p.number);
+      beginRun(p.number);
       list.read(fresh);
       fresh = p.isWhole ? BufferList::inSlot
                         : list.make(p.elements * double(p.own), BufferKind::Transient);
@@ -236,7 +277,7 @@ private:
     for (int64_t m = 0; m < numMoments; ++m)
       oldMoments.push_back(onHost ? make(p.wide, {}) : BufferList::inSlot);
     bool inSlot = p.hasMaster ? !onHost : p.isWhole;
-    list.nextInRun(number);
+    beginRun(number);
     readScalars();
     list.read(gradient);
     list.read(old);
@@ -262,6 +303,8 @@ private:
         offload(moment);
     }
     store(p, fresh);
+    // The gradient, old and new value and moments, and the parameter beside a master copy.
+    describeKernel(p, int(3 + 2 * numMoments + int64_t(p.hasMaster)), completed[number]);
   }
 
   /// The same where the optimizer reads whole matrices: the momentum on the shard; its direction,
@@ -284,7 +327,7 @@ private:
     bool onHost = assignment.offloadsStates;
     int old = p.hasMaster && onHost ? make(p.wide, {}) : oldValue(p);
     bool inSlot = p.hasMaster ? !onHost : p.isWhole;
-    list.nextInRun(p.number);
+    beginRun(p.number);
     readScalars();
     list.read(direction);
     list.read(old);
@@ -294,13 +337,14 @@ private:
     if (p.hasMaster && onHost)
       offload(fresh);
     store(p, fresh);
+    describeKernel(p, 3 + int(p.hasMaster), direction); // direction, old and new value, parameter
   }
 
   /// Adds the momentum's step. Returns the direction.
   int momentum(const Parameter &p, int gradient) {
     bool onHost = assignment.offloadsStates;
     int old = onHost ? make(p.wide, {}) : BufferList::inSlot;
-    list.nextInRun(p.number);
+    beginRun(p.number);
     readScalars();
     list.read(gradient);
     list.read(old);
@@ -344,6 +388,9 @@ private:
   std::vector<int> completed;                                             // by parameter
   std::map<const Reshard *, int> reduced;                                 // members of buckets
   std::vector<int> scalars;
+  std::vector<LaunchedKernel> kernels;
+  int lastKernel = -1; // its instruction
+  int numTensors = 0;  // of the kernels so far, without scalars
   bool isScaled = false, maySkip = false;
   BufferList list;
 };
@@ -354,6 +401,12 @@ BlockBuffers updateBuffers(const Graph &graph, const Assignment &assignment,
                            const Derivation &derivation, const Overlap &overlap, const Job &job,
                            int stage) {
   return UpdateWalk(graph, assignment, derivation, overlap, job, stage).run();
+}
+
+std::vector<LaunchedKernel> updateKernels(const Graph &graph, const Assignment &assignment,
+                                          const Derivation &derivation, const Overlap &overlap,
+                                          const Job &job, int stage) {
+  return UpdateWalk(graph, assignment, derivation, overlap, job, stage).launched();
 }
 
 } // namespace tbc::planner

@@ -300,7 +300,7 @@ private:
                                          : double(prices.localElements(kept[choice]));
       double bytes = updateBytes(elements, job.stateBytesPerElement(*parameter),
                                  graphValue.layout.elementBytes, gradientValue.layout.elementBytes);
-      problem.nodeCosts[home][choice] += updatesPerMicroBatch * updateSeconds(cluster, bytes, 1);
+      problem.nodeCosts[home][choice] += updatesPerMicroBatch * updateSeconds(cluster, bytes, 0);
     }
     if (gradientValue.producer < 0 || nodeOf[gradientValue.producer] < 0)
       return;

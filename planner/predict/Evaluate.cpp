@@ -9,6 +9,7 @@
 #include "planner/reshard/Overlap.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -230,6 +231,24 @@ double updateBytes(double owned, int64_t stateBytes, int64_t parameterBytes,
   return owned * (parameter + 2 * master + 2 * state + double(gradientBytes));
 }
 
+int64_t updateTensors(const GraphParameter &parameter, const Job &job, int64_t parameterBytes) {
+  constexpr int64_t momentBytes = 4;
+  if (parameter.matrices)
+    return maxLaunchTensors;
+  return 3 + 2 * (job.stateBytesPerElement(parameter) / momentBytes) +
+         int64_t(masterBytes(parameterBytes) > 0);
+}
+
+double updateLaunches(const Cluster &cluster, double kernels, double tensors) {
+  constexpr int64_t scalars = 4; // learning rate, step number, factor of gradients, condition
+  return cluster.joinsLaunches() ? std::ceil(tensors / double(maxLaunchTensors - scalars))
+                                 : kernels;
+}
+
+double leastUpdateLaunches(const Cluster &cluster, double kernels, double tensors) {
+  return cluster.joinsLaunches() ? tensors / double(maxLaunchTensors) : kernels;
+}
+
 double matrixSeconds(const Cluster &cluster, const GraphParameter &parameter,
                      const Sharding &matrices) {
   if (!parameter.matrices)
@@ -351,6 +370,26 @@ static void addLogits(const Graph &graph, const Derivation &derivation,
   }
 }
 
+/// Adds the gaps before the launches of each stage's update, as they are emitted.
+static void addUpdateLaunches(const PlannedStep &step, const Derivation &derivation,
+                              const Overlap &overlap, const Job &job, const StageDevices &devices,
+                              std::vector<StageSeconds> &chunks, std::vector<ChunkSeconds> *work) {
+  const std::vector<int> firstChunk = firstChunks(step.assignment);
+  int64_t tableBytes = 0; // of the stages so far, which are one Program
+  for (int stage = 0; stage < step.assignment.numStages; ++stage) {
+    const std::vector<LaunchedKernel> kernels =
+        updateKernels(step.graph, step.assignment, derivation, overlap, job, stage);
+    const Cluster &cluster = devices.of(stage);
+    const size_t launches =
+        cluster.joinsLaunches() ? joinLaunches(kernels, tableBytes).size() : kernels.size();
+    const double seconds = updateSeconds(cluster, 0, double(launches));
+    const size_t chunk = size_t(firstChunk[size_t(stage)]);
+    chunks[chunk].updateStep += seconds;
+    if (work && seconds > 0)
+      (*work)[chunk].add(&StageSeconds::updateStep, "optimizer, launches", "", 0, seconds);
+  }
+}
+
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation &derivation,
                                        const Overlap &overlap, const Job &job,
                                        const StageDevices &devices,
@@ -404,7 +443,7 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
     for (int stage : derivation.parameterStages[p]) {
       StageSeconds &chunk = chunks[firstChunk[stage]];
       const Cluster &cluster = devices.of(stage);
-      const double update = updateSeconds(cluster, bytes, 1);
+      const double update = updateSeconds(cluster, bytes, 0);
       const double copies = assignment.offloadsStates
                                 ? stateCopySeconds(stateBytes, cluster, owned, layout.elementBytes)
                                 : 0;
@@ -423,6 +462,7 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
             owned * double(stateBytes + masterBytes(layout.elementBytes)) * 2, copies);
     }
   }
+  addUpdateLaunches(step, derivation, overlap, job, devices, chunks, work);
   for (int stage = 0; stage < assignment.numStages; ++stage) {
     chunks[firstChunk[stage]].reduceStep = ops.reduceStep[stage];
     chunks[firstChunk[stage]].parameterStep = ops.parameterStep[stage];

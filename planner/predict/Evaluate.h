@@ -40,6 +40,22 @@ OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assi
 /// parameter and gradient.
 double updateBytes(double owned, int64_t stateBytes, int64_t parameterBytes, int64_t gradientBytes);
 
+/// Returns the tensors that an update of `parameter` alone reads and writes: gradient, old and new
+/// value, moments, and the parameter beside a master copy. An update on whole matrices counts as a
+/// launch of its own (reshard::maxLaunchTensors). Example: 8 for Adam of bf16.
+int64_t updateTensors(const reshard::GraphParameter &parameter, const Job &job,
+                      int64_t parameterBytes);
+
+/// Returns an estimate of the launches that step `kernels` parameters with `tensors` tensors in
+/// all, whose kernels are neighbours. The count of a plan is exact (updateKernels,
+/// reshard::joinLaunches). Example: 148 parameters with 8 tensors each take 3 launches on GPUs.
+double updateLaunches(const Cluster &cluster, double kernels, double tensors);
+
+/// The same, as a lower bound for any stage's share. Theorem: the sum of this bound over stages is
+/// at most the sum of their launches. Proof: a launch has at most `maxLaunchTensors` tensors, one
+/// of which is the learning rate, and no tensor of a parameter is in two launches.
+double leastUpdateLaunches(const Cluster &cluster, double kernels, double tensors);
+
 /// Returns the seconds of the kernels of `parameter`'s update on whole matrices, on a rank where
 /// these have sharding `matrices` (reshard::matrixSharding); 0 for an update of single elements.
 double matrixSeconds(const Cluster &cluster, const reshard::GraphParameter &parameter,

@@ -1,6 +1,7 @@
 //===- ParameterBound.cpp - Bounds on updates, gathers and reductions -----===//
 
 #include "planner/search/ParameterBound.h"
+#include "planner/predict/Evaluate.h"
 
 #include <cmath>
 
@@ -78,16 +79,18 @@ double reduceStepSeconds(const BoundTables &tables, const Candidate &candidate,
 double leastUpdateSeconds(const BoundTables &tables, const Candidate &candidate,
                           const DataMode &mode) {
   const MeshShape &mesh = candidate.mesh;
-  double bytes = 0;
-  int64_t trained = 0;
+  const Cluster &cluster = tables.costs.problem.cluster;
+  double bytes = 0, launches = 0, neighbours = 0, tensors = 0;
   for (bool isExpert : {false, true}) {
     const ParameterTotals &of = tables.totals[isExpert];
     double shards = candidate.zero.zero > 0 ? double(mode.groups[isExpert].zero.size) : 1;
     bytes += of.updateBytes / (parameterParts(mesh, isExpert) * shards);
-    trained += int64_t(of.trained);
+    (mode.stepsApart(isExpert) ? launches : neighbours) += of.trained;
+    tensors += mode.stepsApart(isExpert) ? 0 : of.updateTensors;
   }
   // Every stage has the average share; the step ends with the stage with the largest share.
-  double seconds = updateSeconds(tables.costs.problem.cluster, bytes, trained);
+  launches += leastUpdateLaunches(cluster, neighbours, tensors);
+  double seconds = updateSeconds(cluster, bytes, launches);
   if (candidate.zero.zero == 1 || candidate.zero.zero == 2)
     seconds += gatherSeconds(tables, candidate, mode, &ParameterTotals::trainedSizes);
   if (!reducesInBackward(candidate))

@@ -44,6 +44,7 @@ TotalsByKind parameterTotals(const Graph &graph, const Job &job,
     of.gradientBytes += elements * double(gradientBytes);
     of.stateBytes += elements * double(job.stateBytesPerElement(parameter) +
                                        masterBytes(value.layout.elementBytes));
+    of.updateTensors += double(updateTensors(parameter, job, value.layout.elementBytes));
     of.updateBytes += updateBytes(elements, job.stateBytesPerElement(parameter),
                                   value.layout.elementBytes, gradientBytes);
   }

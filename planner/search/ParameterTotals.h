@@ -18,7 +18,8 @@ namespace tbc::planner {
 struct ParameterTotals {
   double bytes = 0, inForward = 0, forwardBytes = 0, inBackward = 0, backwardBytes = 0;
   double trained = 0, trainedBytes = 0, gradientBytes = 0, stateBytes = 0, updateBytes = 0;
-  double castBytes = 0; // of trained parameters with a master copy
+  double updateTensors = 0; // planner::updateTensors
+  double castBytes = 0;     // of trained parameters with a master copy
   /// Numbers of parameters by bytes: read in forward, read in backward, and trained.
   std::map<double, double> forwardSizes, backwardSizes, trainedSizes;
 };

@@ -29,6 +29,7 @@ void ParameterSums::add(const ParameterSums &o, double sign) {
   matrixBytes += sign * o.matrixBytes;
   matrixSeconds += sign * o.matrixSeconds;
   updateBytes += sign * o.updateBytes;
+  updateTensors += sign * o.updateTensors;
   masterBytes += sign * o.masterBytes;
 }
 
@@ -251,6 +252,8 @@ private:
       here.masterBytes += elements * double(masterBytes(value.layout.elementBytes));
       here.updateBytes += updateBytes(elements, job.stateBytesPerElement(parameter),
                                       value.layout.elementBytes, gradient.elementBytes);
+      here.updateTensors +=
+          double(planner::updateTensors(parameter, job, value.layout.elementBytes));
       here.stateBytes += elements * double(job.stateBytesPerElement(parameter));
       if (parameter.matrices)
         addMatrices(p, here);
@@ -380,12 +383,13 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
   stage.operandsForward = range.operandsForward;
   stage.operandsBackward = range.operandsBackward;
 
-  double trained = 0, matrixSeconds = 0;
+  double launches = 0, neighbours = 0, tensors = 0, matrixSeconds = 0;
   for (size_t kind = 0; kind < range.parameters.size(); ++kind) {
     const ParameterSums &of = range.parameters[kind];
     const DataMode::Groups &groups = mode.groups[kind];
     double shards = double(groups.zero.size);
-    trained += of.trained;
+    (mode.stepsApart(kind == 1) ? launches : neighbours) += of.trained;
+    tensors += mode.stepsApart(kind == 1) ? 0 : of.updateTensors;
     stage.updateStep += of.updateBytes / shards; // bytes; converted to seconds below
     matrixSeconds += of.matrixSeconds;
     if (mode.zero > 0)
@@ -415,7 +419,8 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
     if (!mode.keepGathered)
       stage.gatherBackward += gathers(of.gathersBackward, of.gatherBackwardBytes);
   }
-  stage.updateStep = updateSeconds(cluster, stage.updateStep, int64_t(trained)) + matrixSeconds;
+  launches += updateLaunches(cluster, neighbours, tensors);
+  stage.updateStep = updateSeconds(cluster, stage.updateStep, launches) + matrixSeconds;
   if (parts) {
     stage.weight = range.weight;
     stage.backward -= range.weight;

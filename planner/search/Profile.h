@@ -27,6 +27,7 @@ struct ParameterSums {
   double gathersBackward = 0, gatherBackwardBytes = 0; // used by backward ops
   double bytes = 0;
   double trained = 0, trainedBytes = 0, gradientBytes = 0, stateBytes = 0, updateBytes = 0;
+  double updateTensors = 0; // planner::updateTensors
   double masterBytes = 0;
   /// Of the parameters whose update reads whole matrices: their number and bytes, and the seconds
   /// of this part on a rank, without gathers over the zero group.
@@ -116,6 +117,12 @@ struct DataMode {
   double gradientFactor = 1;          // bytes of gradients, relative to tbc's
   std::optional<int64_t> bucketBytes; // as pinned
   std::array<Groups, 2> groups;       // as RangeSums::parameters
+
+  /// Whether something stands between the steps of two parameters of a kind: a new parameter is
+  /// gathered at once, and a state on the host is copied.
+  bool stepsApart(bool isExpert) const {
+    return offloadsStates || ((zero == 1 || zero == 2) && groups[isExpert].zero.size > 1);
+  }
 };
 
 /// Two profiles of one placement: `recomputed` recomputes more. A range uses it for its first ops

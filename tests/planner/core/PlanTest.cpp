@@ -136,7 +136,7 @@ TEST(Plan, PredictionsThatContradictEachOtherAreRefused) {
 }
 
 TEST(Plan, ChunksHaveTheSecondsOfThePrediction) {
-  Graph graph = makeChain({4});
+  Graph graph = makeChain({8});
   const Plan plan = planFor(graph, 8, "pp=4,fsdp=2");
   const std::vector<ChunkSeconds> &chunks = plan.prediction.chunks;
   ASSERT_EQ(chunks.size(), 4u);

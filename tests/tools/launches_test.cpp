@@ -1,0 +1,100 @@
+//===- launches_test.cpp - Predicted launches of an update are emitted ------===//
+//
+// The planner counts the launches of each stage's optimizer step (updateKernels, joinLaunches). The
+// compiled Program for GPUs has them as regions of its update blocks. Programs are not run.
+//
+//===----------------------------------------------------------------------===//
+
+#include "planner/memory/Buffers.h"
+#include "tests/tools/PlanSupport.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+
+using namespace tbc;
+
+namespace {
+
+struct Case {
+  const char *model, *mesh;
+  const char *strategy = "auto";
+  const char *optimizer = "adamw";
+  const char *precision = "f32";
+  std::map<std::string, double> settings = {};
+  const char *offload = "none";
+};
+
+std::string nameOf(const Case &c) {
+  std::string name = std::string(c.model) + "_" + c.mesh + "_" + c.strategy + "_" + c.optimizer +
+                     "_" + c.precision + "_" + c.offload;
+  for (const auto &[setting, value] : c.settings)
+    name += "_" + setting;
+  for (char &letter : name)
+    if (!std::isalnum(static_cast<unsigned char>(letter)))
+      letter = '_';
+  return name;
+}
+void PrintTo(const Case &c, std::ostream *out) { *out << nameOf(c); }
+
+/// Returns the parameters stepped by each launch of an update block. The momentum of Muon is no
+/// whole step.
+std::vector<int> emitted(const program::Block &block) {
+  const std::set<std::string> steps = {"adamw", "adam", "sgd", "sgd_momentum", "muon_step"};
+  std::vector<int> launches;
+  for (const program::Region &region : block.regions) {
+    int count = 0;
+    for (int i = region.first; i < region.first + region.count; ++i)
+      count += int(steps.count(block.instructions[size_t(i)].op));
+    if (count > 0)
+      launches.push_back(count);
+  }
+  return launches;
+}
+
+class Launches : public testing::TestWithParam<Case> {};
+
+TEST_P(Launches, PredictedAreEmitted) {
+  const Case &c = GetParam();
+  test::Model model = test::loadModel(c.model, c.optimizer, c.settings, "", c.precision);
+  test::PlanRequest request{c.mesh, c.strategy};
+  request.offload = c.offload;
+  auto plan = test::makePlan(model, request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  cuda::CudaTarget target;
+  target.architectures = {80};
+  auto compiled = driver::compilePlan(*model.step, *plan, nullptr, &target);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  const planner::PlannedStep &planned = compiled->planned;
+  int64_t tableBytes = 0;
+  for (int stage = 0; stage < compiled->program.numStages(); ++stage) {
+    std::vector<int> predicted;
+    auto kernels = planner::updateKernels(planned.graph, planned.assignment, compiled->derivation,
+                                          compiled->overlap, plan->job, stage);
+    auto next = kernels.begin();
+    for (int count : reshard::joinLaunches(kernels, tableBytes)) {
+      if (!next->tensors.empty()) // steps a parameter
+        predicted.push_back(count);
+      next += count;
+    }
+    EXPECT_EQ(predicted, emitted(compiled->program.stages[size_t(stage)].update))
+        << "stage " << stage;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Updates, Launches,
+    testing::Values(Case{"tiny-gpt2", "dp=1"}, Case{"tiny-gpt2", "dp=1", "auto", "adamw", "bf16"},
+                    Case{"tiny-mlp", "dp=1", "auto", "sgd", "f32", {{"momentum", 0.9}}},
+                    Case{"tiny-llama", "dp=1", "auto", "muon", "bf16"},
+                    Case{"unet-8l", "dp=1", "auto", "adam"},
+                    Case{"tiny-resnet", "dp=2", "auto", "sgd"},
+                    Case{"tiny-gpt2", "dp=2", "ddp", "adamw", "f32", {{"clip_norm", 1.0}}},
+                    Case{"tiny-gpt2", "dp=2", "zero1", "adamw", "bf16"},
+                    Case{"tiny-llama", "fsdp=2", "fsdp", "adamw", "bf16"},
+                    Case{"tiny-llama", "pp=2,dp=2"}, Case{"moe-8l", "ep=2,tp=2"},
+                    Case{"tiny-gpt2", "tp=2", "auto", "adamw", "bf16", {}, "optimizer"}),
+    [](const testing::TestParamInfo<Case> &info) { return nameOf(info.param); });
+
+} // namespace
