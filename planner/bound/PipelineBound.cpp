@@ -279,21 +279,29 @@ double shortestCutSeconds(const PipelineSchedule &schedule, const std::vector<Wo
     cuts = cuts * double(positions.size() - i) / double(i + 1);
   if (cuts > double(mostCuts))
     return 0;
-  bool isParted = schedule::splitsBackward(schedule.kind);
+  // The seconds of the ops between two neighbouring positions, once for all cuts.
+  const bool isParted = schedule::splitsBackward(schedule.kind);
+  std::vector<schedule::ChunkTimes> between(positions.size() + 1);
+  for (size_t op = 0, part = 0; op < ops.size(); ++op) {
+    if (part < positions.size() && size_t(positions[part]) == op)
+      ++part;
+    schedule::ChunkTimes &of = between[part];
+    of.forwardSeconds += ops[op].forward;
+    of.backwardSeconds += ops[op].backward + (isParted ? 0 : ops[op].weight);
+    of.weightSeconds += isParted ? ops[op].weight : 0;
+  }
   double shortest = infinity;
   // Each choice of positions in turn, in ascending order.
   std::vector<bool> isCut(positions.size(), false);
   std::fill(isCut.begin(), isCut.begin() + int64_t(numChunks) - 1, true);
   do {
     std::vector<schedule::ChunkTimes> times(numChunks);
-    size_t chunk = 0, next = 0;
-    for (size_t op = 0; op < ops.size(); ++op) {
-      if (next < positions.size() && size_t(positions[next]) == op)
-        chunk += isCut[next++];
-      schedule::ChunkTimes &of = times[chunk];
-      of.forwardSeconds += ops[op].forward;
-      of.backwardSeconds += ops[op].backward + (isParted ? 0 : ops[op].weight);
-      of.weightSeconds += isParted ? ops[op].weight : 0;
+    size_t chunk = 0;
+    for (size_t part = 0; part < between.size(); ++part) {
+      chunk += part > 0 && isCut[part - 1];
+      times[chunk].forwardSeconds += between[part].forwardSeconds;
+      times[chunk].backwardSeconds += between[part].backwardSeconds;
+      times[chunk].weightSeconds += between[part].weightSeconds;
     }
     for (schedule::ChunkTimes &of : times)
       of.sendForwardSeconds = of.sendBackwardSeconds = sendSeconds;
