@@ -56,11 +56,18 @@ void bindBatch(func::FuncOp function, int64_t marker, int64_t batch) {
                                              body.getTerminator()->getOperandTypes()));
 }
 
+/// Returns how often `marker` divides `size`. Example: 2 * marker^2 gives 2.
+static int factorsOf(int64_t size, int64_t marker) {
+  int factors = 0;
+  for (; size != 0 && size % marker == 0; size /= marker)
+    ++factors;
+  return factors;
+}
+
 bool pairsSamples(ArrayRef<int64_t> shape, int64_t marker) {
   int factors = 0;
   for (int64_t size : shape)
-    for (; size != 0 && size % marker == 0; size /= marker)
-      ++factors;
+    factors += factorsOf(size, marker);
   return factors > 1;
 }
 
@@ -77,11 +84,23 @@ std::string nodeOf(Operation *op, const std::string &otherwise) {
   return name ? "node '" + name.getName().str() + "'" : otherwise;
 }
 
-std::string meetingReason() {
-  return "joins every sample of the batch with every other, as contrastive losses do. "
-         "Micro-batches and data parallelism would change such a loss, so it is not supported; "
-         "give each sample its own candidates, an input [batch, candidates, ...], or export the "
-         "model up to the embeddings";
+std::string checkMeetings(Block &block, int64_t marker, const std::string &tableOverBatch) {
+  auto listsPairs = [&](Value value) {
+    return llvm::any_of(tensorType(value).getShape(),
+                        [&](int64_t size) { return factorsOf(size, marker) > 1; });
+  };
+  for (Operation &op : block)
+    if (llvm::any_of(op.getResults(), listsPairs))
+      throw ImportError(nodeOf(&op, "the result") +
+                        " lists all pairs of samples along one dim. Ranks cannot split the batch "
+                        "in that dim; keep scores as [batch, batch], and reduce them dim by dim");
+  Operation *meeting = firstMeeting(block, marker);
+  if (!meeting && !tableOverBatch.empty())
+    throw ImportError(tableOverBatch);
+  return meeting ? nodeOf(meeting, "the model") +
+                       " joins every sample of the batch with every other, as contrastive losses "
+                       "do; each step takes its batch as one micro-batch"
+                 : "";
 }
 
 std::string perSampleRemedy() {

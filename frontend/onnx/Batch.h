@@ -24,8 +24,14 @@ bool pairsSamples(llvm::ArrayRef<int64_t> shape, int64_t marker);
 /// Returns "node 'NAME'", the ONNX node of `op`; `otherwise` if it has none.
 std::string nodeOf(mlir::Operation *op, const std::string &otherwise);
 
-/// Returns the end of a message about an op that pairs samples: what it does, and what to do.
-std::string meetingReason();
+/// Checks a whole model at a marker. Samples may meet in scores of all pairs, with a dim for each
+/// of the two: a plan then takes the batch as one micro-batch. Returns a warning that says so, or
+/// "" if they do not meet. `tableOverBatch` is the message about a table over the batch
+/// (Emitter::tableOverBatch): it needs such scores, so that its positions are those of the batch.
+///
+/// ImportError: a dim that lists all pairs, such as [marker, marker] reshaped to [marker * marker];
+/// a table without scores.
+std::string checkMeetings(mlir::Block &block, int64_t marker, const std::string &tableOverBatch);
 
 /// Returns the end of a message about a node that takes the samples of the batch one by one.
 std::string perSampleRemedy();

@@ -8,6 +8,7 @@
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <cmath>
 #include <cstring>
 
 using namespace mlir;
@@ -92,24 +93,38 @@ mlir::Value Emitter::core(const Value &value) {
   return result;
 }
 
-/// Returns why a table of `shape`, whose size depends on the batch, is refused. In a contrastive
-/// loss such a table is read beside the scores of all pairs, or is one itself: then the pairs are
-/// the reason. Example: the identity that selects the diagonal of u v^T.
-std::string Emitter::reasonOfBatchTable(ArrayRef<int64_t> shape) {
-  if (Operation *meeting = firstMeeting(*builder.getInsertionBlock(), marker))
-    return "reads a table with an entry for each sample of the batch; " +
-           nodeOf(meeting, "an earlier node") + " " + meetingReason();
-  if (pairsSamples(shape, marker))
-    return meetingReason();
-  return "uses a table with an entry for each sample of the batch, so its meaning depends on the "
-         "batch size; export the model without it (an index over the batch is understood only "
-         "where it selects the sample's own row)";
+/// Returns the factor_size that stands for `known`, one float that counts samples; null if it is
+/// another number. Only beside pairs of samples does a count of samples mean the global batch.
+/// Example: the 10007.0 of `loss.sum() / x.shape[0]` at marker 10007.
+mlir::Value Emitter::sampleCount(const Value &value) {
+  const Known &known = *value.known;
+  if (!kernels::isFloat(value.dtype) || !known.isFloat() || known.numElements() != 1)
+    return {};
+  double number = known.realAt(Shape(known.shape().size(), 0));
+  constexpr double largest = double(int64_t(1) << 53); // integers are exact below
+  if (!(number > 0 && number < largest) || std::fmod(number, double(marker)) != 0 ||
+      !firstMeeting(*builder.getInsertionBlock(), marker))
+    return {};
+  mlir::Value size =
+      createOne("factor_size", {}, type(value.dtype, {}),
+                {integer("count", int64_t(number) / marker), integer("samples", marker)});
+  return broadcast(size, known.shape(), {});
 }
 
 mlir::Value Emitter::emitKnown(const Value &value) {
   const Known &known = *value.known;
-  if (llvm::any_of(known.shape(), [&](int64_t size) { return dependsOnBatch(size); }))
-    throw ImportError(reasonOfBatchTable(known.shape()));
+  if (llvm::any_of(known.shape(), [&](int64_t size) { return dependsOnBatch(size); })) {
+    constexpr const char *reason =
+        "uses a table with an entry for each sample of the batch, so its meaning depends on the "
+        "batch size; export the model without it (an index over the batch is understood only "
+        "where it selects the sample's own row, or beside scores of all pairs)";
+    if (!known.isAffine())
+      throw ImportError(reason);
+    if (tableOverBatch.empty())
+      tableOverBatch = "node '" + cast<NameLoc>(loc).getName().str() + "' " + reason;
+  }
+  if (mlir::Value size = sampleCount(value))
+    return size;
   if (!known.isAffine())
     return constant(value.dtype, known);
 

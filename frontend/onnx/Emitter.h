@@ -26,6 +26,9 @@ public:
   const int64_t marker;
   /// The exported batch size of a file with fixed sizes; 0: the batch is a symbol.
   int64_t exportedBatch = 0;
+  /// The message about the first node that numbers the samples of the batch; empty without one. It
+  /// is refused unless the model pairs samples.
+  std::string tableOverBatch;
 
   void setNode(const std::string &name);
   mlir::Location location() const { return loc; }
@@ -70,7 +73,7 @@ public:
 
 private:
   mlir::Value emitKnown(const Value &value);
-  std::string reasonOfBatchTable(llvm::ArrayRef<int64_t> shape);
+  mlir::Value sampleCount(const Value &value);
 
   mlir::Location loc = builder.getUnknownLoc();
 };

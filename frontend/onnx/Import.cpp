@@ -131,6 +131,8 @@ private:
   std::string suffix;
   unsigned bodyDepth = 0;
   int64_t unrolledNodes = 0;
+  /// The warning about samples that meet; empty if they do not.
+  std::string meetings;
   /// By op type and text: number of nodes, and the first one.
   std::map<std::pair<std::string, std::string>, std::pair<int, std::string>> nodeWarnings;
 };
@@ -142,6 +144,8 @@ std::vector<std::string> GraphImporter::warnings() const {
         nodes.first > 1 ? " (and " + std::to_string(nodes.first - 1) + " more)" : "";
     result.push_back(key.first + " '" + nodes.second + "'" + others + " " + key.second);
   }
+  if (!meetings.empty())
+    result.push_back(meetings);
   return result;
 }
 
@@ -159,6 +163,7 @@ OwningOpRef<ModuleOp> GraphImporter::run() {
     importNode(node);
   addResults();
   eraseDeadOps();
+  meetings = checkMeetings(function.getBody().front(), marker, emitter->tableOverBatch);
   nameOps();
   return module;
 }
@@ -503,8 +508,6 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
     imported.module = importAt(marker);
   }
   auto function = functionOf(imported.module);
-  if (Operation *op = firstMeeting(function.getBody().front(), marker))
-    throw ImportError(nodeOf(op, "the result") + " " + meetingReason());
   bindBatch(function, marker, bindings.batch);
   {
     OwningOpRef<ModuleOp> check = importAt(otherMarker);

@@ -12,6 +12,8 @@
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
@@ -50,6 +52,9 @@ public:
 
 private:
   static bool isState(func::FuncOp function, unsigned result);
+  bool pairsSamples(const FactorAnalysis &analysis, Value value) const;
+  bool samplesMeetBefore(Value output) const;
+  LogicalResult checkNumbers();
   FailureOr<unsigned> findOutput();
   FailureOr<BatchDim> findBatch(Value output);
   Value meanOf(Value output);
@@ -92,6 +97,61 @@ FailureOr<unsigned> LossAttacher::findOutput() {
                            << names;
 }
 
+/// Returns true if two dims of `value`, or two factors of one, are the batch.
+bool LossAttacher::pairsSamples(const FactorAnalysis &analysis, Value value) const {
+  int count = 0;
+  for (const reshard::DimLayout &dim : analysis.tensorLayout(value).dims) {
+    int most = 0; // a segment is one of several parts of the dim
+    for (const reshard::Segment &segment : dim.segments)
+      most = std::max(most, int(llvm::count_if(segment.factors, [&](const reshard::Factor &f) {
+                        return f.id == analysis.batchFactor();
+                      })));
+    count += most;
+  }
+  return count > 1;
+}
+
+/// Returns true if `output` depends on a value that pairs samples. Example: the scores u v^T of u,
+/// v[batch, 8].
+bool LossAttacher::samplesMeetBefore(Value output) const {
+  FactorAnalysis analysis(train);
+  if (!analysis.batchFactor())
+    return false;
+  SetVector<Value> values;
+  values.insert(output);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (pairsSamples(analysis, values[i]))
+      return true;
+    if (Operation *op = values[i].getDefiningOp())
+      values.insert(op->operand_begin(), op->operand_end());
+  }
+  return false;
+}
+
+/// Checks that the samples of the batch have numbers only if they meet: several micro-batches would
+/// number each their own.
+LogicalResult LossAttacher::checkNumbers() {
+  SmallVector<IotaOp> iotas(train.getOps<IotaOp>());
+  if (iotas.empty())
+    return success();
+  FactorAnalysis analysis(train);
+  auto isNumber = [&](IotaOp iota) {
+    reshard::DimLayout layout = analysis.dimLayout(iota, iota.getDim());
+    return llvm::any_of(layout.segments, [&](const reshard::Segment &segment) {
+      return llvm::any_of(segment.factors, [&](const reshard::Factor &factor) {
+        return factor.id == analysis.batchFactor();
+      });
+    });
+  };
+  auto *found = llvm::find_if(iotas, isNumber);
+  Operation *terminator = train.getBody().front().getTerminator();
+  if (found == iotas.end() || llvm::any_of(terminator->getOperands(),
+                                           [&](Value result) { return samplesMeetBefore(result); }))
+    return success();
+  return found->emitError("numbers the samples of the batch for a loss in which they do not meet, "
+                          "so its meaning depends on the batch size; export the model without it");
+}
+
 FailureOr<BatchDim> LossAttacher::findBatch(Value output) {
   FactorAnalysis analysis(train);
   std::optional<reshard::FactorId> factor = analysis.batchFactor();
@@ -99,6 +159,11 @@ FailureOr<BatchDim> LossAttacher::findBatch(Value output) {
     return train.emitError(
         "the batch dims of the inputs are not one factor of their own, so the loss "
         "cannot be averaged over the batch");
+  if (pairsSamples(analysis, output))
+    return emitError(output.getLoc())
+           << "the loss is to be made from an output of type " << output.getType()
+           << " that pairs the samples of a batch; export the model with its loss, and plan it "
+              "with --loss and the name of that output";
   for (unsigned dim = 0; dim < tensorType(output).getRank(); ++dim) {
     reshard::DimLayout layout = analysis.dimLayout(output, dim);
     if (layout.segments.size() != 1)
@@ -250,7 +315,10 @@ LogicalResult LossAttacher::run() {
   if (failed(result))
     return failure();
   Value output = terminator->getOperand(*result);
-  if (options.kind == LossKind::Output && tensorType(output).getRank() == 0)
+  // If samples meet, the step has one micro-batch, so a scalar is the loss of the step.
+  bool isScalar = options.kind == LossKind::Output && tensorType(output).getRank() == 0;
+  bool isWhole = isScalar && samplesMeetBefore(output);
+  if (isScalar && !isWhole)
     output = meanOf(output);
   auto type = tensorType(output);
   if (!isa<FloatType>(type.getElementType()) ||
@@ -259,15 +327,19 @@ LogicalResult LossAttacher::run() {
                                       << (options.kind == LossKind::CrossEntropy
                                               ? "; cross-entropy needs logits [batch, .., classes]"
                                               : ", which is no float");
-  FailureOr<BatchDim> batch = findBatch(output);
-  if (failed(batch))
-    return failure();
-  if (options.kind == LossKind::CrossEntropy && batch->dim + 1 == type.getRank())
-    return emitError(output.getLoc()) << "cross-entropy needs the classes in the last dim of the "
-                                         "logits, but that is the batch of "
-                                      << type;
   builder.setInsertionPoint(terminator);
-  addMean(elementLoss(output, *batch), *batch);
+  if (isWhole) {
+    loss = Formula{builder, loc}.wide(output);
+  } else {
+    FailureOr<BatchDim> batch = findBatch(output);
+    if (failed(batch))
+      return failure();
+    if (options.kind == LossKind::CrossEntropy && batch->dim + 1 == type.getRank())
+      return emitError(output.getLoc()) << "cross-entropy needs the classes in the last dim of the "
+                                           "logits, but that is the batch of "
+                                        << type;
+    addMean(elementLoss(output, *batch), *batch);
+  }
   setResults();
 
   OpIds ids(train);
@@ -279,7 +351,7 @@ LogicalResult LossAttacher::run() {
   }
   ids.assignMissing(train);
   eraseUnused(train);
-  return success();
+  return checkNumbers();
 }
 
 LogicalResult attachLoss(ModuleOp module, const LossOptions &options) {

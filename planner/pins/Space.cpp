@@ -109,19 +109,44 @@ static Status readOverlap(const Pins &pins, OverlapPins &read) {
   return Status();
 }
 
-Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts) {
+/// Samples meet within a micro-batch only, so pins may not ask for several. `pinned` is the pinned
+/// mesh; without one the data ranks are open.
+static Status checkMeeting(const Job &job, const Pins &pins, const MeshShape &pinned,
+                           const std::string &meeting) {
+  if (meeting.empty() || !pins.microBatch)
+    return Status::ok();
+  const int64_t micro = *pins.microBatch, ranks = pinned.dataRanks();
+  const bool isPossible = pins.mesh.empty()
+                              ? job.globalBatch % micro == 0 && job.globalBatch / micro <= job.gpus
+                              : micro == (job.globalBatch + ranks - 1) / ranks;
+  if (isPossible)
+    return Status::ok();
+  const std::string other =
+      pins.mesh.empty() ? "" : ", or choose --batch " + std::to_string(micro * ranks);
+  return usage("--micro-batch " + std::to_string(micro) + " splits --batch " +
+               std::to_string(job.globalBatch) + " into several micro-batches, but op \"" +
+               meeting +
+               "\" joins the samples of the whole batch, as contrastive losses do; leave "
+               "--micro-batch out" +
+               other);
+}
+
+Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts,
+                          const std::string &meeting) {
   if (job.gpus < 1 || job.gpus > mostDevices)
     return usage("--gpus " + std::to_string(job.gpus) + ": must be between 1 and 1048576");
   if (job.globalBatch < 1 || job.globalBatch > (int64_t(1) << 40))
     return usage("--batch " + std::to_string(job.globalBatch) + ": must be between 1 and 2^40");
   if (Status status = checkConditions(pins); !status)
     return status.error();
-  Space space(job, pins, experts);
+  Space space(job, pins, experts, meeting);
   // If requested by name, all blocks recompute, instead of the fewest that fit.
   for (const Condition &condition : pins.conditions)
     if (condition.decision == "recompute" && !condition.isForbidden && pins.recomputeIsOpen())
       space.pins.recompute = condition.value;
   if (Status status = space.readMesh(); !status)
+    return status.error();
+  if (Status status = checkMeeting(job, pins, space.pinned, meeting); !status)
     return status.error();
   if (Status status = space.checkStrategy(); !status)
     return status.error();
@@ -423,6 +448,9 @@ std::vector<int64_t> Space::allMicroBatches(const MeshShape &mesh, int64_t batch
   if (batch % mesh.dataRanks() != 0)
     return {};
   int64_t share = batch / mesh.dataRanks();
+  if (!meeting.empty())
+    return !pins.microBatch || *pins.microBatch == share ? std::vector<int64_t>{share}
+                                                         : std::vector<int64_t>{};
   if (!pins.microBatch)
     return divisorsOf(share);
   if (share % *pins.microBatch != 0)

@@ -49,10 +49,13 @@ struct OffloadPins {
 /// The pins, checked against the job and against each other: the search space.
 class Space {
 public:
-  /// `experts`: the sizes of axis ep divide this number (reshard::commonExperts).
+  /// `experts`: the sizes of axis ep divide this number (reshard::commonExperts). `meeting`: the op
+  /// that joins the samples of the batch (reshard::firstMeeting), so a step has one micro-batch;
+  /// empty without one.
   ///
   /// Errors: Usage, naming both of two contradictory pins.
-  static Result<Space> make(const Job &job, const Pins &pins, int64_t experts = 1);
+  static Result<Space> make(const Job &job, const Pins &pins, int64_t experts = 1,
+                            const std::string &meeting = "");
 
   /// Returns the possible meshes on `devices` devices, in a fixed order.
   std::vector<MeshShape> meshes(int64_t devices) const;
@@ -81,8 +84,8 @@ public:
   const MeshShape &pinnedMesh() const { return pinned; }
 
 private:
-  Space(const Job &job, const Pins &pins, int64_t experts)
-      : job(job), pins(pins), experts(experts) {}
+  Space(const Job &job, const Pins &pins, int64_t experts, const std::string &meeting)
+      : job(job), pins(pins), experts(experts), meeting(meeting) {}
   Status readMesh();
   Status checkStrategy();
   Status readSchedule();
@@ -95,6 +98,7 @@ private:
   Job job;
   Pins pins;
   int64_t experts;
+  std::string meeting;
   MeshShape pinned;
   std::optional<ScheduleKind> schedule; // pinned
   RecomputePins recomputePins;

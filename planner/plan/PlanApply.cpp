@@ -49,6 +49,10 @@ public:
       return bad("mesh", "axis ep of size " + std::to_string(plan.mesh.ep) +
                              " does not divide the experts of the model (" +
                              std::to_string(commonExperts(step.graph)) + ")");
+    if (int meeting = firstMeeting(step.graph); meeting >= 0 && plan.accumulation > 1)
+      return bad("accumulation",
+                 "op \"" + step.graph.ops[meeting].id +
+                     "\" joins the samples of the whole batch, so a step has one micro-batch");
     std::vector<int> firstOps = findStages();
     if (error.empty())
       setChunks(step.graph, firstOps);

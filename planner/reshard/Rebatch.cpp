@@ -2,6 +2,8 @@
 
 #include "planner/reshard/Rebatch.h"
 
+#include <algorithm>
+
 namespace tbc::reshard {
 
 Graph withBatch(const Graph &graph, int64_t batch) {
@@ -23,6 +25,14 @@ Graph withBatch(const Graph &graph, int64_t batch) {
     }
   }
   return result;
+}
+
+int firstMeeting(const Graph &graph) {
+  auto isOverBatch = [&](const Loop &loop) { return loop.factor == graph.batchFactor; };
+  for (size_t op = 0; op < graph.ops.size() && graph.batchFactor >= 0; ++op)
+    if (std::count_if(graph.ops[op].loops.begin(), graph.ops[op].loops.end(), isOverBatch) > 1)
+      return int(op);
+  return -1;
 }
 
 } // namespace tbc::reshard

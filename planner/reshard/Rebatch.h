@@ -12,6 +12,11 @@ namespace tbc::reshard {
 /// 8 * 2mnk.
 Graph withBatch(const Graph &graph, int64_t batch);
 
+/// Returns the first op with several loops over the batch: it reads other samples of the batch for
+/// the result of one. -1 if there is none. A step of such a graph has one micro-batch, because
+/// several would not meet. Example: the scores u v^T of u, v[batch, 8].
+int firstMeeting(const Graph &graph);
+
 } // namespace tbc::reshard
 
 #endif // TBC_PLANNER_RESHARD_REBATCH_H

@@ -7,6 +7,7 @@
 #include "planner/pins/Space.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/predict/Evaluate.h"
+#include "planner/reshard/Rebatch.h"
 #include "planner/reshard/SequenceOrder.h"
 #include "planner/search/CandidateBound.h"
 #include "planner/search/CandidateOrder.h"
@@ -17,6 +18,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -398,8 +400,15 @@ static std::vector<Candidate> scoreInOrder(const Scoring &scoring,
   return winners;
 }
 
-Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &cluster,
+Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &cluster,
                             const Pins &asked, int top, Purpose purpose, const Progress &progress) {
+  // Work on pairs of samples is quadratic in the batch, and linear in its part on a rank: bounds
+  // are per sample of the whole batch.
+  const int meeting = firstMeeting(given);
+  std::optional<Graph> whole;
+  if (meeting >= 0)
+    whole = withBatch(given, job.globalBatch);
+  const Graph &graph = whole ? *whole : given;
   Result<PinnedOps> pinned =
       PinnedOps::make(graph, job, asked.ops, executorOf(cluster).tensorParallel);
   if (!pinned)
@@ -408,7 +417,8 @@ Result<Exploration> explore(const Graph &graph, const Job &job, const Cluster &c
   if (pinned->splitter) // the others are excluded before scoring
     pins.conditions.push_back(
         {mesh::row(Axis::Tensor).name, "1", true, toString(*pinned->splitter)});
-  Result<Space> space = Space::make(job, pins, commonExperts(graph));
+  Result<Space> space = Space::make(job, pins, commonExperts(graph),
+                                    meeting < 0 ? "" : graph.ops[size_t(meeting)].id);
   if (!space)
     return space.error();
   if (Status status =

@@ -130,30 +130,6 @@ TEST(Inputs, DimsOfTheirOwnAreBatchAndSequence) {
               Contains(HasSubstr("the length of input 'decoder_ids' ('s12') is 5")));
 }
 
-TEST(Inputs, SamplesDoNotMeet) {
-  ModelBuilder b;
-  b.input("x", {"batch", "4"});
-  b.output("y");
-  ModelBuilder::attr(b.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0});
-  b.node("MatMul", {"x", "t"}, {"y"}, "similarity");
-  EXPECT_THAT(importError(b.bytes()),
-              HasSubstr("node 'similarity' joins every sample of the batch with every other"));
-}
-
-/// The mean of SigLIP's loss, over all pairs.
-TEST(Inputs, MeansOverPairsNameTheNodeThatPairs) {
-  ModelBuilder b;
-  b.input("x", {"batch", "4"});
-  b.output("y");
-  ModelBuilder::attr(b.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0});
-  b.node("MatMul", {"x", "t"}, {"scores"}, "similarity");
-  b.node("ReduceMean", {"scores"}, {"y"}, "mean");
-  EXPECT_THAT(importError(b.bytes()),
-              AllOf(HasSubstr("node 'mean' (ReduceMean): takes a mean over pairs of samples; node "
-                              "'similarity' joins every sample of the batch with every other"),
-                    HasSubstr("an input [batch, candidates, ...]")));
-}
-
 TEST(Bindings, MessagesNameAnAssumedSequence) {
   ModelBuilder b;
   b.input("x", {"batch", "seq"});
@@ -182,18 +158,6 @@ TEST(Bindings, ZerosReadNoPositions) {
   auto imported = frontend::importOnnx(context, folder.write("m.onnx", b.bytes()), {});
   ASSERT_TRUE(bool(imported)) << imported.error().message;
   EXPECT_EQ(imported->seq, 4096);
-}
-
-TEST(Inputs, TablesOverTheBatchBesidePairsNameThePairs) {
-  ModelBuilder b;
-  b.input("x", {"batch", "4"});
-  b.output("y");
-  ModelBuilder::attr(b.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0});
-  b.node("MatMul", {"x", "t"}, {"scores"}, "similarity");
-  b.node("EyeLike", {"scores"}, {"eye"});
-  b.node("Mul", {"scores", "eye"}, {"y"}, "diagonal");
-  EXPECT_THAT(importError(b.bytes()),
-              HasSubstr("node 'similarity' joins every sample of the batch with every other"));
 }
 
 TEST(Bindings, TheDefaultSequenceLeavesRoomForAnOffsetOfPositions) {

@@ -167,5 +167,61 @@ TEST(AttachLoss, NeedsOneLossPerSample) {
   EXPECT_THAT(module.messages, HasSubstr("it needs one loss per sample"));
 }
 
+/// A model of the scores of all pairs, x x^T, that returns %s, and what is made of it.
+std::string scoresModel(const std::string &type, const std::string &body) {
+  return "func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, "
+         "tbc.name = \"x\", tbc.batch_dim = 0 : i64}) -> tensor<" +
+         type +
+         "> {\n  %s = tbc.einsum %x, %x {lhs_labels = array<i64: 0, 2>, "
+         "rhs_labels = array<i64: 1, 2>, out_labels = array<i64: 0, 1>} : (tensor<2x3xf32>, "
+         "tensor<2x3xf32>) -> tensor<2x2xf32>\n" +
+         body + "}";
+}
+
+/// The step has one micro-batch, so the number that the model returns is its loss.
+TEST(AttachLoss, TakesALossOverPairsAsItIs) {
+  ParsedModule module(scoresModel(
+      "f32", "  %y = tbc.reduce_sum %s {dims = array<i64: 0, 1>} : (tensor<2x2xf32>) -> "
+             "tensor<f32>\n  return %y : tensor<f32>\n"));
+  LossOptions options;
+  options.kind = LossKind::Output;
+  options.samples = 8;
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+  std::vector<Tensor> inputs = trainInputs(module, Arith::F64);
+  inputs[0] = Tensor::fromDoubles(inputs[0].type(), Arith::F64, {0, 1, 2, 3, 4, 5});
+  EXPECT_THAT(evaluate(module, "train", inputs, Arith::F64)[0].toDoubles(),
+              ElementsAre(5 + 14 + 14 + 50));
+}
+
+TEST(AttachLoss, ScoresOfPairsAreNoLoss) {
+  for (LossKind kind : {LossKind::CrossEntropy, LossKind::MeanSquaredError, LossKind::Output}) {
+    ParsedModule module(scoresModel("2x2xf32", "  return %s : tensor<2x2xf32>\n"));
+    ASSERT_TRUE(module) << module.messages;
+    LossOptions options;
+    options.kind = kind;
+    EXPECT_TRUE(failed(attachLoss(*module, options)));
+    EXPECT_THAT(module.messages, HasSubstr("pairs the samples of a batch; export the model with "
+                                           "its loss"));
+  }
+}
+
+/// The scores that allow them may be an output beside the loss.
+TEST(AttachLoss, NumbersOfSamplesNeedPairsInTheLoss) {
+  ParsedModule module(R"(
+    func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64})
+        -> tensor<2xf32> {
+      %i = tbc.iota {dim = 0 : i64} : () -> tensor<2xi64>
+      %n = tbc.cast %i : (tensor<2xi64>) -> tensor<2xf32>
+      %r = tbc.reduce_sum %x {dims = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2xf32>
+      %y = tbc.mul %r, %n : tensor<2xf32>
+      return %y : tensor<2xf32>
+    })");
+  ASSERT_TRUE(module) << module.messages;
+  LossOptions options;
+  options.kind = LossKind::Output;
+  EXPECT_TRUE(failed(attachLoss(*module, options)));
+  EXPECT_THAT(module.messages, HasSubstr("numbers the samples of the batch"));
+}
+
 } // namespace
 } // namespace tbc

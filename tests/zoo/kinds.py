@@ -18,7 +18,8 @@ class Kind:
     """A model with an example batch.
 
     module: its forward takes the examples by name and returns one tensor; examples: by input name, dim 0 is the
-    batch; sequence: inputs whose dim 1 is the sequence; flags: further flags of `tbc plan`.
+    batch; sequence: inputs whose dim 1 is the sequence; flags: further flags of `tbc plan`; meets: whether the samples
+    of the batch meet, so that a step has one micro-batch.
     """
 
     module: nn.Module
@@ -26,6 +27,7 @@ class Kind:
     sequence: tuple = ()
     loss: str = "cross-entropy"
     flags: list = field(default_factory=list)
+    meets: bool = False
 
 
 KINDS = {}
@@ -294,6 +296,14 @@ def mpnet():
     )
 
 
+def keep_scale(model):
+    """Makes the temperature of a contrastive `model` a scalar buffer: the dynamo exporter folds its exponential."""
+    scale = model.logit_scale.data.reshape(())
+    del model.logit_scale
+    model.register_buffer("logit_scale", scale)
+    return model
+
+
 @kind
 def clip():
     import transformers
@@ -317,12 +327,13 @@ def clip():
     class Clip(nn.Module):
         def __init__(self):
             super().__init__()
-            self.model = model
+            self.model = keep_scale(model)
 
         def forward(self, input_ids, pixel_values):
-            return self.model(input_ids=input_ids, pixel_values=pixel_values).logits_per_image
+            return self.model(input_ids=input_ids, pixel_values=pixel_values, return_loss=True).loss
 
-    return Kind(Clip(), {"input_ids": ids(), "pixel_values": torch.randn(BATCH, 3, 16, 16)}, ())
+    examples = {"input_ids": ids(), "pixel_values": torch.randn(BATCH, 3, 16, 16)}
+    return Kind(Clip(), examples, loss="loss", meets=True)
 
 
 @kind

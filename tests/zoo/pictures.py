@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from kinds import BATCH, NO_DROPOUT, PATCHES, SEQ, SMALL, VOCAB, Kind, Pixels, config_of, ids, image, kind
+from kinds import BATCH, NO_DROPOUT, PATCHES, SEQ, SMALL, VOCAB, Kind, Pixels, config_of, ids, image, keep_scale, kind
 
 # --- Pictures. ---
 
@@ -364,12 +364,13 @@ def siglip():
     class Siglip(nn.Module):
         def __init__(self):
             super().__init__()
-            self.model = model
+            self.model = keep_scale(model)
 
         def forward(self, input_ids, pixel_values):
-            return self.model(input_ids=input_ids, pixel_values=pixel_values).logits_per_image
+            return self.model(input_ids=input_ids, pixel_values=pixel_values, return_loss=True).loss
 
-    return Kind(Siglip(), {"input_ids": ids(), "pixel_values": torch.randn(BATCH, 3, 16, 16)}, ())
+    examples = {"input_ids": ids(), "pixel_values": torch.randn(BATCH, 3, 16, 16)}
+    return Kind(Siglip(), examples, loss="loss", meets=True)
 
 
 @kind

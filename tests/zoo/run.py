@@ -242,9 +242,10 @@ def examine(name, form, opset, program, folder):
             plan = json.loads(tbc("plan", "model.onnx", "--gpus", gpus, *flags, "--json"))
             row[f"plan{gpus}"] = round(tbc.seconds, 2)
             row[f"mfu{gpus}"] = round(100 * plan["prediction"]["mfu"], 1)
+        split = [] if made.meets else ["--micro-batch", 1]
         for mesh in MESHES:
-            tbc("plan", "model.onnx", "--gpus", 4, "--mesh", mesh, "--batch", 8, "--micro-batch", 1, "--precision",
-                "f32", *flags, *length, "-o", "plan.json")
+            tbc("plan", "model.onnx", "--gpus", 4, "--mesh", mesh, "--batch", 8, *split, "--precision", "f32", *flags,
+                *length, "-o", "plan.json")
             tbc("verify", "plan.json")
             row["verify"] = round(max(row.get("verify", 0), tbc.seconds), 2)
         dtype = next(made.module.parameters()).dtype

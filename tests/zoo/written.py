@@ -212,13 +212,79 @@ def two_tower():
         def __init__(self):
             super().__init__()
             self.user, self.item = Tower(), Tower()
-            self.scale = nn.Parameter(torch.tensor(2.0))
+            self.scale = nn.Parameter(torch.full([1], 7.0))  # the dynamo exporter would fold its exponential
 
         def forward(self, users, items):
-            scores = self.user(users) @ self.item(items).T * self.scale.exp()
+            scores = self.user(users) @ self.item(items).T * self.scale
             return -scores.log_softmax(-1).diagonal().mean()
 
-    return Kind(TwoTower(), {"users": ids(6), "items": ids(5)}, loss="loss")
+    return Kind(TwoTower(), {"users": ids(6), "items": ids(5)}, loss="loss", meets=True)
+
+
+def matched_towers():
+    """Returns the towers of pictures and texts, and a function of their inputs to unit vectors [batch, WIDTH]."""
+    towers = nn.ModuleDict({"picture": Tower(), "text": Tower()})
+
+    def embed(pictures, texts):
+        return F.normalize(towers["picture"](pictures), dim=-1), F.normalize(towers["text"](texts), dim=-1)
+
+    return towers, embed
+
+
+@kind
+def clip_loss():
+    """The symmetric loss of CLIP: cross entropy along both dims of the scores of all pairs."""
+
+    class ClipLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.towers, self.embed = matched_towers()
+
+        def forward(self, pictures, texts):
+            u, v = self.embed(pictures, texts)
+            scores = u @ v.t() / 0.07
+            labels = torch.arange(scores.shape[0], device=scores.device)
+            return (F.cross_entropy(scores, labels) + F.cross_entropy(scores.t(), labels)) / 2
+
+    return Kind(ClipLoss(), {"pictures": ids(6), "texts": ids(5)}, loss="loss", meets=True)
+
+
+@kind
+def siglip_loss():
+    """The loss of SigLIP: each pair is judged by itself, and the sum is divided by the samples."""
+
+    class SiglipLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.towers, self.embed = matched_towers()
+            self.bias = nn.Parameter(torch.full([1], -10.0))
+
+        def forward(self, pictures, texts):
+            u, v = self.embed(pictures, texts)
+            scores = u @ v.t() * 10 + self.bias
+            samples = scores.shape[0]
+            signs = 2 * torch.eye(samples, device=scores.device) - torch.ones(samples, samples, device=scores.device)
+            return -F.logsigmoid(signs * scores).sum() / samples
+
+    return Kind(SiglipLoss(), {"pictures": ids(6), "texts": ids(5)}, loss="loss", meets=True)
+
+
+@kind
+def info_nce():
+    """InfoNCE by its formula: the score of the positive pair less the logarithm of the sum over its row."""
+
+    class InfoNce(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.towers, self.embed = matched_towers()
+
+        def forward(self, pictures, texts):
+            u, v = self.embed(pictures, texts)
+            scores = u @ v.t() / 0.1
+            return (torch.logsumexp(scores, dim=1) - torch.diagonal(scores)).mean()
+
+    return Kind(InfoNce(), {"pictures": ids(6), "texts": ids(5)}, loss="loss", meets=True)
+
 
 
 @kind

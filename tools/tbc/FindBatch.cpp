@@ -2,6 +2,7 @@
 
 #include "tools/tbc/FindBatch.h"
 #include "planner/report/Summary.h"
+#include "planner/reshard/Rebatch.h"
 #include "planner/support/Format.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ public:
       const std::optional<mesh::Axis> axis = mesh::parseAxis(name);
       if (axis != mesh::Axis::Tensor && axis != mesh::Axis::Context)
         unit *= size;
-      if (axis == mesh::Axis::Pipeline)
+      if (axis == mesh::Axis::Pipeline && reshard::firstMeeting(question.graph) < 0)
         accumulation = size;
     }
     pins.conditions.push_back({"accumulation", std::to_string(accumulation), false,

@@ -1,6 +1,5 @@
 //===- Reduction.cpp - Sums, means, products and extremes over dims --------===//
 
-#include "frontend/onnx/Batch.h"
 #include "frontend/onnx/ops/Families.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -136,17 +135,18 @@ Value reduceMean(Emitter &emitter, const Value &value, const std::vector<unsigne
     throw ImportError("takes the mean of no elements");
   if (!emitter.dependsOnBatch(count))
     return elementwise(emitter, "div", {sum, number(sum, double(count))});
-  int64_t perSample = count / emitter.marker;
-  if (emitter.dependsOnBatch(perSample)) {
-    mlir::Operation *meeting = firstMeeting(*emitter.builder.getInsertionBlock(), emitter.marker);
-    throw ImportError("takes a mean over pairs of samples; " +
-                      (meeting ? nodeOf(meeting, "an earlier node") : "an earlier node") + " " +
-                      meetingReason());
+  int64_t perSample = count;
+  unsigned batches = 0;
+  for (; emitter.dependsOnBatch(perSample); perSample /= emitter.marker)
+    ++batches;
+  // A factor_size counts samples once, so a mean over pairs of samples divides by two of them.
+  for (unsigned i = 0; i < batches; ++i) {
+    mlir::Value divisor = emitter.createOne("factor_size", {}, emitter.type(value.dtype, {}),
+                                            {emitter.integer("count", i == 0 ? perSample : 1),
+                                             emitter.integer("samples", emitter.marker)});
+    sum = elementwise(emitter, "div", {sum, Value::ofCore(value.dtype, {}, {}, divisor)});
   }
-  mlir::Value divisor = emitter.createOne(
-      "factor_size", {}, emitter.type(value.dtype, {}),
-      {emitter.integer("count", perSample), emitter.integer("samples", emitter.marker)});
-  return elementwise(emitter, "div", {sum, Value::ofCore(value.dtype, {}, {}, divisor)});
+  return sum;
 }
 
 /// Multiplies the halves of the dim until its size is 1. Example: size 8 takes 3 multiplications.

@@ -1,0 +1,122 @@
+//===- pairs_test.cpp - Scores of all pairs of samples at import -----------===//
+
+#include "tests/frontend/ModelRunner.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include <cmath>
+
+using namespace tbc;
+using namespace tbc::test;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+namespace {
+
+/// x[batch, 2] is 0, 1, 2 ...; scores = x x^T. At batch 2 they are [[1, 3], [3, 13]].
+ModelBuilder withScores() {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  ModelBuilder::attr(b.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0});
+  b.node("MatMul", {"x", "t"}, {"scores"}, "similarity");
+  return b;
+}
+
+/// Adds the number of samples, a scalar int64 `samples`.
+void countSamples(ModelBuilder &b) {
+  b.ints("zero", {}, {0});
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Gather", {"shape", "zero"}, {"samples"});
+}
+
+/// Adds 0, 1, 2 ... over the samples, `numbers`.
+void numberSamples(ModelBuilder &b) {
+  countSamples(b);
+  b.ints("one", {}, {1});
+  b.node("Range", {"zero", "samples", "one"}, {"numbers"});
+}
+
+TEST(Pairs, ImportWithAWarning) {
+  ModelBuilder b = withScores();
+  b.node("Identity", {"scores"}, {"y"});
+  ModelRunner runner;
+  EXPECT_THAT(runner.run(b), ElementsAre(1, 3, 3, 13));
+  EXPECT_THAT(runner.model->warnings,
+              Contains(AllOf(HasSubstr("node 'similarity' joins every sample of the batch"),
+                             HasSubstr("takes its batch as one micro-batch"))));
+  EXPECT_EQ(runner.count("iota"), 0u);
+}
+
+/// Two-tower retrieval: the label of a row is its own number.
+TEST(Pairs, LabelsNumberTheSamples) {
+  ModelBuilder b = withScores();
+  numberSamples(b);
+  ModelBuilder::attr(b.node("SoftmaxCrossEntropyLoss", {"scores", "numbers"}, {"y"}), "reduction",
+                     std::string("none"));
+  ModelRunner runner;
+  auto loss = [](double other, double own) {
+    return DoubleNear(std::log(std::exp(other) + std::exp(own)) - own, 1e-12);
+  };
+  EXPECT_THAT(runner.run(b), ElementsAre(loss(3, 1), loss(3, 13)));
+}
+
+TEST(Pairs, TheIdentitySelectsTheDiagonal) {
+  ModelBuilder b = withScores();
+  b.node("EyeLike", {"scores"}, {"eye"});
+  b.node("Mul", {"scores", "eye"}, {"y"});
+  EXPECT_THAT(ModelRunner().run(b), ElementsAre(1, 0, 0, 13));
+}
+
+/// SigLIP divides the sum over all pairs by the samples, at every batch size.
+TEST(Pairs, ASumIsDividedByTheSamples) {
+  ModelBuilder b = withScores();
+  countSamples(b);
+  ModelBuilder::attr(b.node("Cast", {"samples"}, {"number"}), "to", int64_t(1));
+  ModelBuilder::attr(b.node("ReduceSum", {"scores"}, {"sum"}), "keepdims", int64_t(0));
+  b.node("Div", {"sum", "number"}, {"y"});
+  ModelRunner runner;
+  EXPECT_THAT(runner.run(b), ElementsAre(20. / 2));
+  EXPECT_EQ(runner.count("factor_size"), 1u);
+  runner.options.batch = 3;
+  EXPECT_THAT(runner.run(b), ElementsAre(117. / 3));
+}
+
+TEST(Pairs, AMeanOverPairsDividesTwice) {
+  ModelBuilder b = withScores();
+  ModelBuilder::attr(b.node("ReduceMean", {"scores"}, {"y"}), "keepdims", int64_t(0));
+  ModelRunner runner;
+  runner.options.batch = 3;
+  EXPECT_THAT(runner.run(b), ElementsAre(117. / 9));
+  EXPECT_EQ(runner.count("factor_size"), 2u);
+}
+
+/// Without scores of pairs a plan may have several micro-batches, and each would number its own.
+TEST(Pairs, NumbersOfSamplesNeedThem) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  numberSamples(b);
+  ModelBuilder::attr(b.node("Cast", {"numbers"}, {"floats"}), "to", int64_t(1));
+  b.ints("last", {1}, {1});
+  b.node("Unsqueeze", {"floats", "last"}, {"column"});
+  b.node("Add", {"x", "column"}, {"y"}, "sum");
+  EXPECT_THAT(importError(b.bytes()),
+              AllOf(HasSubstr("node 'sum' uses a table with an entry for each sample"),
+                    HasSubstr("or beside scores of all pairs")));
+}
+
+TEST(Pairs, ListsOfThemAreRefused) {
+  ModelBuilder b = withScores();
+  b.ints("flat", {1}, {-1});
+  b.node("Reshape", {"scores", "flat"}, {"y"}, "list");
+  EXPECT_THAT(importError(b.bytes()),
+              HasSubstr("node 'list' lists all pairs of samples along one dim"));
+}
+
+} // namespace
