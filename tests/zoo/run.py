@@ -7,6 +7,11 @@ Exports models of real libraries in both forms, and asks of each whether tbc
 - recognises it (composites; warnings of what stays decomposed);
 - plans it on 8 and 64 devices, and verifies two meshes of 4.
 
+A file holds less than the module. PyTorch is compared as the file has it, and the row says so:
+- held: buffers of floats that TorchScript's file cannot tell from parameters; tbc gets them by --constant;
+- detached: calls of detach() on values with a gradient; ONNX has no such op, so PyTorch runs without them too.
+tbc trains batch norms with the statistics of a batch, in PyTorch they are put in training mode for that.
+
 One row per model and form; JSON lines go to --resume FILE, whose models are skipped. --sample runs five models. What
 PyTorch's exporter refuses is listed apart.
 
@@ -104,6 +109,7 @@ def export(made, form, path, opset):
             labels = {name: {dim: ("batch", "sequence")[dim] for dim in dims} for name, dims in axes.items()}
             torch.onnx.export(made.module, tuple(made.examples.values()), str(path), dynamo=False,
                               opset_version=opset or 17, do_constant_folding=False, dynamic_axes=labels,
+                              training=torch.onnx.TrainingMode.PRESERVE,
                               input_names=names, output_names=outputs)
 
 
@@ -128,8 +134,31 @@ def data_of(made):
     return data, rng.integers(0, out.shape[-1], out.shape[:-1])
 
 
+@contextlib.contextmanager
+def without_detach():
+    """Within it, detach() returns the tensor itself. Yields a list with an entry for each call that lost a gradient."""
+    kept, lost = torch.Tensor.detach, []
+
+    def detach(tensor):
+        if not torch.is_grad_enabled() or not tensor.requires_grad:
+            return kept(tensor)
+        lost.append(tuple(tensor.shape))
+        return tensor
+
+    torch.Tensor.detach = detach
+    try:
+        yield lost
+    finally:
+        torch.Tensor.detach = kept
+
+
 def train_torch(made, data, labels):
-    """Trains in place by SGD, the parameters that require gradients. Returns losses and norms."""
+    """Trains in place by SGD, the parameters that require gradients. Returns losses and norms, and how many calls of
+    detach() in a step the file has lost.
+    """
+    for module in made.module.modules():
+        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+            module.train()
     inputs = {name: torch.from_numpy(array) for name, array in data.items()}
     target = None if labels is None else torch.from_numpy(labels)
     trained = [p for p in made.module.parameters() if p.requires_grad]
@@ -137,7 +166,8 @@ def train_torch(made, data, labels):
     record = []
     for _ in range(STEPS):
         optimizer.zero_grad()
-        out = made.module(**inputs).float()
+        with without_detach() as lost:
+            out = made.module(**inputs).float()
         if made.loss == "loss":
             loss = out.mean()
         elif made.loss == "mse":
@@ -148,7 +178,7 @@ def train_torch(made, data, labels):
         norms = [p.grad.double().norm() for p in trained if p.grad is not None]
         record.append((loss.item(), torch.stack(norms).norm().item()))
         optimizer.step()
-    return record
+    return record, len(lost)
 
 
 class Tbc:
@@ -187,12 +217,12 @@ def change_error(entry, state, before, after, floor):
 
 
 def train(tbc, made, tensors, flags):
-    """Trains with tbc and PyTorch; returns the relative errors of loss, norm and parameters. `tensors`: of `tbc
-    check --json`.
+    """Trains with tbc and PyTorch; returns the relative errors of loss, norm and parameters, and the lost calls of
+    detach(). `tensors`: of `tbc check --json`.
     """
     data, labels = data_of(made)
     before = {name: p.detach().float().numpy().copy() for name, p in made.module.named_parameters()}
-    want = train_torch(made, data, labels)
+    want, detached = train_torch(made, data, labels)
     inputs = []
     if labels is not None:
         inputs = ["--data", "labels=labels.npy"]
@@ -217,7 +247,7 @@ def train(tbc, made, tensors, flags):
         raise Refused("train: no parameter has its name in PyTorch")
     loss = max(error_of(line["loss"], pair[0]) for line, pair in zip(have, want))
     norm = max(error_of(line["gradient_norm"], pair[1]) for line, pair in zip(have, want))
-    return loss, norm, max(changes)
+    return (loss, norm, max(changes)), detached
 
 
 def examine(name, form, opset, program, folder):
@@ -235,6 +265,14 @@ def examine(name, form, opset, program, folder):
         text = " ".join(report["warnings"])
         for tie in re.findall(r"--tie '([^']+)'", text):
             flags += ["--tie", tie]
+        trained = {entry["name"]: entry for entry in report["parameter_tensors"]}
+        held = [buffer for buffer, _ in made.module.named_buffers() if buffer in trained]
+        if held:
+            row["held"] = held
+            for buffer in held:
+                flags += ["--constant", buffer]
+            report = json.loads(tbc("check", "model.onnx", "--json", "--loss", made.loss,
+                                    *[word for buffer in held for word in ("--constant", buffer)]))
         row["decomposed"] = text.count("stays decomposed") + text.count("stay decomposed")
         row["composites"] = report["composites"]
         length = ["--seq", kinds.SEQ] if made.sequence else []
@@ -249,7 +287,9 @@ def examine(name, form, opset, program, folder):
             tbc("verify", "plan.json")
             row["verify"] = round(max(row.get("verify", 0), tbc.seconds), 2)
         dtype = next(made.module.parameters()).dtype
-        errors = train(tbc, made, report["parameter_tensors"], [*flags, *length])
+        errors, detached = train(tbc, made, report["parameter_tensors"], [*flags, *length])
+        if detached:
+            row["detached"] = detached
         # Parameters that the model does not use are not in the file.
         used = [p for p in made.module.parameters() if p.grad is not None or not p.requires_grad]
         row["parameters"] = report["parameters"] - sum(p.numel() for p in used)
@@ -272,6 +312,8 @@ def line_of(row):
                            if op in ("attention", "routed_experts", "softmax"))
     numbers = " ".join(f"{row.get(key, '-'):>6}" for key in ("mfu8", "mfu64", "plan8", "plan64", "verify"))
     missed = f" {row['decomposed']} decomposed;" if row.get("decomposed") else ""
+    missed += f" {len(row['held'])} held;" if row.get("held") else ""
+    missed += f" {row['detached']} detached;" if row.get("detached") else ""
     remark = row.get("what", row.get("errors", ""))
     return f"{row['model']:28} {row['result']:8} {numbers}  {composites};{missed} {remark}"
 

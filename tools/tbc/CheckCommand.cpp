@@ -144,8 +144,8 @@ static void addWarnings(func::FuncOp function, CheckReport &report) {
     report.warnings.push_back("no dropout: if the model has any, it was exported in inference "
                               "mode; export in training mode to train with it");
   if (count("batch_norm") > 0)
-    report.warnings.push_back("batch norm uses running statistics (inference form); export in "
-                              "training mode to train with batch statistics");
+    report.warnings.push_back("batch norm was exported in inference form; tbc trains it with the "
+                              "statistics of each micro-batch over all data ranks");
 }
 
 /// Whether a glob of --freeze matches. The globs are well-formed.
