@@ -38,25 +38,43 @@ static bool isIndexTable(const Users &users, const onnx::TensorProto &tensor) {
          });
 }
 
+/// Returns names for a sentence, the first four of many. Example: "'a', 'b'".
+template <typename Names> static std::string listOf(const Names &names) {
+  constexpr size_t mostShown = 4;
+  std::string list;
+  size_t shown = 0;
+  for (const std::string &name : names)
+    if (shown++ < mostShown)
+      list += (shown > 1 ? ", '" : "'") + name + "'";
+  if (names.size() > mostShown)
+    list += " and " + std::to_string(names.size() - mostShown) + " more";
+  return list;
+}
+
 std::vector<std::string> openRoleWarnings(const Parameters &parameters) {
-  std::vector<std::string> names;
+  std::vector<std::string> names, warnings;
   for (const ParameterSource &source : parameters.params)
     if (parameters.open.count(source.name))
       names.push_back(source.displayName);
-  if (names.empty())
-    return {};
-  constexpr size_t shown = 4;
-  std::string list;
-  for (size_t i = 0; i < names.size() && i < shown; ++i)
-    list += (i ? ", '" : "'") + names[i] + "'";
-  if (names.size() > shown)
-    list += " and " + std::to_string(names.size() - shown) + " more";
-  bool areMany = names.size() > 1;
-  return {list + (areMany ? " are trained as parameters" : " is trained as a parameter") +
-          ", but nothing in the file says " + (areMany ? "whether they are" : "whether it is") +
-          ": --constant '" + names[0] +
-          "' keeps it as it is, --freeze keeps it as a parameter that is not trained, --parameter "
-          "says that it is one"};
+  if (!names.empty()) {
+    bool areMany = names.size() > 1;
+    warnings.push_back(
+        listOf(names) + (areMany ? " are trained as parameters" : " is trained as a parameter") +
+        ", but nothing in the file says " + (areMany ? "whether they are" : "whether it is") +
+        ": --constant '" + names[0] +
+        "' keeps it as it is, --freeze keeps it as a parameter that is not trained, --parameter "
+        "says that it is one");
+  }
+  if (const std::set<std::string> &numbers = parameters.openNumbers; !numbers.empty()) {
+    bool areMany = numbers.size() > 1;
+    warnings.push_back(
+        listOf(numbers) +
+        (areMany ? " are single numbers and not trained" : " is a single number and not trained") +
+        ", but nothing in the file says " +
+        (areMany ? "whether they are parameters" : "whether it is a parameter") +
+        ": --parameter '" + *numbers.begin() + "' trains it, --constant says that it is none");
+  }
+  return warnings;
 }
 
 Parameters findParameters(const Model &model, const ImportOptions &options) {
@@ -87,7 +105,9 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
         displayNames.insert(source.displayName);
       }
     }
-    if (decision.isOpen)
+    if (decision.isOpen && decision.role == Role::Constant)
+      result.openNumbers.insert(source.displayName);
+    else if (decision.isOpen)
       result.open.insert(source.name);
     source.isTransposed = isFoldedTranspose(users, tensor);
     if (decision.role == Role::Parameter) {

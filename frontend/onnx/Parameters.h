@@ -29,13 +29,13 @@ struct Parameters {
   std::set<std::string> masks;
   /// All constants: in the function and among `states`.
   std::vector<ConstantTensor> constants;
-  /// Parameters by weak evidence.
-  std::set<std::string> open;
+  /// Parameters by weak evidence, and single numbers that are constants by weak evidence.
+  std::set<std::string> open, openNumbers;
   std::vector<std::string> warnings;
 };
 Parameters findParameters(const Model &model, const ImportOptions &options);
 
-/// Names the parameters with weak evidence, and the options that settle it.
+/// Names the parameters and numbers with weak evidence, and the options that settle it.
 std::vector<std::string> openRoleWarnings(const Parameters &parameters);
 
 } // namespace tbc::frontend

@@ -256,6 +256,14 @@ bool RoleFinder::isOfFrozenNorm(const std::string &name) const {
   return isBuffer && (isThere("running_mean") || isThere("running_var"));
 }
 
+/// Whether a module gave a tensor its name, and the file does not say what the tensor is to it.
+/// PyTorch's older exporter writes such files. Example: the scalar "logit_scale" of CLIP.
+bool RoleFinder::isNamedByModule(const std::string &name) const {
+  return model.proto->producer_name() == "pytorch" && !isGeneratedName(name) &&
+         std::none_of(records.begin(), records.end(),
+                      [](const auto &record) { return !record.second.kind.empty(); });
+}
+
 std::optional<RoleDecision> RoleFinder::declared(const std::string &name) const {
   const Record *record = recordOf(name);
   if (!record)
@@ -292,7 +300,7 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
     return isNumber ? RoleDecision{Role::Constant, Evidence::NotTrainable} : *decision;
   }
   if (source.shape.empty())
-    return {Role::Constant, Evidence::NotTrainable};
+    return {Role::Constant, Evidence::NotTrainable, isNamedByModule(name)};
   if (isOfFrozenNorm(name))
     return {Role::Constant, Evidence::FrozenNorm};
 
@@ -321,18 +329,21 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
     return {Role::Parameter, Evidence::Reader};
   if (elements == 1 && isGenerated)
     return {Role::Constant, Evidence::NotTrainable};
+  // A function of a parameter, such as exp(logit_scale), trains in another way than the parameter.
+  const Record *record = recordOf(name);
+  bool isFolded = record && !record->foldedFrom.empty();
+  bool isOfWeights =
+      isFolded && std::any_of(record->foldedFrom.begin(), record->foldedFrom.end(), isWeightName);
   if (isReadAs({UseKind::Scale, UseKind::Bias}))
-    return {Role::Parameter, Evidence::Reader};
+    return {Role::Parameter, Evidence::Reader, isFolded && !isOfWeights};
   if (areSinusoids(source))
     return {Role::Constant, Evidence::Sinusoids};
-  if (const Record *record = recordOf(name); record && !record->foldedFrom.empty()) {
-    bool isOfWeights =
-        std::any_of(record->foldedFrom.begin(), record->foldedFrom.end(), isWeightName);
+  if (isFolded)
     return {Role::Parameter, Evidence::Default, !isOfWeights};
-  }
   if (isGenerated)
     return {Role::Constant, Evidence::GeneratedName};
-  return {Role::Parameter, Evidence::Default, !isWeightName(name) && isUniform(source)};
+  return {Role::Parameter, Evidence::Default,
+          !isWeightName(name) && (isNamedByModule(name) || isUniform(source))};
 }
 
 } // namespace tbc::frontend

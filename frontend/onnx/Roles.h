@@ -83,6 +83,7 @@ private:
   std::optional<RoleDecision> declared(const std::string &name) const;
   bool isComputed(const std::vector<std::string> &names) const;
   bool isOfFrozenNorm(const std::string &name) const;
+  bool isNamedByModule(const std::string &name) const;
   const Record *recordOf(const std::string &name) const;
 
   const Model &model;

@@ -278,6 +278,10 @@ TEST(RolesByMetadata, OfWhatWasComputed) {
   roles = rolesOf(open);
   EXPECT_THAT(roles.parameters, Contains("alias"));
   EXPECT_THAT(roles.warnings, Contains(HasSubstr("--constant 'alias'")));
+  // A factor computed from one, such as exp(logit_scale).
+  ModelBuilder factor = combined("Mul", "exp", {1}, {2.5f});
+  foldedFrom(factor, "exp", "['logit_scale']");
+  EXPECT_THAT(rolesOf(factor).warnings, Contains(HasSubstr("--constant 'exp'")));
   // The transposed weight of a matmul.
   ModelBuilder weight = combined("MatMul", "val_7", {kWidth, kWidth}, numbers(kWidth * kWidth));
   foldedFrom(weight, "val_7", "['q.weight']");
@@ -317,12 +321,15 @@ TEST(RolesOfTables, SinesAndCosinesAreConstant) {
 /// Rows of an image's table count along two sides, and may begin with a class token of zeros.
 TEST(RolesOfTables, SinesOfTwoPositions) {
   std::vector<float> values(size_t(kWidth), 0.0f);
-  for (int64_t p = 0; p < kLength - 1; ++p)
-    for (double position : {double(p / 3), double(p % 3)})
+  for (int64_t p = 0; p < kLength - 1; ++p) {
+    const int64_t row = p / 3, column = p % 3;
+    for (int64_t position : {row, column})
       for (double frequency : {1.0, 0.01})
-        for (bool isSine : {true, false})
-          values.push_back(
-              float(isSine ? std::sin(position * frequency) : std::cos(position * frequency)));
+        for (bool isSine : {true, false}) {
+          const double angle = double(position) * frequency;
+          values.push_back(float(isSine ? std::sin(angle) : std::cos(angle)));
+        }
+  }
   EXPECT_THAT(rolesOf(combined("Add", "pos_embed", {1, kLength, kWidth}, values)).constants,
               ElementsAre("pos_embed"));
 }
@@ -447,6 +454,30 @@ TEST(RolesByReaders, FrozenBatchNormsHaveBuffersAlone) {
   frontend::ImportOptions options;
   options.parameters = {"layer1.bn.weight"};
   EXPECT_THAT(rolesOf(frozen("layer1.bn."), options).parameters, ElementsAre("layer1.bn.weight"));
+}
+
+/// h * logit_scale, as the older exporter of PyTorch writes it.
+TEST(RolesByReaders, NumbersNamedByAModuleAreOpen) {
+  auto scaled = [](const std::string &producer) {
+    ModelBuilder b = combined("Mul", "logit_scale", {}, {2.5f});
+    b.proto.set_producer_name(producer);
+    return b;
+  };
+  Roles roles = rolesOf(scaled("pytorch"));
+  EXPECT_THAT(roles.parameters, ElementsAre("w.weight"));
+  EXPECT_THAT(roles.warnings, ElementsAre(HasSubstr("'logit_scale' is a single number")));
+  EXPECT_THAT(roles.warnings, ElementsAre(HasSubstr("--parameter 'logit_scale' trains it")));
+  frontend::ImportOptions trained, kept;
+  trained.parameters = kept.constants = {"logit_scale"};
+  roles = rolesOf(scaled("pytorch"), trained);
+  EXPECT_THAT(roles.parameters, ElementsAre("w.weight", "logit_scale"));
+  EXPECT_THAT(roles.warnings, IsEmpty());
+  EXPECT_THAT(rolesOf(scaled("pytorch"), kept).warnings, IsEmpty());
+  // Other exporters name their own numbers, and metadata tells parameters.
+  EXPECT_THAT(rolesOf(scaled("tf2onnx")).warnings, IsEmpty());
+  ModelBuilder declared = scaled("pytorch");
+  declare(declared, "w.weight", "PARAMETER");
+  EXPECT_THAT(rolesOf(declared).warnings, IsEmpty());
 }
 
 /// A bias that only decides the choice of experts gets no gradient.

@@ -32,7 +32,7 @@ struct Recurrence {
   /// q[b, hq, t, dk], k[b, h, t, dk], v[b, h, t, dv].
   Value query = {}, key = {}, value = {};
   /// The logarithm of the decay, [b, h, t, dk or 1]; beta [b, h or 1, t, 1].
-  std::optional<Value> decay, beta;
+  std::optional<Value> decay = {}, beta = {};
 
   /// Returns token `t` of x[b, h, t, d] as [b, h, d].
   Value at(const Value &x, int64_t t) { return squeeze(e, slice(e, x, 2, t, 1, 1), {2}); }
