@@ -46,11 +46,15 @@ static double readBytes(const Graph &graph, int value) {
   }
 }
 
+static bool isFused(const Graph &graph, const GraphOp &op) {
+  return op.results.size() == 1 && isFused(graph, op.results[0]);
+}
+
 LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy) {
   const GraphOp &op = graph.ops[opIndex];
   LocalWork work;
   work.flops = op.flops;
-  work.isFused = op.results.size() == 1 && isFused(graph, op.results[0]);
+  work.isFused = isFused(graph, op);
   std::vector<double> operandBytes, resultBytes;
   double most = 0; // elements of a float operand
   for (int value : op.operands) {
@@ -125,6 +129,12 @@ double opKernelSeconds(const Cluster &cluster, const Graph &graph, int op,
     work.partsInOrder = sequenceParts(graph, op, strategy);
   return double(streamedBlocks(graph, op, strategy)) *
          kernelSeconds(cluster, graph.ops[op].kernelClass, work);
+}
+
+double opLaunches(const Graph &graph, int op, const OpStrategy &strategy) {
+  const GraphOp &o = graph.ops[op];
+  const bool isLaunched = o.kernelClass != KernelClass::None && !isFused(graph, o);
+  return isLaunched ? double(streamedBlocks(graph, op, strategy)) : 0;
 }
 
 double updateSeconds(const Cluster &cluster, double bytes, double launches) {

@@ -61,6 +61,10 @@ double arithmeticSeconds(const Cluster &cluster, KernelClass kernelClass, const 
 double opKernelSeconds(const Cluster &cluster, const reshard::Graph &graph, int op,
                        const reshard::OpStrategy &strategy, bool isInOrder = false);
 
+/// Returns the launches of op `op` under `strategy`: one, or one per block of a streamed loop; 0
+/// for views and for ops fused into their user's kernel.
+double opLaunches(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy);
+
 /// Returns the seconds of one update of `bytes` in `launches` launches. The optimizer reads and
 /// writes master copy, state, gradient and parameter once.
 double updateSeconds(const Cluster &cluster, double bytes, double launches);

@@ -63,6 +63,8 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   cluster.launchSeconds =
       std::max(cluster.launchSeconds,
                reader.number(kernels, "kernels", "launch_seconds", Range::NotNegative, false));
+  executor.hostSeconds =
+      reader.number(kernels, "kernels", "host_seconds", Range::NotNegative, false);
   const double rate = kernelRate(reader, kernels, cluster);
   for (auto &[key, kernel] : cluster.kernels) {
     kernel.flopsFraction *= rate;

@@ -37,6 +37,9 @@ std::optional<TensorParallel> parseTensorParallel(const std::string &name);
 /// defaults are those of tbc.
 struct Executor {
   std::string name = ownExecutor;
+  /// Seconds in which the host launches a kernel that the planner prices, which may be several of
+  /// the executor's. 0 for tbc: its device runs captured graphs.
+  double hostSeconds = 0;
   /// Stored parameters that one all_gather gathers together.
   int64_t joinedGathers = 1;
   /// Seconds that a gather of parameters or a reduce_scatter of gradients takes for each of its
@@ -77,7 +80,7 @@ struct Executor {
   /// Returns the bytes of an accumulated gradient relative to tbc's, which is in f32.
   double gradientFactor() const { return gradientWidth > 0 ? gradientWidth / 4 : 1; }
   bool operator==(const Executor &o) const {
-    return name == o.name && joinedGathers == o.joinedGathers &&
+    return name == o.name && hostSeconds == o.hostSeconds && joinedGathers == o.joinedGathers &&
            gatherRankSeconds == o.gatherRankSeconds && gatherMoved == o.gatherMoved &&
            scatterMoved == o.scatterMoved && recomputesBlocks == o.recomputesBlocks &&
            gathersAgain == o.gathersAgain && tensorParallel == o.tensorParallel &&

@@ -69,6 +69,7 @@ void applyMeasured(Cluster &cluster, const Measured &measured) {
   }
   cluster.launchSeconds *= factor;
   cluster.floorSeconds *= factor;
+  cluster.executor.hostSeconds *= factor;
   cluster.executor.gatherRankSeconds *= factor;
   cluster.hostBytesPerSecond /= factor;
   scale(cluster.intraNode, factor);

@@ -4,7 +4,7 @@
 #include "planner/cost/ReshardPrices.h"
 #include "planner/graph/PlaceAxes.h"
 #include "planner/place/Solver.h"
-#include "planner/predict/Evaluate.h"
+#include "planner/predict/Update.h"
 
 #include <algorithm>
 #include <limits>

@@ -32,6 +32,9 @@ struct StageSeconds {
   double dataWeight = 0;                  // gathers of parameters and reductions of gradients
   /// Copies between device and host, of residuals by phase and of optimizer states.
   double hostForward = 0, hostBackward = 0, hostWeight = 0, hostStep = 0;
+  /// The host's time to launch the kernels of a phase. The device waits for as much of it as the
+  /// phase's other parts do not hide.
+  double launchForward = 0, launchBackward = 0, launchWeight = 0;
 
   void operator+=(const StageSeconds &o);
 };

@@ -10,6 +10,7 @@ using Json = nlohmann::json;
 
 Json executorJson(const Executor &executor) {
   return {{"name", executor.name},
+          {"host_seconds", executor.hostSeconds},
           {"joined_gathers", executor.joinedGathers},
           {"gather_rank_seconds", executor.gatherRankSeconds},
           {"gather_moved", executor.gatherMoved},
@@ -34,6 +35,7 @@ Executor readExecutor(JsonObject &cluster, KeyProblem &problem) {
   JsonObject object(cluster.get("executor"), cluster.at("executor"), problem);
   Executor executor;
   executor.name = object.text("name");
+  executor.hostSeconds = object.numberOr("host_seconds", 0);
   executor.joinedGathers = object.integer("joined_gathers", 1, 1 << 20);
   executor.gatherRankSeconds = object.numberOr("gather_rank_seconds", 0);
   executor.gatherMoved = object.numberOr("gather_moved", 0);

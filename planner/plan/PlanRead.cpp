@@ -437,7 +437,9 @@ private:
     });
     JsonObject time(object.get("time"), "prediction.time", problem);
     for (const TimeRow &row : timeRows())
-      prediction.time.*row.seconds = time.number(row.key);
+      prediction.time.*row.seconds = row.seconds == &TimeSplit::launches // absent in older plans
+                                         ? time.numberOr(row.key, 0)
+                                         : time.number(row.key);
     prediction.time.hiddenData = time.number("hidden_data");
     if (object.has("chunks"))
       prediction.chunks = readChunks(object, int64_t(prediction.stageSeconds.size()), problem);

@@ -19,7 +19,8 @@ const std::vector<TimeRow> &timeRows() {
       {"data", "data communication", &TimeSplit::data},
       {"pipeline", "pipeline", &TimeSplit::pipeline},
       {"update", "update", &TimeSplit::update},
-      {"host", "copies to and from the host", &TimeSplit::host}};
+      {"host", "copies to and from the host", &TimeSplit::host},
+      {"launches", "waiting for launches", &TimeSplit::launches}};
   return rows;
 }
 

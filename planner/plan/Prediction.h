@@ -34,8 +34,11 @@ struct TimeSplit {
   double pipeline = 0;   // sends and bubble
   double update = 0;     // optimizer
   double host = 0;       // copies between device and host
+  double launches = 0;   // the device waits for the host to launch kernels
   double hiddenData = 0; // data communication behind compute: not part of the sum
-  double total() const { return compute + recompute + operands + data + pipeline + update + host; }
+  double total() const {
+    return compute + recompute + operands + data + pipeline + update + host + launches;
+  }
 };
 
 /// A part of TimeSplit.

@@ -6,10 +6,10 @@
 #include "planner/memory/Buffers.h"
 #include "planner/memory/Memory.h"
 #include "planner/plan/PlanDevices.h"
+#include "planner/predict/Update.h"
 #include "planner/reshard/Overlap.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -142,6 +142,7 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
     const Cluster &cluster = devices.of(stage);
     const OpStrategy &strategy = assignment.strategies[op];
     seconds.kernel.push_back(opKernelSeconds(cluster, graph, op, strategy, isInOrder));
+    seconds.launch.push_back(cluster.executor.hostSeconds * opLaunches(graph, op, strategy));
     // A block travels while the kernel of the previous one runs, so all kernels but the last can
     // hide it.
     double round = 0, blocks = double(streamedBlocks(graph, op, strategy));
@@ -223,44 +224,6 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
   return seconds;
 }
 
-double updateBytes(double owned, int64_t stateBytes, int64_t parameterBytes,
-                   int64_t gradientBytes) {
-  double master = double(masterBytes(parameterBytes)), state = double(stateBytes);
-  // Without a master copy the parameter itself is read and written; with one it is written only.
-  double parameter = double(parameterBytes) * (master > 0 ? 1 : 2);
-  return owned * (parameter + 2 * master + 2 * state + double(gradientBytes));
-}
-
-int64_t updateTensors(const GraphParameter &parameter, const Job &job, int64_t parameterBytes) {
-  constexpr int64_t momentBytes = 4;
-  if (parameter.matrices)
-    return maxLaunchTensors;
-  return 3 + 2 * (job.stateBytesPerElement(parameter) / momentBytes) +
-         int64_t(masterBytes(parameterBytes) > 0);
-}
-
-double updateLaunches(const Cluster &cluster, double kernels, double tensors) {
-  constexpr int64_t scalars = 4; // learning rate, step number, factor of gradients, condition
-  return cluster.joinsLaunches() ? std::ceil(tensors / double(maxLaunchTensors - scalars))
-                                 : kernels;
-}
-
-double leastUpdateLaunches(const Cluster &cluster, double kernels, double tensors) {
-  return cluster.joinsLaunches() ? tensors / double(maxLaunchTensors) : kernels;
-}
-
-double matrixSeconds(const Cluster &cluster, const GraphParameter &parameter,
-                     const Sharding &matrices) {
-  if (!parameter.matrices)
-    return 0;
-  const Graph &graph = parameter.matrices->graph;
-  double seconds = 0;
-  for (int op = 0; op < int(graph.ops.size()); ++op)
-    seconds +=
-        opKernelSeconds(cluster, graph, op, matrixStrategy(*parameter.matrices, op, matrices));
-  return seconds;
-}
-
 /// Residuals on the host are copied out once, and back once for each block that reads them.
 static void addResidualCopies(const PlannedStep &step, const Derivation &derivation,
                               const StageDevices &devices, std::vector<StageSeconds> &chunks,
@@ -305,15 +268,30 @@ static StagePart kernelPart(Phase phase, bool isRecomputed) {
   return isRecomputed ? &StageSeconds::recompute : &StageSeconds::backward;
 }
 
-/// Returns, by chunk, the seconds of forward ops that an executor recomputes with their block and
-/// tbc does not: ops between recomputed ones, such as the last matmul of a block. Counts only
-/// chunks that recompute most of that part of forward.
-static std::vector<double> moreRecomputed(const PlannedStep &step, const OpSeconds &ops) {
+/// Returns the part of a chunk that counts launches of kernels of `phase`.
+static StagePart launchPart(Phase phase) {
+  return phase == Phase::Forward  ? &StageSeconds::launchForward
+         : phase == Phase::Weight ? &StageSeconds::launchWeight
+                                  : &StageSeconds::launchBackward;
+}
+
+namespace {
+/// Seconds of forward ops on the device, and of the host to launch them.
+struct MoreRecomputed {
+  double device = 0, launches = 0;
+};
+} // namespace
+
+/// Returns, by chunk, the forward ops that an executor recomputes with their block and tbc does
+/// not: ops between recomputed ones, such as the last matmul of a block. Counts only chunks that
+/// recompute most of that part of forward.
+static std::vector<MoreRecomputed> moreRecomputed(const PlannedStep &step, const OpSeconds &ops) {
   const Graph &graph = step.graph;
   const size_t numChunks = size_t(step.assignment.numChunks());
   std::vector<int> first(numChunks, int(graph.ops.size())), last(numChunks, -1);
   std::vector<bool> isCloned(graph.ops.size());
-  std::vector<double> cloned(numChunks), others(numChunks);
+  std::vector<double> cloned(numChunks);
+  std::vector<MoreRecomputed> others(numChunks);
   for (size_t op = 0; op < graph.ops.size(); ++op)
     if (const int source = step.cloneOf[op]; source >= 0) {
       const size_t chunk = size_t(graph.ops[op].chunk);
@@ -323,12 +301,19 @@ static std::vector<double> moreRecomputed(const PlannedStep &step, const OpSecon
     }
   for (size_t op = 0; op < graph.ops.size(); ++op) {
     const size_t chunk = size_t(graph.ops[op].chunk);
-    if (graph.ops[op].phase == Phase::Forward && int(op) >= first[chunk] && int(op) <= last[chunk])
-      (isCloned[op] ? cloned : others)[chunk] += ops.kernel[op] + ops.operands[op];
+    if (graph.ops[op].phase != Phase::Forward || int(op) < first[chunk] || int(op) > last[chunk])
+      continue;
+    const double device = ops.kernel[op] + ops.operands[op];
+    if (isCloned[op]) {
+      cloned[chunk] += device;
+    } else {
+      others[chunk].device += device;
+      others[chunk].launches += ops.launch[op];
+    }
   }
   for (size_t chunk = 0; chunk < numChunks; ++chunk)
-    if (cloned[chunk] < others[chunk])
-      others[chunk] = 0;
+    if (cloned[chunk] < others[chunk].device)
+      others[chunk] = {};
   return others;
 }
 
@@ -408,6 +393,10 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
     if (work && ops.kernel[op] > 0)
       (*work)[size_t(graph.ops[op].chunk)].add(part, name(graph.ops[op].kernelClass), "", 0,
                                                ops.kernel[op]);
+    const StagePart launch = launchPart(graph.ops[op].phase);
+    stage.*launch += ops.launch[op];
+    if (work && ops.launch[op] > 0)
+      (*work)[size_t(graph.ops[op].chunk)].add(launch, "launches", "", 0, ops.launch[op]);
     if (graph.ops[op].phase == Phase::Forward) {
       stage.operandsForward += ops.operands[op];
       stage.gatherForward += ops.gather[op];
@@ -420,13 +409,18 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
       stage.reduceMicro += ops.reduceMicro[op];
     }
   }
-  const std::vector<double> more = moreRecomputed(step, ops);
-  for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
-    if (more[chunk] > 0 && devices.of(assignment.stageOf(int(chunk))).executor.recomputesBlocks) {
-      chunks[chunk].recompute += more[chunk];
-      if (work)
-        (*work)[chunk].add(&StageSeconds::recompute, "rest of blocks", "", 0, more[chunk]);
+  const std::vector<MoreRecomputed> more = moreRecomputed(step, ops);
+  for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+    if (more[chunk].device == 0 ||
+        !devices.of(assignment.stageOf(int(chunk))).executor.recomputesBlocks)
+      continue;
+    for (auto [part, seconds] : {std::pair(&StageSeconds::recompute, more[chunk].device),
+                                 std::pair(&StageSeconds::launchBackward, more[chunk].launches)}) {
+      chunks[chunk].*part += seconds;
+      if (work && seconds > 0)
+        (*work)[chunk].add(part, "rest of blocks", "", 0, seconds);
     }
+  }
   addGathersAgain(step, ops, devices, chunks, work);
   addLogits(graph, derivation, assignment, devices, chunks, work);
   // Work once per step of a stage is added to its first chunk.

@@ -19,6 +19,7 @@ namespace tbc::planner {
 /// Seconds per execution of every op of a derived step and of its communication.
 struct OpSeconds {
   std::vector<double> kernel;
+  std::vector<double> launch;      // of the host, for the kernels
   std::vector<double> operands;    // collectives between ops
   std::vector<double> gather;      // of stored parameters
   std::vector<double> reduceMicro; // of gradients, each micro-batch
@@ -34,32 +35,6 @@ OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assi
                     const reshard::Derivation &derivation, const StageDevices &devices,
                     bool isInOrder, const reshard::Overlap &overlap = {},
                     std::vector<ChunkSeconds> *work = nullptr);
-
-/// Returns the bytes moved by an update of `owned` elements: parameter, gradient, master and state
-/// are read once, and all but the gradient written once. `stateBytes`: per element, as the bytes of
-/// parameter and gradient.
-double updateBytes(double owned, int64_t stateBytes, int64_t parameterBytes, int64_t gradientBytes);
-
-/// Returns the tensors that an update of `parameter` alone reads and writes: gradient, old and new
-/// value, moments, and the parameter beside a master copy. An update on whole matrices counts as a
-/// launch of its own (reshard::maxLaunchTensors). Example: 8 for Adam of bf16.
-int64_t updateTensors(const reshard::GraphParameter &parameter, const Job &job,
-                      int64_t parameterBytes);
-
-/// Returns an estimate of the launches that step `kernels` parameters with `tensors` tensors in
-/// all, whose kernels are neighbours. The count of a plan is exact (updateKernels,
-/// reshard::joinLaunches). Example: 148 parameters with 8 tensors each take 3 launches on GPUs.
-double updateLaunches(const Cluster &cluster, double kernels, double tensors);
-
-/// The same, as a lower bound for any stage's share. Theorem: the sum of this bound over stages is
-/// at most the sum of their launches. Proof: a launch has at most `maxLaunchTensors` tensors, one
-/// of which is the learning rate, and no tensor of a parameter is in two launches.
-double leastUpdateLaunches(const Cluster &cluster, double kernels, double tensors);
-
-/// Returns the seconds of the kernels of `parameter`'s update on whole matrices, on a rank where
-/// these have sharding `matrices` (reshard::matrixSharding); 0 for an update of single elements.
-double matrixSeconds(const Cluster &cluster, const reshard::GraphParameter &parameter,
-                     const reshard::Sharding &matrices);
 
 /// Returns the seconds of every chunk, summed over its ops. Work once per step of a stage is added
 /// to its first chunk. Writes the work behind them to `work`, if it is given.

@@ -47,6 +47,13 @@ ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage,
       stage.backward + stage.recompute + stage.operandsBackward + dataBackward + stage.hostBackward;
   out.weight =
       stage.weight + stage.recomputeWeight + stage.operandsWeight + dataWeight + stage.hostWeight;
+  auto addWait = [](double launches, double &seconds, double &wait) {
+    wait = std::max(0.0, launches - seconds);
+    seconds += wait;
+  };
+  addWait(stage.launchForward, out.forward, out.waitForward);
+  addWait(stage.launchBackward, out.backward, out.waitBackward);
+  addWait(stage.launchWeight, out.weight, out.waitWeight);
   out.data = dataForward + dataBackward + dataWeight;
   out.dataStep = dataLast + stage.parameterStep;
   out.stepEnd = out.dataStep + stage.updateStep + stage.hostStep;
@@ -70,6 +77,7 @@ static TimeSplit splitOf(const StageSeconds &stage, const ExposedSeconds &expose
   split.data = a * exposed.data + exposed.dataStep;
   split.update = stage.updateStep;
   split.host = exposed.host;
+  split.launches = a * exposed.waits();
   split.hiddenData = exposed.hidden;
   // Rounding may give a slightly negative value.
   split.pipeline = std::max(0.0, seconds - split.total());

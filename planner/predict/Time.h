@@ -41,13 +41,18 @@ PipelineSchedule scheduleOf(const Plan &plan);
 /// - Hidden communication slows the kernels by overlapSlowdown of itself; this counts as exposed.
 /// - Gathers after the update and sums of the step's scalars are exposed.
 /// - Copies between device and host are exposed, because they run in program order.
+/// - The host launches the kernels of a phase while the device runs earlier ones. A phase takes the
+///   longer of both, so long kernels hide the launches of short ones.
 ///
 /// Example: 10 ms of gathers beside 8 ms of kernels, with a fraction of 0.5 and a slowdown of 0.1,
-/// expose 6 + 0.4 ms.
+/// expose 6 + 0.4 ms. 200 launches of 80 microseconds expose another 1.6 ms.
 struct ExposedSeconds {
   // One micro-batch, exposed communication included.
   double forward = 0, backward = 0, weight = 0;
   double microBatch() const { return forward + backward + weight; }
+  // Of those, the device waits for the host to launch kernels.
+  double waitForward = 0, waitBackward = 0, waitWeight = 0;
+  double waits() const { return waitForward + waitBackward + waitWeight; }
   double data = 0;     // of those, exposed data communication
   double stepEnd = 0;  // once per step after the last backward
   double dataStep = 0; // of those, communication

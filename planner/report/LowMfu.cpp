@@ -29,7 +29,8 @@ Share largestPart(const TimeSplit &t) {
                                                    {"data communication", t.data},
                                                    {"pipeline sends and bubble", t.pipeline},
                                                    {"the optimizer's update", t.update},
-                                                   {"copies to and from the host", t.host}};
+                                                   {"copies to and from the host", t.host},
+                                                   {"waiting for launches", t.launches}};
   const auto *largest =
       std::max_element(std::begin(parts), std::end(parts),
                        [](const auto &a, const auto &b) { return a.second < b.second; });

@@ -1,7 +1,7 @@
 //===- ParameterBound.cpp - Bounds on updates, gathers and reductions -----===//
 
 #include "planner/search/ParameterBound.h"
-#include "planner/predict/Evaluate.h"
+#include "planner/predict/Update.h"
 
 #include <cmath>
 

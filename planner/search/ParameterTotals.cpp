@@ -1,7 +1,7 @@
 //===- ParameterTotals.cpp - Sums over the parameters of a model ----------===//
 
 #include "planner/search/ParameterTotals.h"
-#include "planner/predict/Evaluate.h"
+#include "planner/predict/Update.h"
 
 using namespace tbc::reshard;
 

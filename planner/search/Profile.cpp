@@ -4,6 +4,7 @@
 #include "planner/graph/Recompute.h"
 #include "planner/graph/Stages.h"
 #include "planner/predict/Evaluate.h"
+#include "planner/predict/Update.h"
 #include "planner/reshard/Rebatch.h"
 #include "planner/reshard/SplitBackward.h"
 #include "runtime/mesh/AxisIndex.h"
@@ -39,6 +40,9 @@ void RangeSums::operator+=(const RangeSums &o) {
   recompute += o.recompute;
   operandsForward += o.operandsForward;
   operandsBackward += o.operandsBackward;
+  launchForward += o.launchForward;
+  launchBackward += o.launchBackward;
+  launchWeight += o.launchWeight;
   residualBytes += o.residualBytes;
   weight += o.weight;
   recomputeWeight += o.recomputeWeight;
@@ -56,6 +60,9 @@ RangeSums RangeSums::operator-(const RangeSums &o) const {
   d.recompute -= o.recompute;
   d.operandsForward -= o.operandsForward;
   d.operandsBackward -= o.operandsBackward;
+  d.launchForward -= o.launchForward;
+  d.launchBackward -= o.launchBackward;
+  d.launchWeight -= o.launchWeight;
   d.residualBytes -= o.residualBytes;
   d.weight -= o.weight;
   d.recomputeWeight -= o.recomputeWeight;
@@ -154,13 +161,16 @@ private:
       if (graph.ops[op].phase == Phase::Forward) {
         sums.forward += ops.kernel[op];
         sums.operandsForward += ops.operands[op];
+        sums.launchForward += ops.launch[op];
       } else {
         (cloneOf[op] >= 0 ? sums.recompute : sums.backward) += ops.kernel[op];
         sums.operandsBackward += ops.operands[op];
+        sums.launchBackward += ops.launch[op];
       }
       if (canWait[op]) {
         (cloneOf[op] >= 0 ? sums.recomputeWeight : sums.weight) += ops.kernel[op];
         sums.operandsWeight += ops.operands[op];
+        sums.launchWeight += ops.launch[op];
       }
       double &workspace = workspaces[anchors[op]];
       workspace = std::max(
@@ -382,6 +392,8 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
   stage.recompute = range.recompute;
   stage.operandsForward = range.operandsForward;
   stage.operandsBackward = range.operandsBackward;
+  stage.launchForward = range.launchForward;
+  stage.launchBackward = range.launchBackward;
 
   double launches = 0, neighbours = 0, tensors = 0, matrixSeconds = 0;
   for (size_t kind = 0; kind < range.parameters.size(); ++kind) {
@@ -428,6 +440,8 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
     stage.recompute -= range.recomputeWeight;
     stage.operandsWeight = range.operandsWeight;
     stage.operandsBackward -= range.operandsWeight;
+    stage.launchWeight = range.launchWeight;
+    stage.launchBackward -= range.launchWeight;
     std::swap(stage.dataWeight, stage.reduceMicro);
   }
   return stage;

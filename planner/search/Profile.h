@@ -40,10 +40,11 @@ struct ParameterSums {
 struct RangeSums {
   double forward = 0, backward = 0, recompute = 0;
   double operandsForward = 0, operandsBackward = 0;
+  double launchForward = 0, launchBackward = 0; // of the host, recomputation included
   double residualBytes = 0;
   // The part of the backward that a schedule may split off as wgrad: its kernels, recomputation and
   // collectives between ops; its residuals; and its cotangents, kept for it.
-  double weight = 0, recomputeWeight = 0, operandsWeight = 0;
+  double weight = 0, recomputeWeight = 0, operandsWeight = 0, launchWeight = 0;
   double weightResidualBytes = 0, cotangentBytes = 0;
   /// Parameters whole on every rank along ep, and parameters split by ep.
   std::array<ParameterSums, 2> parameters;

@@ -134,7 +134,8 @@ static std::vector<TimePart> timeParts(const Plan &plan) {
       {"data communication", "exposed gathers of parameters and reductions of gradients", t.data},
       {"pipeline", "sends between stages, and waiting (the bubble)", t.pipeline},
       {"update", "optimizer", t.update},
-      {"host copies", "copies between device and host", t.host}};
+      {"host copies", "copies between device and host", t.host},
+      {"launches", "waiting for the host to launch kernels", t.launches}};
 }
 
 static std::vector<CollectiveSum> collectiveSums(const Prediction &prediction) {

@@ -25,18 +25,26 @@ namespace {
 struct ActionParts {
   StagePart host, operands;
   std::vector<StagePart> kernels, data;
+  double ExposedSeconds::*wait; // for launches
 };
 
 const ActionParts &partsOf(Action::Kind kind) {
   using S = StageSeconds;
-  static const ActionParts forward = {
-      &S::hostForward, &S::operandsForward, {&S::forward}, {&S::gatherForward}};
+  static const ActionParts forward = {&S::hostForward,
+                                      &S::operandsForward,
+                                      {&S::forward},
+                                      {&S::gatherForward},
+                                      &ExposedSeconds::waitForward};
   static const ActionParts backward = {&S::hostBackward,
                                        &S::operandsBackward,
                                        {&S::recompute, &S::backward},
-                                       {&S::gatherBackward, &S::reduceMicro}};
-  static const ActionParts weight = {
-      &S::hostWeight, &S::operandsWeight, {&S::recomputeWeight, &S::weight}, {&S::dataWeight}};
+                                       {&S::gatherBackward, &S::reduceMicro},
+                                       &ExposedSeconds::waitBackward};
+  static const ActionParts weight = {&S::hostWeight,
+                                     &S::operandsWeight,
+                                     {&S::recomputeWeight, &S::weight},
+                                     {&S::dataWeight},
+                                     &ExposedSeconds::waitWeight};
   return kind == Action::Kind::Forward    ? forward
          : kind == Action::Kind::Backward ? backward
                                           : weight;
@@ -79,7 +87,8 @@ public:
       : stage(stage), links(links), namesChunks(namesChunks), freeNs(numStageThreads, 0) {}
 
   /// Adds an action of `chunk`, and returns the index of its slice.
-  size_t addAction(const Event &event, int chunk, const ChunkSeconds &seconds) {
+  size_t addAction(const Event &event, int chunk, const ChunkSeconds &seconds,
+                   const ExposedSeconds &exposed) {
     microBatch = event.action.microBatch;
     this->chunk = chunk;
     const int64_t endNs = nanoseconds(event.endSeconds);
@@ -106,7 +115,11 @@ public:
       }
     for (StagePart part : parts.data)
       data = addWork(seconds, part, data, endNs);
-    add(StageThread::Compute, nanoseconds(at), endNs, "wait for parameters and gradients", "wait");
+    const int64_t launchedNs = endNs - nanoseconds(exposed.*parts.wait);
+    add(StageThread::Compute, nanoseconds(at), launchedNs, "wait for parameters and gradients",
+        "wait");
+    add(StageThread::Compute, std::max(nanoseconds(at), launchedNs), endNs, "wait for launches",
+        "wait");
     return index;
   }
 
@@ -376,7 +389,8 @@ Result<StepTimeline> timelineOf(const Plan &plan) {
     for (int chunk : chunks)
       own.push_back(&plan.prediction.chunks[size_t(chunk)]);
     for (const Event &event : events)
-      writer.addAction(event, chunks[size_t(event.action.chunk)], *own[size_t(event.action.chunk)]);
+      writer.addAction(event, chunks[size_t(event.action.chunk)], *own[size_t(event.action.chunk)],
+                       trace.chunks[size_t(event.action.chunk)]);
     const ExposedSeconds &exposed = trace.stages[size_t(stage)];
     writer.addUpdate(own, exposed, trace.updateBegin);
     if (size_t(stage) < plan.prediction.stages.size())

@@ -193,6 +193,7 @@ class TimelineTest(unittest.TestCase):
         time = plan["prediction"]["time"]
         delta = 2 * len(mine) + 2
         self.assertAlmostEqual(waited["wait for collectives between ops"], time["operands"] * 1e9, delta=delta)
+        self.assertAlmostEqual(waited["wait for launches"], time["launches"] * 1e9, delta=delta)
         self.assertAlmostEqual(waited["copies from and to the host"], time["host"] * 1e9, delta=delta)
         if plan["mesh"]["pp"] == len(plan["stages"]):  # else overlap is per chunk there, per stage here
             data = sum(waited[f"wait for {of}"] for of in ("parameters and gradients", "gradients", "parameters and scalars"))

@@ -1,5 +1,6 @@
 //===- ExecutorTest.cpp - Plans for the programs of others -----------------===//
 
+#include "planner/cost/Cost.h"
 #include "planner/plan/PlanFile.h"
 #include "planner/search/Search.h"
 #include "tests/planner/core/SmallCluster.h"
@@ -97,6 +98,43 @@ TEST(ExecutorPlans, QueuedScattersKeepTheirInputs) {
   EXPECT_EQ(residuals("tp=4", 3) - none, 3 * input);
   EXPECT_EQ(residuals("tp=4", 58) - none, 4 * input);
   EXPECT_EQ(residuals("pp=2,tp=2", 58), residuals("pp=2,tp=2", 0));
+}
+
+// The host launches each kernel that is neither a view nor fused. Small micro-batches wait for it,
+// large ones hide it, and the search's prices are those of the plan.
+TEST(ExecutorPlans, SmallKernelsWaitForTheHost) {
+  const Graph graph = makeMlp(1, std::vector<int64_t>(9, 1024), 2);
+  auto plan = [&](double hostSeconds, int64_t samples, const char *mesh, int64_t gpus) {
+    Job job = jobFor(gpus, 2 * samples);
+    Pins pins;
+    pins.mesh = *parseMesh(mesh);
+    pins.recompute = "none";
+    pins.microBatch = samples;
+    Cluster cluster = *runBy(*loadCluster("a100-80gb-sxm"), "megatron");
+    cluster.executor.hostSeconds = hostSeconds;
+    Result<SearchAnswer> answer = search(graph, job, cluster, pins);
+    EXPECT_TRUE(answer) << (answer ? "" : answer.error().message);
+    EXPECT_LE(answer->plan.lowerBoundSeconds, answer->plan.prediction.stepSeconds * (1 + 1e-9));
+    return answer->plan;
+  };
+  constexpr double host = 1e-3;
+  const Plan small = plan(host, 4, "dp=1", 1);
+  double launches = 0;
+  for (StagePart part : {&StageSeconds::launchForward, &StageSeconds::launchBackward})
+    for (const WorkSum &work : small.prediction.chunks[0].of(part))
+      launches += double(work.count);
+  int launched = 0;
+  for (int op = 0; op < int(graph.ops.size()); ++op)
+    launched += opLaunches(graph, op, {}) > 0;
+  EXPECT_EQ(launches, launched);
+  EXPECT_NEAR(small.prediction.stageSeconds[0], host * launched, 1e-9);
+  EXPECT_GT(small.prediction.time.launches, small.prediction.time.compute);
+  EXPECT_EQ(plan(host, 1 << 20, "dp=1", 1).prediction.time.launches, 0);
+  EXPECT_EQ(plan(0, 4, "dp=1", 1).prediction.time.launches, 0);
+  const Plan pipeline = plan(host, 4, "pp=2", 2);
+  EXPECT_GT(pipeline.prediction.time.launches, 0);
+  const std::string text = writePlan(pipeline);
+  EXPECT_EQ(writePlan(*readPlan(text, "plan.json")), text);
 }
 
 // DeepSpeed gathers parameters for forward, recompute and backward; FSDP for the first, and once

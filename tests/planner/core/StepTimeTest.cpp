@@ -105,6 +105,27 @@ TEST(Step, DataCommunicationHidesBehindCompute) {
   EXPECT_NEAR(expose(cluster, stage, once).forward, 1.5 + 1 - cluster.overlapFraction, 1e-12);
 }
 
+TEST(Step, LongKernelsHideLaunches) {
+  Cluster cluster = h100();
+  const PipelineSchedule two = PipelineSchedule::make(std::nullopt, 1, {}, 2);
+  StageSeconds stage;
+  stage.forward = 1;
+  stage.operandsForward = 0.5;
+  stage.backward = 2;
+  stage.recompute = 1;
+  stage.launchForward = 1.75; // 0.25 beyond kernels and collectives
+  stage.launchBackward = 2.5; // hidden
+  const ExposedSeconds exposed = expose(cluster, stage, two);
+  EXPECT_EQ(exposed.forward, 1.75);
+  EXPECT_EQ(exposed.waitForward, 0.25);
+  EXPECT_EQ(exposed.backward, 3);
+  EXPECT_EQ(exposed.waits(), 0.25);
+  const StepTime time = stepTime(cluster, {stage}, two);
+  EXPECT_EQ(time.seconds, 2 * (1.75 + 3));
+  EXPECT_EQ(time.split.launches, 2 * 0.25);
+  EXPECT_EQ(time.split.total(), time.seconds);
+}
+
 TEST(Step, TraceIsTheSimulatedStep) {
   Cluster cluster = h100();
   StageSeconds stage;
