@@ -109,6 +109,16 @@ static bool mayStream(const GraphOp &op, const OpStrategy &strategy, int loop) {
   });
 }
 
+/// Whether `strategy` has axes on a loop with a dim of tensor number `tensor`, by `dims`.
+static bool isTouched(const GraphOp &op, const OpStrategy &strategy,
+                      std::vector<TensorDim> Loop::*dims, int tensor) {
+  return std::any_of(strategy.loopAxes.begin(), strategy.loopAxes.end(), [&](const auto &entry) {
+    const std::vector<TensorDim> &list = op.loops[entry.first].*dims;
+    return std::any_of(list.begin(), list.end(),
+                       [&](const TensorDim &dim) { return dim.tensor == tensor; });
+  });
+}
+
 /// Whether loop sizes, streamed loops, and the shardings of all operands and results allow
 /// `strategy`.
 static bool isPossible(const Graph &graph, int op, const OpStrategy &strategy) {
@@ -117,7 +127,8 @@ static bool isPossible(const Graph &graph, int op, const OpStrategy &strategy) {
     if (o.loops[loop].size % groupSize(axes) != 0 || !mayStream(o, strategy, loop))
       return false;
   for (size_t i = 0; i < o.operands.size(); ++i)
-    if (!isPossible(graph.values[o.operands[i]].layout,
+    if (isTouched(o, strategy, &Loop::operandDims, static_cast<int>(i)) &&
+        !isPossible(graph.values[o.operands[i]].layout,
                     operandSharding(graph, op, strategy, static_cast<int>(i))))
       return false;
   for (size_t i = 0; i < o.results.size(); ++i)
@@ -132,13 +143,15 @@ bool trySplit(const Graph &graph, int op, OpStrategy &strategy, int loop,
   const GraphOp &o = graph.ops[op];
   if (o.generator || o.loops[loop].kind == LoopKind::Fixed || axes.empty())
     return false;
-  OpStrategy with = strategy;
-  std::vector<AxisRef> &on = with.loopAxes[loop];
-  on.insert(inFront ? on.begin() : on.end(), axes.begin(), axes.end());
-  if (!isPossible(graph, op, with))
-    return false;
-  strategy = std::move(with);
-  return true;
+  const auto [entry, isNew] = strategy.loopAxes.try_emplace(loop);
+  std::vector<AxisRef> &on = entry->second;
+  const auto added = on.insert(inFront ? on.begin() : on.end(), axes.begin(), axes.end());
+  if (isPossible(graph, op, strategy))
+    return true;
+  on.erase(added, added + static_cast<std::ptrdiff_t>(axes.size()));
+  if (isNew)
+    strategy.loopAxes.erase(entry);
+  return false;
 }
 
 std::vector<OpStrategy> enumerateStrategies(const Graph &graph, int op, const OpStrategy &base,
