@@ -330,10 +330,13 @@ KeepBound::KeepBound(const Graph &graph, const Cluster &cluster, const Repeat &r
       values.push_back({});
     return found->second;
   };
+  std::vector<double> nets;
+  for (int op = 0; op < numForward; ++op)
+    nets.push_back(prices.net(op));
   for (int op = 0; op < numForward; ++op) {
-    double net = prices.net(op);
+    const double net = nets[size_t(op)];
     int like = repeat.count > 0 ? repeat.like[op] : op;
-    outsideSeconds += std::min(0.0, like < 0 ? net : net - prices.net(like));
+    outsideSeconds += std::min(0.0, like < 0 ? net : net - nets[size_t(like)]);
     if (!isInside(op))
       continue;
     if (isView(graph.ops[op]))
@@ -417,7 +420,11 @@ KeepBound::Cut KeepBound::computeCut(double multiplier) const {
   return cut;
 }
 
-std::vector<double> KeepBound::keptWhereFree() const {
+const std::vector<double> &KeepBound::keptWhereFree() const {
+  return whereFree.get([&] { return computeWhereFree(); });
+}
+
+std::vector<double> KeepBound::computeWhereFree() const {
   std::vector<double> kept(size_t(numForward), 0);
   std::vector<bool> side = sidesAt(0);
   for (size_t v = 0; v < values.size(); ++v)

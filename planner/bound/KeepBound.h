@@ -41,7 +41,7 @@ public:
 
   /// Returns the kept bytes by forward op with unlimited memory, for the repeated block, or for the
   /// whole graph without one. Keeping more of a block has no benefit.
-  std::vector<double> keptWhereFree() const;
+  const std::vector<double> &keptWhereFree() const;
 
 private:
   struct Cut {
@@ -62,6 +62,7 @@ private:
   std::vector<bool> sidesAt(double multiplier) const;
   const Cut &cutAt(double multiplier) const;
   Cut computeCut(double multiplier) const;
+  std::vector<double> computeWhereFree() const;
 
   std::vector<Value> values;
   std::vector<Op> ops;
@@ -71,6 +72,7 @@ private:
   double outsideSeconds = 0; // possible saving by recomputing ops outside the block
   double unitSeconds = 1, unitBytes = 1;
   mutable OnceMap<double, Cut> cuts; // by multiplier
+  mutable Once<std::vector<double>> whereFree;
 };
 
 /// Optimistic changes in the kernels of a micro-batch if an op is recomputed: the largest saving

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 
 namespace tbc::planner {
 
@@ -45,7 +46,9 @@ WorkShare WorkShare::least() const {
 
 namespace {
 
-/// The actions of a schedule in topological order.
+/// The actions of a schedule in the order of their levels: an action comes after all those with
+/// fewer predecessors in a row. The actions of a level do not wait for each other, so a processor
+/// computes several of them at once.
 class Chains {
 public:
   explicit Chains(const PipelineSchedule &schedule)
@@ -77,6 +80,7 @@ public:
           progress = true;
         }
     }
+    sortByLevel();
   }
 
   /// Finds the longest chain if chunk c has `share[c]` of `total`. Adds the number of times each
@@ -91,17 +95,17 @@ public:
     for (double of : share)
       for (double phase : ofPhases)
         secondsOf.push_back(of * phase);
-    int longest = none + 1;
     longestSeconds = 0;
-    for (int i = none + 1; i < int(actions.size()); ++i) {
+    for (size_t i = none + 1; i < actions.size(); ++i) {
       const Node &node = actions[i];
-      const double seconds = std::max(end[node.before], end[node.onStage]) + secondsOf[node.place];
-      end[i] = seconds;
-      if (seconds > longestSeconds) {
-        longestSeconds = seconds;
-        longest = i;
-      }
+      end[i] = std::max(end[size_t(node.before)], end[size_t(node.onStage)]) +
+               secondsOf[size_t(node.place)];
+      longestSeconds = std::max(longestSeconds, end[i]);
     }
+    int longest = none + 1; // of several, the first of the schedule
+    for (int i = none + 1; i < int(actions.size()); ++i)
+      if (end[i] == longestSeconds && (end[longest] != longestSeconds || rank[i] < rank[longest]))
+        longest = i;
     int sends = 0;
     for (int i = longest, from = none; i != none; i = from) {
       const Node &node = actions[i];
@@ -124,6 +128,31 @@ private:
     int place;           // of its chunk and kind, as secondsOf
     int onStage, before; // its predecessors: on its stage, and for its input
   };
+
+  /// Sorts `actions` by level, then by their order so far, which `rank` keeps.
+  void sortByLevel() {
+    std::vector<int> level(actions.size(), 0);
+    std::vector<int> begin{0, 1}; // by level; level 0 is the action without time
+    for (size_t i = none + 1; i < actions.size(); ++i) {
+      const Node &node = actions[i];
+      level[i] = 1 + std::max(level[size_t(node.onStage)], level[size_t(node.before)]);
+      begin.resize(std::max(begin.size(), size_t(level[i]) + 2), 0);
+      ++begin[size_t(level[i]) + 1];
+    }
+    std::partial_sum(begin.begin(), begin.end(), begin.begin());
+    std::vector<int> placeOf(actions.size());
+    for (size_t i = 0; i < actions.size(); ++i)
+      placeOf[i] = begin[size_t(level[i])]++;
+    std::vector<Node> sorted(actions.size());
+    rank.resize(actions.size());
+    for (size_t i = 0; i < actions.size(); ++i) {
+      const Node &node = actions[i];
+      sorted[size_t(placeOf[i])] = {node.place, placeOf[size_t(node.onStage)],
+                                    placeOf[size_t(node.before)]};
+      rank[size_t(placeOf[i])] = int(i);
+    }
+    actions = std::move(sorted);
+  }
 
   int &number(Kind kind, int chunk, int64_t microBatch) {
     return numbers[(size_t(chunk) * numMicroBatches + size_t(microBatch)) * 2 +
@@ -148,6 +177,7 @@ private:
   const std::vector<int> &stageOf; // by chunk
   std::vector<int> numbers;
   std::vector<Node> actions;
+  std::vector<int> rank; // by action: its place in the schedule's own order
   // State of the last chain found.
   double longestSeconds = 0;
   std::vector<double> end;       // by action
@@ -265,8 +295,70 @@ double ChainMixture::leastSeconds(const WorkInOrder &work, double anywhere, doub
   return isInOrder ? best + (inOrder(work, bestByKind) - anyhow(work, bestByKind)) : best;
 }
 
+namespace {
+
+/// The shortest makespan over all cuts of parts into the chunks of a schedule, by depth-first
+/// search over the ends of chunks.
+class CutSearch {
+public:
+  CutSearch(const PipelineSchedule &schedule, std::vector<schedule::ChunkTimes> parts,
+            double sendSeconds, double limit)
+      : schedule(schedule), parts(std::move(parts)), limit(limit),
+        times(schedule.pipeline.chunkStage.size()),
+        onStage(size_t(schedule.pipeline.numStages), 0) {
+    for (schedule::ChunkTimes &chunk : times)
+      chunk.sendForwardSeconds = chunk.sendBackwardSeconds = sendSeconds;
+  }
+
+  double run() {
+    search(0, 0);
+    return shortest;
+  }
+
+private:
+  /// Cuts the parts from `first` on into chunk `chunk` and those after it.
+  void search(size_t chunk, size_t first) {
+    schedule::ChunkTimes &of = times[chunk];
+    of.forwardSeconds = of.backwardSeconds = of.weightSeconds = 0;
+    const size_t after = times.size() - chunk - 1; // each has at least one part
+    double &seconds = onStage[size_t(schedule.pipeline.chunkStage[chunk])];
+    const double before = seconds;
+    for (size_t end = first + 1; end + after <= parts.size(); ++end) {
+      of.forwardSeconds += parts[end - 1].forwardSeconds;
+      of.backwardSeconds += parts[end - 1].backwardSeconds;
+      of.weightSeconds += parts[end - 1].weightSeconds;
+      seconds = before + of.forwardSeconds + of.backwardSeconds + of.weightSeconds;
+      if (isTooLong(seconds))
+        break;
+      if (after > 0)
+        search(chunk + 1, end);
+      else if (end == parts.size())
+        shortest = std::min(shortest, schedule::makespanSeconds(schedule.actions, schedule.pipeline,
+                                                                times, schedule.accumulation));
+    }
+    seconds = before;
+  }
+
+  /// Whether a stage with these seconds per micro-batch excludes a better cut: it executes them for
+  /// each micro-batch, one after the other.
+  bool isTooLong(double seconds) const {
+    constexpr double hair = 1e-9; // for rounding
+    return seconds * double(schedule.accumulation) * (1 - hair) > std::min(shortest, limit);
+  }
+
+  const PipelineSchedule &schedule;
+  const std::vector<schedule::ChunkTimes> parts;
+  const double limit;
+  std::vector<schedule::ChunkTimes> times; // by chunk
+  std::vector<double> onStage;             // by stage: seconds of a micro-batch so far
+  double shortest = infinity;
+};
+
+} // namespace
+
 double shortestCutSeconds(const PipelineSchedule &schedule, const std::vector<WorkShare> &ops,
-                          const std::vector<bool> &mayBegin, double sendSeconds, int64_t mostCuts) {
+                          const std::vector<bool> &mayBegin, double sendSeconds, int64_t mostCuts,
+                          double limit) {
   size_t numChunks = schedule.pipeline.chunkStage.size();
   std::vector<int> positions;
   for (int op = 1; op < int(ops.size()); ++op)
@@ -290,25 +382,7 @@ double shortestCutSeconds(const PipelineSchedule &schedule, const std::vector<Wo
     of.backwardSeconds += ops[op].backward + (isParted ? 0 : ops[op].weight);
     of.weightSeconds += isParted ? ops[op].weight : 0;
   }
-  double shortest = infinity;
-  // Each choice of positions in turn, in ascending order.
-  std::vector<bool> isCut(positions.size(), false);
-  std::fill(isCut.begin(), isCut.begin() + int64_t(numChunks) - 1, true);
-  do {
-    std::vector<schedule::ChunkTimes> times(numChunks);
-    size_t chunk = 0;
-    for (size_t part = 0; part < between.size(); ++part) {
-      chunk += part > 0 && isCut[part - 1];
-      times[chunk].forwardSeconds += between[part].forwardSeconds;
-      times[chunk].backwardSeconds += between[part].backwardSeconds;
-      times[chunk].weightSeconds += between[part].weightSeconds;
-    }
-    for (schedule::ChunkTimes &of : times)
-      of.sendForwardSeconds = of.sendBackwardSeconds = sendSeconds;
-    shortest = std::min(shortest, schedule::makespanSeconds(schedule.actions, schedule.pipeline,
-                                                            times, schedule.accumulation));
-  } while (std::prev_permutation(isCut.begin(), isCut.end()));
-  return shortest;
+  return CutSearch(schedule, std::move(between), sendSeconds, limit).run();
 }
 
 } // namespace tbc::planner

@@ -230,7 +230,7 @@ const ChainMixture &BoundTables::mixtureFor(const Candidate &candidate, const Wo
   return mixtures.get({choice.kind(), choice.chunksPerStage, choice.thereAndBack, candidate.mesh.pp,
                        candidate.accumulation, of, isFine},
                       [&] {
-                        return ChainMixture(costs.schedules.scheduleFor(candidate).schedule,
+                        return ChainMixture(costs.schedules.scheduleFor(candidate),
                                             {of[0] / parts, of[1] / parts, of[2] / parts}, isFine);
                       });
 }

@@ -99,7 +99,7 @@ static std::vector<BlockPart> blockParts(const BoundTables &tables, const Candid
   if (length == 0)
     return {};
   const DividedWork &work = tables.workFor(devices, samples);
-  const std::vector<double> kept = tables.keepBoundFor(devices, samples).keptWhereFree();
+  const std::vector<double> &kept = tables.keepBoundFor(devices, samples).keptWhereFree();
   std::vector<BlockPart> block(static_cast<size_t>(length));
   double keptBytes = 0;
   for (int i = 0; i < length; ++i) {

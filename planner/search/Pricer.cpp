@@ -171,8 +171,7 @@ double Pricer::stepSeconds(const Candidate &candidate,
   const StageDevices &devices = costs.meshes.stagesFor(candidate.mesh).devices;
   constexpr int64_t mostSimulated = 512;
   if (int64_t(chunks.size()) * candidate.accumulation <= mostSimulated)
-    return simulatedStepTime(devices, chunks, costs.schedules.scheduleFor(candidate).schedule)
-        .seconds;
+    return simulatedStepTime(devices, chunks, costs.schedules.scheduleFor(candidate)).seconds;
   PipelineSchedule outline; // the input of the closed form
   outline.kind = candidate.schedule.kind();
   outline.pipeline.numStages = int(candidate.mesh.pp);

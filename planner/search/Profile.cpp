@@ -89,10 +89,9 @@ RangeMaximum::RangeMaximum(std::vector<double> values) {
 double RangeMaximum::operator()(int first, int last) const {
   if (first >= last)
     return 0;
-  size_t level = 0;
-  while ((size_t(2) << level) <= size_t(last - first))
-    ++level;
-  return std::max(levels[level][first], levels[level][last - (1 << level)]);
+  const int level = 31 - __builtin_clz(unsigned(last - first)); // of the longest that fits
+  const std::vector<double> &values = levels[size_t(level)];
+  return std::max(values[size_t(first)], values[size_t(last - (1 << level))]);
 }
 
 namespace {
@@ -479,7 +478,10 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
                      const Cluster &cluster) {
   std::array<ParameterSums, 2> parameters;
   double live = 0, largest = 0, workspace = 0;
-  std::vector<double> kept(moments.size());
+  // Most schedules have few moments, and cuts ask very often: without an allocation.
+  std::array<double, 8> few{};
+  std::vector<double> many(moments.size() > few.size() ? moments.size() : 0);
+  double *kept = many.empty() ? few.data() : many.data();
   int64_t inFlight = 0;
   for (size_t c = 0; c < chunks.size(); ++c) {
     const ChunkRange &chunk = chunks[c];
@@ -526,7 +528,7 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
   double gathered = mode.zero < 3 ? 0 : mode.keepGathered ? whole : largest;
   double owned = fixed.parameters + fixed.gradients + fixed.master + fixed.state +
                  fixed.modelState + fixed.inputs * double(inFlight) +
-                 *std::max_element(kept.begin(), kept.end()) + live + gathered;
+                 *std::max_element(kept, kept + moments.size()) + live + gathered;
   return owned * (1 + cluster.allocatorFraction) + workspace + double(cluster.contextBytes);
 }
 

@@ -78,10 +78,9 @@ double leastPipelineSeconds(const BoundTables &tables, const Candidate &candidat
   least = chainSeconds(tables, candidate, work, send, least, limit);
   constexpr int64_t mostTries = 1 << 14;
   if (least < limit && tasks <= mostTries)
-    least =
-        std::max(least, shortestCutSeconds(tables.costs.schedules.scheduleFor(candidate).schedule,
-                                           kernels.leastByOp, kernels.inOrder.mayBegin, send,
-                                           mostTries / tasks));
+    least = std::max(least, shortestCutSeconds(tables.costs.schedules.scheduleFor(candidate),
+                                               kernels.leastByOp, kernels.inOrder.mayBegin, send,
+                                               mostTries / tasks, limit));
   return least;
 }
 

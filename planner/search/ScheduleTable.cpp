@@ -25,27 +25,31 @@ const ChunkStages &ScheduleTable::chunksFor(const Candidate &candidate) const {
                     [&] { return computeChunks(choice, stages); });
 }
 
-const KnownSchedule &ScheduleTable::scheduleFor(const Candidate &candidate,
-                                                int64_t accumulation) const {
+const PipelineSchedule &ScheduleTable::scheduleFor(const Candidate &candidate,
+                                                   int64_t accumulation) const {
   const ScheduleChoice &choice = candidate.schedule;
   int64_t pp = candidate.mesh.pp;
   return schedules.get(
       {choice.kind(), choice.chunksPerStage, choice.thereAndBack, pp, accumulation}, [&] {
-        KnownSchedule known;
-        known.schedule =
-            PipelineSchedule::make(choice.schedule, pp, choice.chunkStage(pp), accumulation);
-        for (const std::vector<schedule::Action> &actions : known.schedule.actions)
-          known.moments.push_back(schedule::fullestMoments(actions, choice.chunksPerStage));
-        return known;
+        return PipelineSchedule::make(choice.schedule, pp, choice.chunkStage(pp), accumulation);
       });
 }
 
 const std::vector<schedule::Moments> &ScheduleTable::momentsOf(const Candidate &candidate) const {
-  int64_t enough = 4 * candidate.mesh.pp * candidate.schedule.chunksPerStage;
-  bool holdsAll = schedule::keepsAllMicroBatches(candidate.schedule.kind());
-  return scheduleFor(candidate,
-                     holdsAll ? candidate.accumulation : std::min(enough, candidate.accumulation))
-      .moments;
+  const ScheduleChoice &choice = candidate.schedule;
+  int64_t enough = 4 * candidate.mesh.pp * choice.chunksPerStage;
+  bool holdsAll = schedule::keepsAllMicroBatches(choice.kind());
+  const int64_t accumulation =
+      holdsAll ? candidate.accumulation : std::min(enough, candidate.accumulation);
+  return moments.get(
+      {choice.kind(), choice.chunksPerStage, choice.thereAndBack, candidate.mesh.pp, accumulation},
+      [&] {
+        std::vector<schedule::Moments> byStage;
+        for (const std::vector<schedule::Action> &actions :
+             scheduleFor(candidate, accumulation).actions)
+          byStage.push_back(schedule::fullestMoments(actions, choice.chunksPerStage));
+        return byStage;
+      });
 }
 
 } // namespace tbc::planner

@@ -20,12 +20,6 @@ struct ChunkStages {
   std::vector<std::vector<int>> chunksOf; // by stage
 };
 
-/// A schedule as actions, with the moments of largest memory of its stages.
-struct KnownSchedule {
-  PipelineSchedule schedule;
-  std::vector<schedule::Moments> moments; // by stage
-};
-
 /// Memo table of pipeline schedules. A value depends only on the candidate's schedule, its number
 /// of stages and its accumulation. Thread-safe.
 class ScheduleTable {
@@ -35,7 +29,7 @@ public:
     return chunksFor(candidate).chunksOf[size_t(stage)];
   }
   /// Returns the schedule of all micro-batches of a step.
-  const KnownSchedule &scheduleFor(const Candidate &candidate) const {
+  const PipelineSchedule &scheduleFor(const Candidate &candidate) const {
     return scheduleFor(candidate, candidate.accumulation);
   }
   /// Returns the moments of largest memory by stage. Computed from a schedule of at most 4
@@ -43,10 +37,12 @@ public:
   const std::vector<schedule::Moments> &momentsOf(const Candidate &candidate) const;
 
 private:
-  const KnownSchedule &scheduleFor(const Candidate &candidate, int64_t accumulation) const;
+  const PipelineSchedule &scheduleFor(const Candidate &candidate, int64_t accumulation) const;
 
   mutable OnceMap<std::tuple<int, bool, int64_t>, ChunkStages> chunks;
-  mutable OnceMap<std::tuple<ScheduleKind, int, bool, int64_t, int64_t>, KnownSchedule> schedules;
+  using Key = std::tuple<ScheduleKind, int, bool, int64_t, int64_t>; // last: stages, accumulation
+  mutable OnceMap<Key, PipelineSchedule> schedules;
+  mutable OnceMap<Key, std::vector<schedule::Moments>> moments;
 };
 
 } // namespace tbc::planner

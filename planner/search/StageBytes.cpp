@@ -9,8 +9,10 @@ namespace tbc::planner {
 
 double heldBytes(const CostTables &costs, const Candidate &candidate, const Mix &mix,
                  const DataMode &mode, int stage) {
+  const std::vector<int> &onStage = costs.schedules.chunksOf(candidate, stage);
   std::vector<ChunkRange> chunks;
-  for (int chunk : costs.schedules.chunksOf(candidate, stage)) {
+  chunks.reserve(onStage.size());
+  for (int chunk : onStage) {
     int last = endOf(costs.problem, candidate, chunk);
     chunks.push_back({candidate.firstOps[chunk],
                       candidate.recomputeEnds.empty() ? last : candidate.recomputeEnds[chunk], last,

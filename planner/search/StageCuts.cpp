@@ -89,18 +89,20 @@ std::optional<std::vector<int>> StageCuts::cutWithin(const Candidate &candidate,
   const double limit = double(problem.limitBytes);
   // Assumes the largest offload; a stage may offload less.
   auto offloadedEnd = [&](int last) { return candidate.offloadsResiduals ? last : 0; };
-  auto bytesOf = [&](const std::vector<ChunkRange> &chunks, int stage) {
+  auto bytesOf = [&](const std::vector<ChunkRange> &ranges, int stage) {
     return scaledBytes(costs, candidate, stage,
-                       profiledBytes(profile, chunks, kept[stage], mode, problem.job,
+                       profiledBytes(profile, ranges, kept[stage], mode, problem.job,
                                      costs.meshes.clusterOf(candidate.mesh, stage)));
   };
+  std::vector<ChunkRange> chunks; // reused by all calls
   if (candidate.schedule.chunksPerStage == 1)
     return cutter.cutWithin(kept, limit, [&](int first, int last, int stage) {
-      return bytesOf({{first, last, last, offloadedEnd(last)}}, stage);
+      chunks.assign(1, {first, last, last, offloadedEnd(last)});
+      return bytesOf(chunks, stage);
     });
   const std::vector<int> &chunkStage = costs.schedules.chunksFor(candidate).stageOf;
   auto bytes = [&](const std::vector<StageCutter::Span> &spans) {
-    std::vector<ChunkRange> chunks;
+    chunks.clear();
     for (const StageCutter::Span &span : spans)
       chunks.push_back({span.first, span.last, span.last, offloadedEnd(span.last)});
     return bytesOf(chunks, chunkStage[spans[0].chunk]);

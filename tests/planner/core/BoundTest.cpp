@@ -264,6 +264,8 @@ TEST(ShortestCut, IsTheShortestOfAllCuts) {
         best = std::min(best, makespanOf(schedule, ops, chunkOf, 0.1));
     }
     EXPECT_NEAR(least, best, 1e-12) << schedule::name(c.kind);
+    EXPECT_EQ(shortestCutSeconds(schedule, ops, mayBegin, 0.1, 10000, 1.01 * least), least);
+    EXPECT_GT(shortestCutSeconds(schedule, ops, mayBegin, 0.1, 10000, 0.99 * least), 0.99 * least);
     EXPECT_EQ(shortestCutSeconds(schedule, ops, mayBegin, 0.1, 2), 0) << "too many to look at";
     EXPECT_EQ(shortestCutSeconds(schedule, {ops[0]}, {true}, 0.1, 2), INFINITY) << "too few ops";
   }
