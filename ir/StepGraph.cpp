@@ -127,6 +127,17 @@ static void addDims(std::vector<reshard::TensorDim> &to,
       to.push_back(use);
 }
 
+/// Returns true if the op combines elements along a loop of this kind. An op does so along one set
+/// of loops: those that it sums away, or else its fixed ones. Example: a norm combines along its
+/// fixed last dim; the gradient of its scale sums over rows, and each column is on its own.
+static bool isReduced(LoopKind kind, const FactorRule &rule) {
+  if (kind != LoopKind::Fixed)
+    return kind != LoopKind::Parallel;
+  return llvm::none_of(rule.loops, [](const FactorRule::Loop &loop) {
+    return loop.kind == LoopKind::Reduction || loop.kind == LoopKind::Max;
+  });
+}
+
 /// Adds one loop per factor of each of the rule's loops. Segments, loops of one factor in one dim,
 /// become one loop, since a shard of the dim takes a shard of each segment.
 void Extractor::addLoops(Operation *op, GraphOp &graphOp,
@@ -160,7 +171,7 @@ void Extractor::addLoops(Operation *op, GraphOp &graphOp,
           ruleLoops.emplace_back();
           same = std::prev(graphOp.loops.end());
         }
-        same->isReduced |= ruleLoop.kind != reshard::LoopKind::Parallel;
+        same->isReduced |= isReduced(ruleLoop.kind, rule);
         if (same->kind != ruleLoop.kind)
           same->kind = reshard::LoopKind::Fixed;
         addDims(same->operandDims, operandDims);

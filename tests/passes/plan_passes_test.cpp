@@ -9,10 +9,13 @@
 #include "passes/plan/AnnotatePlan.h"
 #include "passes/plan/InsertCollectives.h"
 #include "passes/plan/Recompute.h"
+#include "planner/reshard/Kernels.h"
 #include "tests/passes/StepFixture.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+#include <set>
 
 using namespace mlir;
 
@@ -117,6 +120,44 @@ TEST(PlanPasses, GatherAheadAndJoinReductions) {
   }
   EXPECT_GT(ahead, 0);
   EXPECT_GT(joined, 1);
+}
+
+/// The gradients of a layer norm's weight and bias sum over the same rows: one kernel makes both
+/// with the cotangent that they read. A norm itself combines along its last dim.
+TEST(PlanPasses, GradientsOfANormShareAKernel) {
+  ParsedModule module(kMlp);
+  buildStep(module);
+  auto train = module.function("train");
+  FactorAnalysis analysis(train);
+  FailureOr<StepGraph> step = extractStepGraph(train, analysis, module.function("update"));
+  ASSERT_TRUE(succeeded(step)) << module.messages;
+  auto reducedSizes = [&](const std::string &kind) {
+    std::vector<int64_t> sizes;
+    for (const reshard::GraphOp &op : step->graph.ops)
+      if (op.kind == kind)
+        for (const reshard::Loop &loop : op.loops)
+          if (loop.isReduced)
+            sizes.push_back(loop.size);
+    return sizes;
+  };
+  // x[4, 6].
+  EXPECT_EQ(reducedSizes("layer_norm"), std::vector<int64_t>{6});
+  EXPECT_EQ(reducedSizes("layer_norm_grad"), std::vector<int64_t>{6});
+  EXPECT_EQ(reducedSizes("norm_scale_grad"), std::vector<int64_t>{4});
+
+  reshard::Assignment assignment;
+  assignment.strategies.resize(step->graph.ops.size());
+  assignment.parameterPlans.resize(step->graph.parameters.size());
+  std::set<std::string> beside;
+  for (const auto &[block, kernels] :
+       reshard::planKernels(step->graph, assignment, reshard::derive(step->graph, assignment)))
+    for (const reshard::Kernel &kernel : kernels)
+      if (llvm::any_of(kernel.ops,
+                       [&](int op) { return step->graph.ops[op].kind == "norm_scale_grad"; }))
+        for (int op : kernel.ops)
+          beside.insert(step->graph.ops[op].kind);
+  EXPECT_EQ(beside, (std::set<std::string>{"add", "broadcast", "gelu_grad", "mul",
+                                           "norm_scale_grad", "reduce_sum"}));
 }
 
 /// Returns the strategies that split one loop of an op of kMlp over "fsdp": pairs (op, strategy).
