@@ -34,7 +34,7 @@ public:
     for (int op : ops)
       if (kernelOf[size_t(op)] == none)
         place(op);
-    return std::move(kernels);
+    return inEmittedOrder();
   }
 
 private:
@@ -210,6 +210,55 @@ private:
           return true;
     }
     return false;
+  }
+
+  /// Returns the kernels with each only reader of a matmul right behind the matmul, where a library
+  /// can execute both in one call. Only matmuls stay where they are, so all that a reader needs is
+  /// made before the matmul that it follows.
+  std::vector<Kernel> inEmittedOrder() {
+    std::map<int, int> makers; // by op: the kernel that makes its results for others
+    for (size_t k = 0; k < kernels.size(); ++k)
+      for (int op : kernels[k].ops)
+        if (!isRepeated(op) || op == kernels[k].ops.back())
+          makers[op] = int(k);
+    std::vector<int> readerOf(kernels.size(), none); // by matmul
+    std::vector<bool> isBehind(kernels.size(), false);
+    for (size_t k = 0; k < kernels.size(); ++k)
+      if (int matmul = matmulBefore(int(k), makers); matmul != none) {
+        readerOf[size_t(matmul)] = int(k);
+        isBehind[k] = true;
+      }
+    std::vector<Kernel> ordered;
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      if (isBehind[k])
+        continue;
+      ordered.push_back(std::move(kernels[k]));
+      if (readerOf[k] != none)
+        ordered.push_back(std::move(kernels[size_t(readerOf[k])]));
+    }
+    return ordered;
+  }
+
+  /// Returns the matmul that kernel `reader` may follow: the last maker of its operands, whose
+  /// result is for it alone. None if an operand needs communication.
+  int matmulBefore(int reader, const std::map<int, int> &makers) const {
+    const Kernel &kernel = kernels[size_t(reader)];
+    int last = none;
+    for (int index : kernel.ops) {
+      const GraphOp &op = graph.ops[size_t(index)];
+      for (size_t k = 0; k < op.operands.size(); ++k) {
+        if (!isDirect(index, k))
+          return none;
+        auto maker = makers.find(producerOf(op.operands[k]));
+        if (maker != makers.end() && maker->second != reader)
+          last = std::max(last, maker->second);
+      }
+    }
+    if (!kernel.isNest || last == none || kernels[size_t(last)].isNest)
+      return none;
+    const GraphOp &maker = graph.ops[size_t(kernels[size_t(last)].ops[0])];
+    const bool isMatmul = maker.kernelClass == KernelClass::Matmul && maker.results.size() == 1;
+    return isMatmul && !isReadOutside(maker.results[0], kernel.ops, {}) ? last : none;
   }
 
   void begin(const std::vector<int> &unit, bool isNest) {

@@ -46,6 +46,8 @@ std::vector<bool> repeatedOps(const Graph &graph);
 ///   kernel. An op made of constants alone is executed again by each kernel that reads it.
 /// - A reshape of a value that others read too is a kernel of its own.
 /// - An op that needs a collective for an operand begins a kernel; so does a gather ahead of use.
+/// - A nest that is the only reader of a matmul stands right behind it, where a library can execute
+///   both in one call. All its other operands must be made before the matmul.
 ///
 /// One nest: each value is an array over some of the loops, all loops are those of one value (the
 /// operand of the first reduction, or else a result), and all reductions run over the same loops.
@@ -54,7 +56,8 @@ std::vector<bool> repeatedOps(const Graph &graph);
 /// makes the same demands of IR (`findDomain`).
 ///
 /// Example: h = x + a; y = layer_norm(h); z = y w; d = reshape(dy); c = d * s; sum(c) gives the
-/// kernels {add, layer_norm}, {einsum}, {reshape, mul, sum}.
+/// kernels {add, layer_norm}, {einsum}, {reshape, mul, sum}. And dx = dy w'; dw = x' dy; dh = dx +
+/// r; cast(dw) gives {einsum dx}, {add}, {einsum dw}, {cast}.
 ///
 /// Every op of the block stands in one kernel, and those of constants alone in any number. Linear
 /// in the ops of the graph, for kernels of bounded size.

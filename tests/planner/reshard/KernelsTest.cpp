@@ -119,6 +119,55 @@ TEST(Kernels, ViewsWaitForTheirReader) {
   EXPECT_EQ(g.kernels(), (Texts{"(einsum)", "broadcast add", "(loss)"}));
 }
 
+/// The gradients of a linear layer: each matmul has its only reader right behind it.
+TEST(Kernels, TheOnlyReaderOfAMatmulFollowsIt) {
+  Step g;
+  int y = g.input("y", "bsf"), w = g.parameter("w", "hf"), x = g.input("x", "bsh");
+  int r = g.input("r", "bsh");
+  auto matmul = [&](const std::string &id, const std::string &spec, std::vector<int> operands) {
+    int value = g.forward(id, spec, std::move(operands));
+    g.opOf(value).kernelClass = KernelClass::Matmul;
+    return value;
+  };
+  int dx = matmul("dx", "bsf,hf->bsh", {y, w});
+  int dw = matmul("dw", "bsh,bsf->hf", {x, y});
+  int sum = g.nest("add", "bsh,bsh->bsh", {dx, r});
+  int cast = g.nest("cast", "hf->hf", {dw});
+  int both = matmul("both", "bsh,hf->bsf", {sum, cast});
+  int twice = matmul("twice", "bsf,bsh->hf", {both, sum});
+  int neg = g.nest("neg", "bsf->bsf", {both}); // `twice` reads it, too
+  g.forward("loss", "bsf,hf->", {neg, twice});
+  EXPECT_EQ(g.kernels(),
+            (Texts{"(dx)", "add", "(dw)", "cast", "(both)", "(twice)", "neg", "(loss)"}));
+}
+
+/// An operand that is made between the matmul and its reader, and one that needs a collective.
+TEST(Kernels, AReaderStaysBehindItsOperands) {
+  Step g;
+  int y = g.input("y", "bsf"), w = g.parameter("w", "hf"), v = g.parameter("v", "fh");
+  int dx = g.forward("dx", "bsf,hf->bsh", {y, w});
+  g.opOf(dx).kernelClass = KernelClass::Matmul;
+  int other = g.forward("other", "bsf,fh->bsh", {y, v});
+  int late = g.forward("late", "bsh->bsh", {other});
+  int sum = g.nest("add", "bsh,bsh->bsh", {dx, late});
+  g.forward("loss", "bsh->", {sum});
+  EXPECT_EQ(g.kernels(), (Texts{"(dx)", "(other)", "(late)", "add", "(loss)"}));
+
+  Step h;
+  int x = h.input("x", "bsh"), in = h.parameter("in", "hf"), out = h.parameter("out", "fh");
+  int a = h.forward("first", "bsh,hf->bsf", {x, in});
+  int b = h.forward("second", "bsf,fh->bsh", {a, out}); // partial over tp
+  h.opOf(b).kernelClass = KernelClass::Matmul;
+  int aside = h.forward("aside", "bsf->bsf", {a});
+  int read = h.nest("neg", "bsh->bsh", {b});
+  h.forward("loss", "bsh,bsf->", {read, aside});
+  Assignment split = test::replicated(h.graph, mesh);
+  for (const char *op : {"first", "second", "aside"})
+    test::shard(h.graph, split.strategies[size_t(h.opIndex(op))], h.opIndex(op), 'f', {tp});
+  EXPECT_EQ(h.kernels(split), (Texts{"(first)", "(second)", "(aside)", "neg", "(loss)"}));
+  EXPECT_EQ(h.kernels(), (Texts{"(first)", "(second)", "neg", "(aside)", "(loss)"}));
+}
+
 TEST(Kernels, ASecondCopyStaysApart) {
   Step g;
   int x = g.input("x", "bsh"), w = g.parameter("w", "hf"), r = g.input("r", "bsf");
