@@ -217,6 +217,8 @@ private:
             visit(derivation.operands[user][k].sharding);
     };
     forEachUse(true, [&](const Sharding &sharding) { wanted = wanted ? wanted : &sharding; });
+    if (!wanted)
+      return derivation.home[v];
     bool isAtHand = false;
     forEachUse(false, [&](const Sharding &sharding) { isAtHand |= sharding == *wanted; });
     return isAtHand ? *wanted : derivation.home[v];
