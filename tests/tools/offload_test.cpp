@@ -92,8 +92,9 @@ TEST(OffloadOptimizer, LeavesTheScalarsOfTheStepOnTheDevice) {
   EXPECT_EQ(without.prediction.time.host, 0);
   // The steps of parameters stand apart between copies, so they share no launches.
   const double launches = plan.prediction.time.update - without.prediction.time.update;
-  EXPECT_GE(launches, 0);
-  EXPECT_LT(launches, double(count) * plan.cluster.launchSeconds);
+  constexpr int64_t mostLaunches = 3; // of an update
+  EXPECT_GT(launches, 0);
+  EXPECT_LE(launches, double(mostLaunches * count) * plan.cluster.launchSeconds);
   EXPECT_NEAR(plan.prediction.stepSeconds - without.prediction.stepSeconds, seconds + launches,
               1e-6 * seconds);
 }
