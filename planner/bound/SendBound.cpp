@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <set>
+#include <utility>
 
 using namespace tbc::reshard;
 
@@ -23,80 +23,66 @@ static SampledBytes bytesBySample(const Graph &graph, int value) {
   return {0, bytes};
 }
 
-static std::vector<SampledBytes> adjacentCrossings(const Graph &graph,
-                                                   const std::vector<bool> &mayBegin) {
-  const int numForward = numForwardOps(graph);
-  std::set<std::pair<double, double>> seen;
-  for (int begin = 1, before = 0; begin < numForward; ++begin) {
-    if (!mayBegin[size_t(begin)])
-      continue;
-    std::pair<double, double> most{0, 0};
-    for (int op = begin; op == begin || (op < numForward && !mayBegin[size_t(op)]); ++op)
-      for (int value : graph.ops[op].operands) {
-        const int producer = graph.values[value].producer;
-        if (producer < before || producer >= begin || graph.ops[producer].generator)
-          continue;
-        const SampledBytes bytes = bytesBySample(graph, value);
-        most = std::max(most, {bytes.perSample, bytes.fixed});
-      }
-    seen.insert(most);
-    before = begin;
-  }
-  std::vector<SampledBytes> result;
-  for (const auto &[perSample, fixed] : seen)
-    result.push_back({perSample, fixed});
-  return result;
+/// Returns the forward ops that read `value`, ascending.
+static std::vector<int> forwardReaders(const GraphValue &value, int numForward) {
+  std::vector<int> readers;
+  for (int user : value.users)
+    if (user > value.producer && user < numForward)
+      readers.push_back(user);
+  std::sort(readers.begin(), readers.end());
+  return readers;
 }
 
-static std::vector<SampledBytes> liveCrossings(const Graph &graph,
-                                               const std::vector<bool> &mayBegin) {
+std::vector<SampledBytes> firstSends(const Graph &graph, int64_t others) {
+  const std::vector<bool> mayBegin = stageMayBegin(graph);
   const int numForward = numForwardOps(graph);
-  std::vector<SampledBytes> change(size_t(numForward) + 1);
-  for (const GraphValue &value : graph.values) {
+  std::vector<int> rank(size_t(numForward), 0); // by op: the number of positions up to it
+  for (int op = 1; op < numForward; ++op)
+    rank[size_t(op)] = rank[size_t(op) - 1] + mayBegin[size_t(op)];
+  const int numPositions = numForward > 0 ? rank.back() : 0;
+  const int reach = int(std::min<int64_t>(others, numPositions));
+  std::vector<SampledBytes> change(size_t(numPositions) + 1); // by position
+  auto add = [&](int position, const SampledBytes &bytes, double sign) {
+    change[size_t(position)].perSample += sign * bytes.perSample;
+    change[size_t(position)].fixed += sign * bytes.fixed;
+  };
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const GraphValue &value = graph.values[v];
     if (value.producer < 0 || value.producer >= numForward || graph.ops[value.producer].generator)
       continue;
-    int last = -1;
-    for (int user : value.users)
-      if (user < numForward)
-        last = std::max(last, user);
-    if (last <= value.producer)
-      continue;
-    const SampledBytes bytes = bytesBySample(graph, int(&value - graph.values.data()));
-    SampledBytes &begin = change[size_t(value.producer) + 1], &end = change[size_t(last) + 1];
-    begin.perSample += bytes.perSample;
-    begin.fixed += bytes.fixed;
-    end.perSample -= bytes.perSample;
-    end.fixed -= bytes.fixed;
+    const SampledBytes bytes = bytesBySample(graph, int(v));
+    int next = rank[size_t(value.producer)]; // the first position not looked at
+    for (int reader : forwardReaders(value, numForward)) {
+      const int end = rank[size_t(reader)], begin = std::max(next, end - reach);
+      if (begin < end) {
+        add(begin, bytes, 1);
+        add(end, bytes, -1);
+      }
+      next = std::max(next, end);
+    }
   }
-  std::map<std::pair<double, double>, bool> seen;
+  std::set<std::pair<double, double>> seen;
   std::vector<SampledBytes> result;
-  SampledBytes live;
-  for (int op = 0; op < numForward; ++op) {
-    live.perSample += change[size_t(op)].perSample;
-    live.fixed += change[size_t(op)].fixed;
-    if (op > 0 && mayBegin[size_t(op)] &&
-        seen.emplace(std::make_pair(live.perSample, live.fixed), true).second)
-      result.push_back(live);
+  SampledBytes sent;
+  for (int position = 0; position < numPositions; ++position) {
+    sent.perSample += change[size_t(position)].perSample;
+    sent.fixed += change[size_t(position)].fixed;
+    if (seen.emplace(sent.perSample, sent.fixed).second)
+      result.push_back(sent);
   }
   return result;
 }
 
-CutCrossings cutCrossings(const Graph &graph) {
-  const std::vector<bool> mayBegin = stageMayBegin(graph);
-  return {liveCrossings(graph, mayBegin), adjacentCrossings(graph, mayBegin)};
+int64_t chunksElsewhere(const std::vector<int> &stageOf) {
+  const auto again = std::find(stageOf.begin() + 1, stageOf.end(), stageOf.front());
+  return again == stageOf.end() ? int64_t(stageOf.size()) : again - stageOf.begin() - 1;
 }
 
-/// Returns the least bytes of `crossings`; 0 without any.
-static double leastOf(const std::vector<SampledBytes> &crossings, double samples) {
+double leastSendBytes(const std::vector<SampledBytes> &sends, double samples) {
   double least = std::numeric_limits<double>::infinity();
-  for (const SampledBytes &bytes : crossings)
+  for (const SampledBytes &bytes : sends)
     least = std::min(least, bytes.at(samples));
-  return crossings.empty() ? 0 : least;
-}
-
-double leastSendBytes(const CutCrossings &crossings, double samples, bool hasOneChunk) {
-  const double adjacent = leastOf(crossings.adjacent, samples);
-  return hasOneChunk ? std::max(adjacent, leastOf(crossings.live, samples)) : adjacent;
+  return sends.empty() ? 0 : least;
 }
 
 } // namespace tbc::planner

@@ -11,7 +11,6 @@
 #include "planner/reshard/Graph.h"
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 namespace tbc::planner {
@@ -22,38 +21,30 @@ struct SampledBytes {
   double at(double samples) const { return perSample * samples + fixed; }
 };
 
-/// The bytes that cross the positions of the forward order where a stage may begin.
-struct CutCrossings {
-  /// By position, equal ones once: the bytes of all values made before it and read after it.
-  std::vector<SampledBytes> live;
-  /// By position, equal ones once: the bytes of the largest value made since the previous position
-  /// and read before the next one.
-  std::vector<SampledBytes> adjacent;
-};
+/// Returns, by position of the forward order where a stage may begin (equal ones once), a lower
+/// bound on the bytes that the first chunk sends in forward if it ends there. `others`: the number
+/// of chunks after the first before its stage has one again (chunksElsewhere), at least 1.
+///
+/// Counts the values made before position p whose next reader r >= p has fewer than `others`
+/// positions after p up to r. Proof: each chunk after the second begins at such a position, so r
+/// lies on one of the `others` chunks. The value is sent to its stage.
+///
+/// Example: a residual stream of 8 MB per sample crosses every layer boundary, and the next layer
+/// reads it. With one chunk per stage every value counts that is read after p. With stages 0, 1, 0,
+/// 1, `others` is 1: those count that are read before the next position.
+std::vector<SampledBytes> firstSends(const reshard::Graph &graph, int64_t others);
 
-/// Measures the forward values of `graph`. Example: a residual stream of 8 MB per sample crosses
-/// every layer boundary.
-CutCrossings cutCrossings(const reshard::Graph &graph);
+/// Returns the number of chunks after the first before its stage has one again; without such a
+/// chunk, the number of chunks. `stageOf`: by chunk. Example: 2 for 0, 1, 2, 0, 1, 2 and for 0, 1,
+/// 1, 0; 3 for 0, 1, 2.
+int64_t chunksElsewhere(const std::vector<int> &stageOf);
 
 /// Returns a lower bound on the bytes of every send of a micro-batch, forward and backward, over
-/// all cuts: the larger of two bounds. The first two chunks must be on different stages.
-/// `hasOneChunk`: each stage has one chunk.
+/// all cuts: the least of firstSends(). The first two chunks must be on different stages. No other
+/// send is priced lower than the first chunk's in forward (chunkTimes).
 ///
-/// Theorem: the first chunk's forward sends
-/// - (1) with one chunk per stage, at least min over positions p of live(p);
-/// - (2) at least min over positions p of adjacent(p).
-/// Every other send is priced no lower (chunkTimes).
-///
-/// Proof sketch:
-/// - (1) Stages are runs of consecutive ops. So all values made before the first cut and read
-///   after it leave the first stage, in one send.
-/// - (2) At the first cut p, the chunk before it has at least the ops since the previous position,
-///   and the chunk after it those before the next one. So the value of adjacent(p) is made on one
-///   stage and read on the other.
-///
-/// Example: adjacent values of 1, 2 and 4 MiB give at least 1 MiB by (2). If all values live at the
-/// cheapest position have 3 MiB, and each stage has one chunk, (1) gives 3 MiB.
-double leastSendBytes(const CutCrossings &crossings, double samples, bool hasOneChunk);
+/// Example: positions with 3, 2 and 4 MiB give at least 2 MiB.
+double leastSendBytes(const std::vector<SampledBytes> &sends, double samples);
 
 } // namespace tbc::planner
 

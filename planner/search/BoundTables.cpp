@@ -213,8 +213,8 @@ double BoundTables::computeExpertSeconds(int64_t ep, int64_t tp, int64_t microBa
   return seconds;
 }
 
-const CutCrossings &BoundTables::crossings() const {
-  return knownCrossings.get([&] { return cutCrossings(problem.graph); });
+const std::vector<SampledBytes> &BoundTables::firstSendsFor(int64_t others) const {
+  return sends.get(others, [&] { return firstSends(problem.graph, others); });
 }
 
 const ChainMixture &BoundTables::mixtureFor(const Candidate &candidate, const WorkShare &total,

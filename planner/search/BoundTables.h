@@ -68,7 +68,7 @@ public:
   /// Example: tokens of 58.7 MB per sample gathered over ep=64 make 3.76 GB; with tp=2 at least
   /// 1.88 GB over ep, or 3.76 GB over both.
   double expertSeconds(const MeshShape &mesh, int64_t microBatch) const;
-  const CutCrossings &crossings() const;
+  const std::vector<SampledBytes> &firstSendsFor(int64_t others) const;
   /// Returns slowestStageSeconds() of a micro-batch on the stages of `mesh`; 0 if all stages have
   /// one type of device.
   double heterogeneousSeconds(const MeshShape &mesh, int64_t microBatch) const;
@@ -102,7 +102,7 @@ private:
   mutable ByDevicesAndSamples<DividedWork> works;
   mutable ByDevicesAndSamples<std::unique_ptr<KeepBound>> keepBounds;
   mutable Once<MostSaved> saving;
-  mutable Once<CutCrossings> knownCrossings;
+  mutable OnceMap<int64_t, std::vector<SampledBytes>> sends; // by other chunks
   mutable OnceMap<std::array<int64_t, 4>, double> heterogeneous;
   /// By schedule and by proportions of the work.
   mutable OnceMap<std::tuple<ScheduleKind, int, bool, int64_t, int64_t, std::array<int, 3>, bool>,

@@ -21,8 +21,8 @@ double leastSendSeconds(const BoundTables &tables, const Candidate &candidate) {
   const std::vector<int> &stageOf = tables.costs.schedules.chunksFor(candidate).stageOf;
   if (stageOf.size() < 2 || stageOf[0] == stageOf[1])
     return 0; // the first chunk may send nothing
-  const double bytes = leastSendBytes(tables.crossings(), double(candidate.microBatch),
-                                      /*hasOneChunk=*/candidate.schedule.chunksPerStage == 1);
+  const double bytes =
+      leastSendBytes(tables.firstSendsFor(chunksElsewhere(stageOf)), double(candidate.microBatch));
   if (bytes == 0)
     return 0;
   const NetworkCost &network = tables.costs.meshes.networkFor(candidate.mesh);
