@@ -15,6 +15,7 @@
 #include "ir/Convolution.h"
 #include "ir/Elementwise.h"
 #include "ir/Experts.h"
+#include "ir/Gradient.h"
 #include "ir/Host.h"
 #include "ir/Indexing.h"
 #include "ir/Loss.h"

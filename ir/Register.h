@@ -19,6 +19,7 @@ void registerContractionOps(TbcDialect &dialect);
 void registerConvolutionOps(TbcDialect &dialect);
 void registerElementwiseOps(TbcDialect &dialect);
 void registerExpertsOps(TbcDialect &dialect);
+void registerGradientOps(TbcDialect &dialect);
 void registerHostOps(TbcDialect &dialect);
 void registerIndexingOps(TbcDialect &dialect);
 void registerLossOps(TbcDialect &dialect);

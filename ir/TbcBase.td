@@ -13,7 +13,7 @@ def Tbc_Dialect : Dialect {
   let cppNamespace = "::tbc";
   let summary = "Tensor programs for distributed training";
   let description = [{
-    The dialect has 128 tensor ops with static shapes and no implicit broadcasting. Beside its
+    The dialect has 129 tensor ops with static shapes and no implicit broadcasting. Beside its
     verifier each op answers the questions of the compiler:
     - a factor rule: how its loops run through the dims of operands and results. Shardings, local
       shapes and collectives follow from it;

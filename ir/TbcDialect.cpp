@@ -19,6 +19,7 @@ void TbcDialect::initialize() {
   registerConvolutionOps(*this);
   registerElementwiseOps(*this);
   registerExpertsOps(*this);
+  registerGradientOps(*this);
   registerHostOps(*this);
   registerIndexingOps(*this);
   registerLossOps(*this);

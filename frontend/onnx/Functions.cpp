@@ -1,6 +1,7 @@
 //===- Functions.cpp - Inline local functions and rename bodies ------------===//
 
 #include "frontend/onnx/Functions.h"
+#include "frontend/onnx/NodeContext.h"
 
 #include <algorithm>
 #include <tuple>
@@ -102,6 +103,9 @@ bool hasGraph(const onnx::NodeProto &node) {
 
 void Expander::readFunctions() {
   for (const onnx::FunctionProto &proto : model.proto->functions()) {
+    // A body for other programs; without it the op keeps its meaning.
+    if (findImporter(proto.domain(), proto.name()) && proto.domain() == "tbc")
+      continue;
     Function function;
     function.proto = &proto;
     function.opset = model.opset;

@@ -5,6 +5,7 @@
 
 #include "frontend/onnx/Batch.h"
 #include "frontend/onnx/Bindings.h"
+#include "frontend/onnx/Detach.h"
 #include "frontend/onnx/Elements.h"
 #include "frontend/onnx/Merged.h"
 #include "frontend/onnx/ModulePath.h"
@@ -14,7 +15,6 @@
 #include "frontend/onnx/Selection.h"
 #include "frontend/onnx/Sources.h"
 #include "frontend/onnx/TrainedParameters.h"
-#include "frontend/onnx/Wire.h"
 #include "frontend/onnx/ops/Families.h"
 #include "ir/Roles.h"
 
@@ -26,6 +26,7 @@
 #include "llvm/Support/SHA256.h"
 
 #include <algorithm>
+#include <list>
 #include <set>
 
 using namespace mlir;
@@ -89,9 +90,9 @@ void checkResult(const Shape &shape, int64_t marker) {
 class GraphImporter {
 public:
   GraphImporter(MLIRContext &context, const Model &model, const Bindings &bindings,
-                const Parameters &parameters, int64_t marker)
-      : model(model), bindings(bindings), parameters(parameters), marker(marker),
-        builder(&context) {}
+                const Parameters &parameters, const ImportOptions &options, int64_t marker)
+      : model(model), bindings(bindings), parameters(parameters), detached(options.detached),
+        marker(marker), builder(&context) {}
 
   OwningOpRef<ModuleOp> run();
 
@@ -118,6 +119,7 @@ private:
   const Model &model;
   const Bindings &bindings;
   const Parameters &parameters;
+  Detached detached;
   int64_t marker;
   OpBuilder builder;
   func::FuncOp function;
@@ -161,6 +163,7 @@ OwningOpRef<ModuleOp> GraphImporter::run() {
   countUses();
   for (const GraphNode &node : model.nodes)
     importNode(node);
+  detached.requireAllMatched();
   addResults();
   eraseDeadOps();
   meetings = checkMeetings(function.getBody().front(), marker, emitter->tableOverBatch);
@@ -224,6 +227,12 @@ void GraphImporter::addArguments() {
     const Value &source = values.at(tie.source);
     values[tie.name] = tie.isTransposed ? transpose(*emitter, source, {1, 0}) : source;
   }
+  for (const auto *sources : {&parameters.params, &parameters.states})
+    for (const ParameterSource &source : *sources) {
+      emitter->setNode(source.name + ".detach");
+      Value &value = values[source.name];
+      value = detached.defined(*emitter, source.name, source.displayName, value);
+    }
 }
 
 void GraphImporter::countUses() {
@@ -285,9 +294,17 @@ Location GraphImporter::locationOf(const GraphNode &node, const std::string &suf
 void GraphImporter::importNode(const GraphNode &node) {
   emitter->setLocation(locationOf(node, suffix));
   std::vector<const Value *> inputs;
+  std::list<Value> detachedInputs;
   try {
-    for (const std::string &name : node.proto->input())
+    for (const std::string &name : node.proto->input()) {
       inputs.push_back(name.empty() ? nullptr : &valueOf(name));
+      if (detached.isEmpty() || name.empty())
+        continue;
+      emitter->setLocation(locationOf(node, suffix + ".detach"));
+      if (auto value = detached.read(*emitter, name, node.name, *inputs.back()))
+        inputs.back() = &detachedInputs.emplace_back(*value);
+      emitter->setLocation(locationOf(node, suffix));
+    }
   } catch (const ImportError &error) {
     throw ImportError(describe(node) + ": " + error.what());
   }
@@ -324,7 +341,9 @@ void GraphImporter::importNode(const GraphNode &node) {
       const Value &value = context.results()[i];
       if (!value.isDefined())
         throw ImportError(describe(node) + ": output " + std::to_string(i) + " is not supported");
-      values[node.proto->output(i)] = value;
+      emitter->setLocation(locationOf(node, suffix + ".detach"));
+      const std::string &name = node.proto->output(i);
+      values[name] = detached.defined(*emitter, name, name, value);
     }
   // A body may be imported several times.
   if (bodyDepth == 0) {
@@ -488,10 +507,12 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
 
   ImportedModel imported;
   auto importAt = [&](int64_t at) {
-    GraphImporter importer(context, model, bindings, parameters, at);
+    GraphImporter importer(context, model, bindings, parameters, options, at);
     OwningOpRef<ModuleOp> module;
     try {
       module = importer.run();
+    } catch (const UsageError &) {
+      throw;
     } catch (const ImportError &error) {
       throw ImportError(error.what() + bindings.lengthHint);
     }
@@ -555,42 +576,6 @@ Result<ImportedModel> importOnnx(MLIRContext &context, const std::string &path,
     return Error{ErrorCode::Usage, error.what()};
   } catch (const ImportError &error) {
     return Error{ErrorCode::ModelRejected, path + ": " + error.what()};
-  }
-}
-
-Result<data::MappedFile> openDataOf(const ParameterSource &source) {
-  if (!source.opened)
-    return Error{ErrorCode::ModelRejected, "initializer '" + source.name + "': its data file " +
-                                               source.file + " is not there"};
-  return *source.opened;
-}
-
-Result<kernels::Tensor> loadParameter(const ParameterSource &source, kernels::Arith arith) {
-  auto fail = [&](const std::string &why) {
-    return Error{ErrorCode::ModelRejected, "initializer '" + source.name + "': " + why};
-  };
-  Result<data::MappedFile> file = openDataOf(source);
-  if (!file)
-    return file.error();
-  const uint8_t *data = bytesOf(source);
-  if (!data)
-    return fail("its data is outside " + source.file);
-  kernels::TensorType type{source.dtype, source.shape};
-  try {
-    if (source.encoding == ParameterSource::Encoding::Raw)
-      return kernels::Tensor::fromBytes(type, arith, data);
-    std::vector<unsigned char> bytes;
-    Wire wire(data, uint64_t(source.bytes));
-    for (uint64_t at = 0; at < uint64_t(source.bytes);) {
-      uint64_t bits = wire.varint(at, uint64_t(source.bytes));
-      bytes.push_back(bits & 0xff);
-      bytes.push_back((bits >> 8) & 0xff);
-    }
-    if (int64_t(bytes.size()) != 2 * kernels::numElements(source.shape))
-      return fail("its data has changed since the import");
-    return kernels::Tensor::fromBytes(type, arith, bytes.data());
-  } catch (const std::runtime_error &error) {
-    return fail(error.what());
   }
 }
 

@@ -40,6 +40,8 @@ struct ImportOptions {
   /// Globs of initializers (names or display names) that are constants or parameters, against all
   /// other evidence; see Roles.h.
   std::vector<std::string> constants, parameters;
+  /// Values that are constants for the gradient: "VALUE" or "VALUE@NODE", both globs; see Detach.h.
+  std::vector<std::string> detached;
   /// A directory whose files may be external data even as hard or symbolic links; empty: no
   /// directory.
   std::string externalDataRoot;

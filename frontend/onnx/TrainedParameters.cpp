@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/TrainedParameters.h"
 #include "frontend/onnx/Roles.h"
+#include "ir/Gradient.h"
 #include "ir/Roles.h"
 #include "ir/Tbc.h"
 
@@ -23,7 +24,8 @@ std::set<std::string> withoutGradient(func::FuncOp function) {
     if (!function.getResultAttr(unsigned(i), kRoleAttr) && isFloat(value))
       reached.insert(value);
   for (Operation &op : llvm::reverse(body.without_terminator()))
-    if (llvm::any_of(op.getResults(), [&](mlir::Value value) { return reached.contains(value); }))
+    if (!isa<DetachOp>(op) &&
+        llvm::any_of(op.getResults(), [&](mlir::Value value) { return reached.contains(value); }))
       for (mlir::Value operand : op.getOperands())
         if (isFloat(operand))
           reached.insert(operand);

@@ -4,6 +4,7 @@
 
 #include "ir/Contraction.h"
 #include "ir/Elementwise.h"
+#include "ir/Gradient.h"
 #include "ir/Movement.h"
 #include "ir/Roles.h"
 #include "ir/Vocabulary.h"
@@ -42,6 +43,7 @@ private:
   void tag(Operation *op);
   void markCotangent(Value cotangent, Value of);
   Value firstCotangent(Value loss);
+  void removeDetached();
   void setResults();
 
   func::FuncOp train;
@@ -64,7 +66,7 @@ void Differentiator::findActive() {
       active.insert(arg);
   for (Operation &op : train.getBody().front().without_terminator())
     // The loss does not depend on a row max: it cancels out.
-    if (!isa<StabilizerMaxOp, ClassMaxOp>(op) &&
+    if (!isa<StabilizerMaxOp, ClassMaxOp, DetachOp>(op) &&
         llvm::any_of(op.getOperands(), [&](Value v) { return isActive(v); }))
       for (Value result : op.getResults())
         if (isFloat(result))
@@ -197,6 +199,14 @@ Value Differentiator::firstCotangent(Value loss) {
   return type == scaleType ? scale : builder.create<CastOp>(loss.getLoc(), type, scale).getResult();
 }
 
+/// Removes tbc.detach; no backward op reads past it any more.
+void Differentiator::removeDetached() {
+  for (auto op : llvm::make_early_inc_range(train.getBody().front().getOps<DetachOp>())) {
+    op.getResult().replaceAllUsesWith(op.getInput());
+    op->erase();
+  }
+}
+
 /// Makes @train return its results and the gradients.
 void Differentiator::setResults() {
   Operation *terminator = train.getBody().front().getTerminator();
@@ -242,6 +252,7 @@ LogicalResult Differentiator::run() {
            << "the loss depends on the trained parameters only through ops whose derivative is 0 "
               "everywhere, such as rounding; make it from another output with --loss";
   setResults();
+  removeDetached();
   eraseUnused(train, isBackward);
   repeatFreeOps(train);
   return success();

@@ -32,6 +32,8 @@ class CheckKeywords(TypedDict, total=False):
     constant: Texts
     # Glob of tensors that are parameters, whatever they look like (repeatable)
     parameter: Texts
+    # Value without a gradient, VALUE or VALUE@NODE for one reader, as globs (repeatable)
+    detach: Texts
     # Directory that may hold the external data as links
     external_data_root: Text
     # cross-entropy, mse, or the name of an output that is the loss
@@ -169,6 +171,8 @@ class PlanKeywords(TypedDict, total=False):
     constant: Texts
     # Glob of tensors that are parameters, whatever they look like (repeatable)
     parameter: Texts
+    # Value without a gradient, VALUE or VALUE@NODE for one reader, as globs (repeatable)
+    detach: Texts
     # Directory that may hold the external data as links
     external_data_root: Text
     # cross-entropy, mse, or the name of an output that is the loss
@@ -312,6 +316,8 @@ class SizeKeywords(TypedDict, total=False):
     constant: Texts
     # Glob of tensors that are parameters, whatever they look like (repeatable)
     parameter: Texts
+    # Value without a gradient, VALUE or VALUE@NODE for one reader, as globs (repeatable)
+    detach: Texts
     # Directory that may hold the external data as links
     external_data_root: Text
     # cross-entropy, mse, or the name of an output that is the loss

@@ -249,6 +249,12 @@ Tensors binaryInt(const KernelContext &context, const Attrs &, const Tensors &in
 // Special kernels
 //===----------------------------------------------------------------------===//
 
+Tensors detach(const KernelContext &, const Attrs &, const Tensors &inputs,
+               const Types &resultTypes) {
+  checkUnary(inputs, resultTypes);
+  return inputs;
+}
+
 Tensors isNan(const KernelContext &, const Attrs &, const Tensors &inputs,
               const Types &resultTypes) {
   checkUnary(inputs, resultTypes);
@@ -414,6 +420,7 @@ const KernelTable &tbc::kernels::elementwiseKernels() {
       {"select", select, true},
       {"cast", cast, true},
       {"relu_grad", binary<ReluGrad>, true},
+      {"detach", detach, true},
   };
   return table;
 }

@@ -24,6 +24,7 @@
 //                           (in residues: the centered integer); integer -> float rounds; any type
 //                           -> bool is x != 0; integer -> integer wraps.
 //   relu_grad               x, dy -> x <= 0 ? 0 : dy. NaN passes both, as in PyTorch.
+//   detach                  x -> x.
 //
 // Example: cast of 300 from i32 to u8 is 44.
 //

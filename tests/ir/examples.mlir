@@ -298,6 +298,11 @@ func.func @div(%lhs: tensor<2x3xf32>, %rhs: tensor<2x3xf32>) {
   return
 }
 
+func.func @detach(%input: tensor<2x3xf32>) {
+  %result = tbc.detach %input : tensor<2x3xf32>
+  return
+}
+
 func.func @divide_by_norm(%input: tensor<2x3xf32>, %squares: tensor<2x3xf32>) {
   %result = tbc.divide_by_norm %input, %squares {epsilon = 1.0e-7 : f64}
       : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>

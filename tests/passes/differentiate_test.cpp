@@ -6,6 +6,7 @@
 #include "tests/passes/StepFixture.h"
 
 #include "ir/Contraction.h"
+#include "ir/Gradient.h"
 #include "ir/Vocabulary.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -137,6 +138,45 @@ TEST(Differentiate, FrozenParametersGetNoGradient) {
     // Nothing is computed that only it would need.
     EXPECT_THAT(idsOf(module.function("train")), Not(Contains("fc1.bwd.0")));
   }
+}
+
+/// A straight-through estimator y = h + detach(round(h) - h) of h = w x, and y * detach(y). The
+/// gradient of the mean over two samples is round(h) x / 2.
+TEST(Differentiate, NoGradientPassesADetachedValue) {
+  ParsedModule module(R"(
+    func.func @model(
+        %x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.name = "x", tbc.batch_dim = 0 : i64},
+        %w: tensor<2x3xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"})
+        -> (tensor<2xf32> {tbc.name = "loss"}) {
+      %h = tbc.mul %x, %w {tbc.id = "h"} : tensor<2x3xf32>
+      %r = tbc.round %h {tbc.id = "r"} : tensor<2x3xf32>
+      %d = tbc.sub %r, %h {tbc.id = "d"} : tensor<2x3xf32>
+      %e = tbc.detach %d {tbc.id = "e"} : tensor<2x3xf32>
+      %y = tbc.add %h, %e {tbc.id = "y"} : tensor<2x3xf32>
+      %z = tbc.detach %y {tbc.id = "z"} : tensor<2x3xf32>
+      %p = tbc.mul %y, %z {tbc.id = "p"} : tensor<2x3xf32>
+      %s = tbc.reduce_sum %p {dims = array<i64: 1>, tbc.id = "s"} : (tensor<2x3xf32>) -> tensor<2xf32>
+      return %s : tensor<2xf32>
+    })");
+  LossOptions loss;
+  loss.kind = LossKind::Output;
+  loss.output = "loss";
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, loss))) << module.messages;
+  ASSERT_TRUE(succeeded(buildTrainFunction(*module))) << module.messages;
+  ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
+  auto train = module.function("train");
+  EXPECT_TRUE(train.getOps<DetachOp>().empty());
+  std::vector<Tensor> inputs = trainInputs(module, Arith::F64);
+  unsigned weight = argument(train, TensorRole::Parameter, "w");
+  std::vector<double> x = inputs[argument(train, TensorRole::Input, "x")].toDoubles(),
+                      w = inputs[weight].toDoubles();
+  for (size_t i = 0; i < w.size(); ++i) // h is far from a jump of round
+    inputs[weight].mutableData<double>()[i] = w[i] = (double(i) - 1.8) / x[i];
+  std::vector<double> gradient =
+      evaluate(module, "train", inputs, Arith::F64)[result(train, TensorRole::Gradient, "w")]
+          .toDoubles();
+  for (size_t i = 0; i < w.size(); ++i)
+    EXPECT_NEAR(gradient[i], std::nearbyint(w[i] * x[i]) * x[i] / 2, 1e-12);
 }
 
 TEST(Differentiate, RefusesAGlobThatMatchesNothing) {

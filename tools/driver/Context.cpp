@@ -45,6 +45,8 @@ static StepOptions stepOptions(const planner::Job &job, const std::string &model
       step.import.constants.push_back(key.substr(9));
     else if (key.rfind("parameter ", 0) == 0)
       step.import.parameters.push_back(key.substr(10));
+    else if (key.rfind("detach ", 0) == 0)
+      step.import.detached.push_back(key.substr(7));
     else if (key.rfind("freeze ", 0) == 0)
       step.freeze.push_back(key.substr(7));
     else if (key.rfind("no-decay ", 0) == 0)

@@ -53,6 +53,9 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
                      "Glob of tensors that are constants, not parameters (repeatable)");
   command.add_option("--parameter", options.parameters,
                      "Glob of tensors that are parameters, whatever they look like (repeatable)");
+  command.add_option("--detach", options.detached,
+                     "Value without a gradient, VALUE or VALUE@NODE for one reader, as globs "
+                     "(repeatable)");
   command.add_option("--external-data-root", options.externalDataRoot,
                      "Directory that may hold the external data as links");
   command.option_defaults()->group("The training step");
@@ -131,6 +134,7 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
   step.import.ties = options.ties;
   step.import.constants = options.constants;
   step.import.parameters = options.parameters;
+  step.import.detached = options.detached;
   step.loss = options.loss;
   step.optimizer = planner::parseOptimizer(options.optimizer).value();
   step.precision = planner::parsePrecision(options.precision);
@@ -167,8 +171,8 @@ Result<driver::StepOptions> toStepOptions(const ModelOptions &options) {
 }
 
 /// Bindings in a plan: "seq", "dim NAME", "fix NAME" (0 = zeros, 1 = ones, 2 = kept an input),
-/// "tie A=B", "constant GLOB", "parameter GLOB", "freeze GLOB", "no-decay GLOB" and "no-muon GLOB"
-/// (1).
+/// "tie A=B", "constant GLOB", "parameter GLOB", "detach VALUE", "freeze GLOB", "no-decay GLOB" and
+/// "no-muon GLOB" (1).
 std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
   std::map<std::string, int64_t> bindings;
   if (options.import.seq > 0)
@@ -183,6 +187,8 @@ std::map<std::string, int64_t> toBindings(const driver::StepOptions &options) {
     bindings["constant " + glob] = 1;
   for (const std::string &glob : options.import.parameters)
     bindings["parameter " + glob] = 1;
+  for (const std::string &value : options.import.detached)
+    bindings["detach " + value] = 1;
   for (const std::string &glob : options.freeze)
     bindings["freeze " + glob] = 1;
   for (const std::string &glob : options.noDecay)

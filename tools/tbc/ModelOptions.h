@@ -15,15 +15,15 @@ class App;
 
 namespace tbc::cli {
 
-/// The values of --seq, --dim, --fix, --tie, --constant, --parameter, --external-data-root, --loss,
-/// --optimizer and its numbers, --precision, --loss-scale, --freeze, --no-decay,
+/// The values of --seq, --dim, --fix, --tie, --constant, --parameter, --external-data-root,
+/// --detach, --loss, --optimizer and its numbers, --precision, --loss-scale, --freeze, --no-decay,
 /// --no-muon.
 struct ModelOptions {
   std::string model;
   int64_t seq = -1;
   std::vector<std::string> dims;
   std::vector<std::string> fixed, ties;
-  std::vector<std::string> constants, parameters;
+  std::vector<std::string> constants, parameters, detached;
   std::string externalDataRoot;
   std::string loss = "cross-entropy";
   std::string optimizer = "adamw";

@@ -1,11 +1,14 @@
-//===- Training.cpp - Optimizer ops in the graph ---------------------------===//
+//===- Training.cpp - Optimizer ops in the graph, and detach ---------------===//
 //
 // Adagrad, Adam and Momentum of the domain ai.onnx.preview.training. Inputs: a rate R, a count T of
 // updates, then all parameters, all gradients and all of each kind of state. The outputs have the
 // same order, without the gradients.
 //
+// Detach of the domain tbc: one input, and the same as output, through which no gradient passes.
+//
 //===----------------------------------------------------------------------===//
 
+#include "frontend/onnx/Detach.h"
 #include "frontend/onnx/NodeContext.h"
 
 namespace tbc::frontend {
@@ -95,6 +98,8 @@ void importMomentum(NodeContext &node) {
   }
 }
 
+void importDetach(NodeContext &node) { node.setOutput(0, detach(node.emitter, node.input(0))); }
+
 } // namespace
 
 llvm::ArrayRef<OpImporter> trainingOps() {
@@ -103,6 +108,7 @@ llvm::ArrayRef<OpImporter> trainingOps() {
       {domain, "Adagrad", importAdagrad},
       {domain, "Adam", importAdam},
       {domain, "Momentum", importMomentum},
+      {"tbc", "Detach", importDetach},
   };
   return ops;
 }

@@ -233,6 +233,7 @@ TEST(Registry, IsComplete) {
                          "select",
                          "cast",
                          "relu_grad",
+                         "detach",
                          "broadcast",
                          "transpose",
                          "reshape",

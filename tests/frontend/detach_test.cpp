@@ -1,0 +1,124 @@
+//===- detach_test.cpp - Values without a gradient -------------------------===//
+
+#include "tests/frontend/ModelRunner.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+using namespace tbc;
+using namespace tbc::test;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+namespace {
+
+/// h = x w, code = round(h), y = h + (code - h), z = y * y; "gap" is code - h.
+ModelBuilder straightThrough() {
+  ModelBuilder b;
+  b.input("x", {"batch", "4"});
+  b.floats("w", {4, 4}, std::vector<float>(16, 0.3f));
+  b.node("MatMul", {"x", "w"}, {"h"});
+  b.node("Round", {"h"}, {"code"});
+  b.node("Sub", {"code", "h"}, {"gap"}, "difference");
+  b.node("Add", {"h", "gap"}, {"y"}, "sum");
+  b.node("Mul", {"y", "y"}, {"z"}, "square");
+  b.output("z");
+  return b;
+}
+
+/// The producers of the detached values, by the mnemonics of their ops.
+std::vector<std::string> detachedBy(const ModelBuilder &b,
+                                    const std::vector<std::string> &detached) {
+  ModelRunner runner;
+  runner.options.detached = detached;
+  runner.run(b);
+  std::vector<std::string> producers;
+  for (mlir::Operation &op : runner.function().getBody().front())
+    if (op.getName().getStringRef() == "tbc.detach") {
+      mlir::Operation *producer = op.getOperand(0).getDefiningOp();
+      producers.push_back(producer ? producer->getName().getStringRef().str() : "argument");
+    }
+  return producers;
+}
+
+std::string usageError(const std::vector<std::string> &detached) {
+  TemporaryFolder folder;
+  frontend::ImportOptions options;
+  options.detached = detached;
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  auto model =
+      frontend::importOnnx(context, folder.write("m.onnx", straightThrough().bytes()), options);
+  EXPECT_FALSE(bool(model));
+  EXPECT_EQ(int(model.error().code), int(ErrorCode::Usage));
+  return model.error().message;
+}
+
+TEST(Detach, OfAValueIsForAllItsReaders) {
+  EXPECT_THAT(detachedBy(straightThrough(), {}), IsEmpty());
+  EXPECT_EQ(detachedBy(straightThrough(), {"gap"}), (std::vector<std::string>{"tbc.sub"}));
+  EXPECT_EQ(detachedBy(straightThrough(), {"ga?"}), (std::vector<std::string>{"tbc.sub"}));
+}
+
+TEST(Detach, OfAReadIsForOneNode) {
+  EXPECT_EQ(detachedBy(straightThrough(), {"h@diff*"}), (std::vector<std::string>{"tbc.einsum"}));
+  // Both operands of the square, each by an op of its own.
+  EXPECT_EQ(detachedBy(straightThrough(), {"y@square"}).size(), 2u);
+}
+
+TEST(Detach, DoesNotChangeTheValue) {
+  ModelRunner plain, cut;
+  cut.options.detached = {"gap", "h@difference"};
+  EXPECT_EQ(plain.run(straightThrough()), cut.run(straightThrough()));
+}
+
+TEST(Detach, HoldsParametersThatNoGradientReaches) {
+  ModelRunner runner;
+  runner.options.detached = {"h"};
+  runner.run(straightThrough());
+  ASSERT_EQ(runner.model->parameters.size(), 1u);
+  EXPECT_TRUE(runner.model->parameters[0].isState);
+  runner.options.detached = {"w"};
+  runner.run(straightThrough());
+  EXPECT_TRUE(runner.model->parameters[0].isState);
+  runner.options.detached = {"gap"};
+  runner.run(straightThrough());
+  EXPECT_FALSE(runner.model->parameters[0].isState);
+}
+
+TEST(Detach, MistakesAreUsageErrors) {
+  EXPECT_THAT(usageError({"gapp"}),
+              HasSubstr("computes no float value 'gapp'; did you mean 'gap'?"));
+  EXPECT_THAT(usageError({"gap@square"}), HasSubstr("no node 'square' reads the value 'gap'"));
+  EXPECT_THAT(usageError({"[g"}), HasSubstr("malformed"));
+}
+
+/// The op of the domain tbc, alone and with a body for other programs.
+TEST(Detach, IsAnOpOfFiles) {
+  for (bool hasBody : {false, true}) {
+    ModelBuilder b = straightThrough();
+    for (onnx::NodeProto &node : *b.proto.mutable_graph()->mutable_node())
+      if (node.name() == "sum")
+        node.set_input(1, "cut");
+    onnx::NodeProto detach = makeNode("Detach", {"gap"}, {"cut"}, "detach");
+    detach.set_domain("tbc");
+    auto &nodes = *b.proto.mutable_graph()->mutable_node();
+    *nodes.Add() = detach;
+    for (int i = nodes.size() - 1; nodes[i - 1].name() == "sum" || nodes[i - 1].name() == "square";
+         --i)
+      nodes.SwapElements(i, i - 1);
+    onnx::OperatorSetIdProto &set = *b.proto.add_opset_import();
+    set.set_domain("tbc");
+    set.set_version(1);
+    if (hasBody) {
+      onnx::FunctionProto &function = *b.proto.add_functions();
+      function.set_domain("tbc");
+      function.set_name("Detach");
+      function.add_input("a");
+      function.add_output("b");
+      *function.add_node() = makeNode("Identity", {"a"}, {"b"});
+    }
+    EXPECT_EQ(detachedBy(b, {}), (std::vector<std::string>{"tbc.sub"}));
+  }
+}
+
+} // namespace
