@@ -9,7 +9,8 @@ Exports models of real libraries in both forms, and asks of each whether tbc
 
 A file holds less than the module. PyTorch is compared as the file has it, and the row says so:
 - held: buffers of floats that TorchScript's file cannot tell from parameters; tbc gets them by --constant;
-- detached: calls of detach() on values with a gradient; ONNX has no such op, so PyTorch runs without them too.
+- frozen: parameters without requires_grad, which no file tells; tbc gets them by --freeze;
+- detached: ops Detach in the file, written as docs/export.md says.
 tbc trains batch norms with the statistics of a batch, in PyTorch they are put in training mode for that.
 
 One row per model and form; JSON lines go to --resume FILE, whose models are skipped. --sample runs five models. What
@@ -42,7 +43,8 @@ SKIPPED = 77
 try:
     import diffusers  # noqa: F401
     import numpy as np
-    import onnxscript  # noqa: F401
+    import onnx
+    import onnxscript
     import peft  # noqa: F401
     import torch
     import transformers  # noqa: F401
@@ -96,6 +98,20 @@ def make(name, form):
     return made
 
 
+def keep_detach():
+    """Makes both exporters write tbc.Detach. Returns the translation table of the newer one."""
+    schema = onnx.defs.OpSchema
+    types = [f"tensor({name})" for name in ("float", "float16", "bfloat16", "double", "int64", "int32", "bool")]
+    if not onnx.defs.has("Detach", "tbc"):
+        onnx.defs.register_schema(schema(
+            "Detach", "tbc", 1, inputs=[schema.FormalParameter("x", "T")],
+            outputs=[schema.FormalParameter("y", "T")], type_constraints=[("T", types, "")]))
+        torch.onnx.register_custom_op_symbolic(
+            "aten::detach", lambda g, x: g.op("tbc::Detach", x).setType(x.type()), 9)
+    ops = onnxscript.values.Opset("tbc", 1)
+    return {torch.ops.aten.detach.default: lambda x: ops.Detach(x)}
+
+
 def export(made, form, path, opset):
     """Exports to `path`. The only output is `logits`, or `loss` if the loss is a part of the model."""
     names, outputs = list(made.examples), ["loss" if made.loss == "loss" else "logits"]
@@ -104,12 +120,14 @@ def export(made, form, path, opset):
         if form == "dynamo":
             shapes = {name: {dim: torch.export.Dim.DYNAMIC for dim in dims} for name, dims in axes.items()}
             torch.onnx.export(made.module, kwargs=made.examples, dynamo=True, dynamic_shapes=shapes, verbose=False,
-                              opset_version=opset, input_names=names, output_names=outputs).save(str(path))
+                              opset_version=opset, input_names=names, output_names=outputs,
+                              custom_translation_table=keep_detach()).save(str(path))
         else:
+            keep_detach()
             labels = {name: {dim: ("batch", "sequence")[dim] for dim in dims} for name, dims in axes.items()}
             torch.onnx.export(made.module, tuple(made.examples.values()), str(path), dynamo=False,
                               opset_version=opset or 17, do_constant_folding=False, dynamic_axes=labels,
-                              training=torch.onnx.TrainingMode.PRESERVE,
+                              training=torch.onnx.TrainingMode.PRESERVE, custom_opsets={"tbc": 1},
                               input_names=names, output_names=outputs)
 
 
@@ -134,28 +152,8 @@ def data_of(made):
     return data, rng.integers(0, out.shape[-1], out.shape[:-1])
 
 
-@contextlib.contextmanager
-def without_detach():
-    """Within it, detach() returns the tensor itself. Yields a list with an entry for each call that lost a gradient."""
-    kept, lost = torch.Tensor.detach, []
-
-    def detach(tensor):
-        if not torch.is_grad_enabled() or not tensor.requires_grad:
-            return kept(tensor)
-        lost.append(tuple(tensor.shape))
-        return tensor
-
-    torch.Tensor.detach = detach
-    try:
-        yield lost
-    finally:
-        torch.Tensor.detach = kept
-
-
 def train_torch(made, data, labels):
-    """Trains in place by SGD, the parameters that require gradients. Returns losses and norms, and how many calls of
-    detach() in a step the file has lost.
-    """
+    """Trains in place by SGD, the parameters that require gradients. Returns losses and norms."""
     for module in made.module.modules():
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
             module.train()
@@ -166,8 +164,7 @@ def train_torch(made, data, labels):
     record = []
     for _ in range(STEPS):
         optimizer.zero_grad()
-        with without_detach() as lost:
-            out = made.module(**inputs).float()
+        out = made.module(**inputs).float()
         if made.loss == "loss":
             loss = out.mean()
         elif made.loss == "mse":
@@ -178,7 +175,7 @@ def train_torch(made, data, labels):
         norms = [p.grad.double().norm() for p in trained if p.grad is not None]
         record.append((loss.item(), torch.stack(norms).norm().item()))
         optimizer.step()
-    return record, len(lost)
+    return record
 
 
 class Tbc:
@@ -217,12 +214,12 @@ def change_error(entry, state, before, after, floor):
 
 
 def train(tbc, made, tensors, flags):
-    """Trains with tbc and PyTorch; returns the relative errors of loss, norm and parameters, and the lost calls of
-    detach(). `tensors`: of `tbc check --json`.
+    """Trains with tbc and PyTorch; returns the relative errors of loss, norm and parameters. `tensors`: of
+    `tbc check --json`.
     """
     data, labels = data_of(made)
     before = {name: p.detach().float().numpy().copy() for name, p in made.module.named_parameters()}
-    want, detached = train_torch(made, data, labels)
+    want = train_torch(made, data, labels)
     inputs = []
     if labels is not None:
         inputs = ["--data", "labels=labels.npy"]
@@ -247,7 +244,7 @@ def train(tbc, made, tensors, flags):
         raise Refused("train: no parameter has its name in PyTorch")
     loss = max(error_of(line["loss"], pair[0]) for line, pair in zip(have, want))
     norm = max(error_of(line["gradient_norm"], pair[1]) for line, pair in zip(have, want))
-    return (loss, norm, max(changes)), detached
+    return loss, norm, max(changes)
 
 
 def examine(name, form, opset, program, folder):
@@ -273,6 +270,14 @@ def examine(name, form, opset, program, folder):
                 flags += ["--constant", buffer]
             report = json.loads(tbc("check", "model.onnx", "--json", "--loss", made.loss,
                                     *[word for buffer in held for word in ("--constant", buffer)]))
+        names = {entry["name"] for entry in report["parameter_tensors"]}
+        frozen = [name for name, p in made.module.named_parameters() if not p.requires_grad and name in names]
+        if frozen:
+            row["frozen"] = len(frozen)
+            flags += [word for name in frozen for word in ("--freeze", name)]
+        nodes = onnx.load(folder / "model.onnx", load_external_data=False).graph.node
+        if detached := sum(node.domain == "tbc" for node in nodes):
+            row["detached"] = detached
         row["decomposed"] = text.count("stays decomposed") + text.count("stay decomposed")
         row["composites"] = report["composites"]
         length = ["--seq", kinds.SEQ] if made.sequence else []
@@ -287,9 +292,7 @@ def examine(name, form, opset, program, folder):
             tbc("verify", "plan.json")
             row["verify"] = round(max(row.get("verify", 0), tbc.seconds), 2)
         dtype = next(made.module.parameters()).dtype
-        errors, detached = train(tbc, made, report["parameter_tensors"], [*flags, *length])
-        if detached:
-            row["detached"] = detached
+        errors = train(tbc, made, report["parameter_tensors"], [*flags, *length])
         # Parameters that the model does not use are not in the file.
         used = [p for p in made.module.parameters() if p.grad is not None or not p.requires_grad]
         row["parameters"] = report["parameters"] - sum(p.numel() for p in used)
@@ -313,6 +316,7 @@ def line_of(row):
     numbers = " ".join(f"{row.get(key, '-'):>6}" for key in ("mfu8", "mfu64", "plan8", "plan64", "verify"))
     missed = f" {row['decomposed']} decomposed;" if row.get("decomposed") else ""
     missed += f" {len(row['held'])} held;" if row.get("held") else ""
+    missed += f" {row['frozen']} frozen;" if row.get("frozen") else ""
     missed += f" {row['detached']} detached;" if row.get("detached") else ""
     remark = row.get("what", row.get("errors", ""))
     return f"{row['model']:28} {row['result']:8} {numbers}  {composites};{missed} {remark}"
