@@ -280,6 +280,17 @@ TEST_F(Cli, FrozenParametersStayFrozenInThePlan) {
   EXPECT_EQ(verify.code, 0) << verify.err << verify.out;
 }
 
+TEST_F(Cli, DetachedValuesStayDetachedInThePlan) {
+  ASSERT_EQ(planMlp("--mesh dp=4 --detach relu@node_linear_1").code, 0);
+  EXPECT_THAT(readAll(folder / "plan.json"), HasSubstr("\"detach relu@node_linear_1\": 1"));
+  // The layer below has no gradient, so no rank sends one.
+  Outcome verify = tbc("verify plan.json --residues-only");
+  EXPECT_EQ(verify.code, 0) << verify.err << verify.out;
+  Outcome wrong = planMlp("--mesh dp=4 --detach relu@node_linear_9");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("no node 'node_linear_9' reads the value 'relu'"));
+}
+
 TEST_F(Cli, TheNumbersOfAStepAreInThePlan) {
   Outcome plan = planMlp("--mesh dp=2,fsdp=2 --optimizer adam --weight-decay 0.1 --beta2 0.95 "
                          "--no-decay '*.bias' --clip-norm 0.5 --label-smoothing 0.1");
