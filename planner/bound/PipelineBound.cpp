@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 
 namespace tbc::planner {
 
@@ -46,9 +45,7 @@ WorkShare WorkShare::least() const {
 
 namespace {
 
-/// The actions of a schedule in the order of their levels: an action comes after all those with
-/// fewer predecessors in a row. The actions of a level do not wait for each other, so a processor
-/// computes several of them at once.
+/// The actions of a schedule in topological order.
 class Chains {
 public:
   explicit Chains(const PipelineSchedule &schedule)
@@ -80,7 +77,6 @@ public:
           progress = true;
         }
     }
-    sortByLevel();
   }
 
   /// Finds the longest chain if chunk c has `share[c]` of `total`. Adds the number of times each
@@ -95,17 +91,17 @@ public:
     for (double of : share)
       for (double phase : ofPhases)
         secondsOf.push_back(of * phase);
+    int longest = none + 1;
     longestSeconds = 0;
-    for (size_t i = none + 1; i < actions.size(); ++i) {
+    for (int i = none + 1; i < int(actions.size()); ++i) {
       const Node &node = actions[i];
-      end[i] = std::max(end[size_t(node.before)], end[size_t(node.onStage)]) +
-               secondsOf[size_t(node.place)];
-      longestSeconds = std::max(longestSeconds, end[i]);
-    }
-    int longest = none + 1; // of several, the first of the schedule
-    for (int i = none + 1; i < int(actions.size()); ++i)
-      if (end[i] == longestSeconds && (end[longest] != longestSeconds || rank[i] < rank[longest]))
+      const double seconds = std::max(end[node.before], end[node.onStage]) + secondsOf[node.place];
+      end[i] = seconds;
+      if (seconds > longestSeconds) {
+        longestSeconds = seconds;
         longest = i;
+      }
+    }
     int sends = 0;
     for (int i = longest, from = none; i != none; i = from) {
       const Node &node = actions[i];
@@ -128,31 +124,6 @@ private:
     int place;           // of its chunk and kind, as secondsOf
     int onStage, before; // its predecessors: on its stage, and for its input
   };
-
-  /// Sorts `actions` by level, then by their order so far, which `rank` keeps.
-  void sortByLevel() {
-    std::vector<int> level(actions.size(), 0);
-    std::vector<int> begin{0, 1}; // by level; level 0 is the action without time
-    for (size_t i = none + 1; i < actions.size(); ++i) {
-      const Node &node = actions[i];
-      level[i] = 1 + std::max(level[size_t(node.onStage)], level[size_t(node.before)]);
-      begin.resize(std::max(begin.size(), size_t(level[i]) + 2), 0);
-      ++begin[size_t(level[i]) + 1];
-    }
-    std::partial_sum(begin.begin(), begin.end(), begin.begin());
-    std::vector<int> placeOf(actions.size());
-    for (size_t i = 0; i < actions.size(); ++i)
-      placeOf[i] = begin[size_t(level[i])]++;
-    std::vector<Node> sorted(actions.size());
-    rank.resize(actions.size());
-    for (size_t i = 0; i < actions.size(); ++i) {
-      const Node &node = actions[i];
-      sorted[size_t(placeOf[i])] = {node.place, placeOf[size_t(node.onStage)],
-                                    placeOf[size_t(node.before)]};
-      rank[size_t(placeOf[i])] = int(i);
-    }
-    actions = std::move(sorted);
-  }
 
   int &number(Kind kind, int chunk, int64_t microBatch) {
     return numbers[(size_t(chunk) * numMicroBatches + size_t(microBatch)) * 2 +
@@ -177,7 +148,6 @@ private:
   const std::vector<int> &stageOf; // by chunk
   std::vector<int> numbers;
   std::vector<Node> actions;
-  std::vector<int> rank; // by action: its place in the schedule's own order
   // State of the last chain found.
   double longestSeconds = 0;
   std::vector<double> end;       // by action
