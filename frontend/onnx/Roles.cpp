@@ -230,9 +230,40 @@ const RoleFinder::Record *RoleFinder::recordOf(const std::string &name) const {
   return it == records.end() ? nullptr : &it->second;
 }
 
+/// Splits "bn1.weight" into "bn1." and "weight".
+static std::pair<std::string, std::string> splitName(const std::string &name) {
+  size_t length = name.rfind('.') + 1;
+  return {name.substr(0, length), name.substr(length)};
+}
+
+static bool isNormTensor(const std::string &own) {
+  return own == "running_mean" || own == "running_var" || own == "weight" || own == "bias";
+}
+
+/// Whether the exporter computed a tensor from the buffers of frozen batch norms alone. Arithmetic
+/// on running statistics is that of a frozen norm. The exporter lists them together with its own
+/// values between, which have no module. Example: ["add_9", "bn1.running_var", "bn1.weight",
+/// "rsqrt"], for weight / sqrt(running_var + epsilon).
+static bool isFoldedFrozenNorm(const std::vector<std::string> &names) {
+  std::set<std::string> norms;
+  for (const std::string &name : names)
+    if (auto [module, own] = splitName(name); own == "running_mean" || own == "running_var")
+      norms.insert(module);
+  return !norms.empty() && std::all_of(names.begin(), names.end(), [&](const std::string &name) {
+    auto [module, own] = splitName(name);
+    return module.empty() || (norms.count(module) && isNormTensor(own));
+  });
+}
+
 /// Whether a tensor computed by the exporter from these values depends on no parameter. The values
 /// must be constants of the exporter, values of the graph (by their shape), or untrained tensors.
 bool RoleFinder::isComputed(const std::vector<std::string> &names) const {
+  bool hasParameter = std::any_of(names.begin(), names.end(), [&](const std::string &name) {
+    const Record *record = recordOf(name);
+    return record && record->kind == "PARAMETER";
+  });
+  if (!hasParameter && isFoldedFrozenNorm(names))
+    return true;
   return std::all_of(names.begin(), names.end(), [&](const std::string &name) {
     if (const Record *record = recordOf(name); record && !record->kind.empty())
       return record->kind != "PARAMETER";
@@ -245,15 +276,13 @@ bool RoleFinder::isComputed(const std::vector<std::string> &names) const {
 /// buffers. Source: torchvision.ops.FrozenBatchNorm2d; the copies of detectron2 and DETR are alike.
 /// Example: "bn1.weight" beside "bn1.running_var", which an Add reads.
 bool RoleFinder::isOfFrozenNorm(const std::string &name) const {
-  size_t dot = name.rfind('.');
-  std::string module = dot == std::string::npos ? "" : name.substr(0, dot + 1);
-  std::string own = name.substr(module.size());
+  std::string module = splitName(name).first;
   auto isThere = [&](const char *statistic) {
     return model.initializers.count(module + statistic) > 0 &&
            !isRunningStatistic(users, module + statistic);
   };
-  bool isBuffer = own == "running_mean" || own == "running_var" || own == "weight" || own == "bias";
-  return isBuffer && (isThere("running_mean") || isThere("running_var"));
+  return isNormTensor(splitName(name).second) &&
+         (isThere("running_mean") || isThere("running_var"));
 }
 
 /// Whether a module gave a tensor its name, and the file does not say what the tensor is to it.

@@ -442,6 +442,10 @@ TEST(RolesByReaders, FrozenBatchNormsHaveBuffersAlone) {
   EXPECT_THAT(roles.reasons["layer1.bn.weight"], HasSubstr("frozen batch norm"));
   // At the top of the model.
   EXPECT_THAT(rolesOf(frozen("")).parameters, IsEmpty());
+  // Folded by the newer exporter.
+  ModelBuilder folded = combined("Mul", "mul_4", {1, 1, kWidth}, numbers(kWidth));
+  foldedFrom(folded, "mul_4", "['add_9', 'bn1.running_var', 'bn1.weight', 'rsqrt']");
+  EXPECT_THAT(rolesOf(folded).constants, ElementsAre("mul_4"));
   // The weights of a norm in training are no buffers, and an option has the last word.
   ModelBuilder b;
   b.input("x", {"batch", "3", "4"});
