@@ -107,6 +107,8 @@ class JudgeKeywords(TypedDict, total=False):
     from_: Text
     # Cluster preset or TOML file (default: h100-sxm)
     cluster: Union[Text, "Cluster"]
+    # The program that runs it (default: the configuration's framework, else tbc)
+    executor: Text
     # Sequence length (default: the configuration's)
     seq: int
     # Global batch in samples, if the configuration has none

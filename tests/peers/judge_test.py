@@ -243,8 +243,11 @@ class JudgeTest(unittest.TestCase):
                 _, answer = self.judge(configuration, path, gpus, "--alone", *flags)
                 self.assertTrue(answer["legal"], answer["problems"])
                 self.assertIn(mesh, answer["judged"]["plan"])
+                self.assertEqual(answer["executor"], answer["kind"])
                 seconds = answer["judged"]["seconds"]
                 self.assertLess(seconds["low"], seconds["high"])
+                if name == "gpt3":  # 34 days for 300 G tokens, Narayanan et al., SC 2021
+                    self.assertTrue(seconds["low"] < 30.8 < seconds["high"], seconds)
 
 
 if __name__ == "__main__":

@@ -96,6 +96,7 @@ Result<Setup> readAccelerate(const std::string &text, const std::string &source)
     setup.dp = setup.number(Field::Dp, 1);
     setup.fsdp = hasMesh ? setup.number(Field::Fsdp, 1) : 0;
   } else if (kind == "DEEPSPEED") {
+    setup.executor = "deepspeed";
     std::string stage = setup.text(Field::Zero);
     if (stage.size() == 1 && stage[0] >= '0' && stage[0] <= '3')
       setup.zero = stage[0] - '0';

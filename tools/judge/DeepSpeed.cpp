@@ -97,7 +97,7 @@ Result<Setup> readDeepSpeed(const std::string &text, const std::string &source) 
   if (!entries)
     return entries.error();
   Setup setup;
-  setup.kind = "deepspeed";
+  setup.kind = setup.executor = "deepspeed";
   readWords(setup, *entries, words, ignored);
   setup.tp = setup.number(Field::Tp, 1);
   setup.cp = setup.number(Field::Cp, 1);

@@ -206,7 +206,7 @@ static void readRecompute(Setup &setup) {
 
 Result<Setup> readMegatron(const std::string &text, const std::string &source) {
   Setup setup;
-  setup.kind = "megatron";
+  setup.kind = setup.executor = "megatron";
   std::vector<std::string> line = shellWords(text);
   if (std::none_of(line.begin(), line.end(),
                    [](const std::string &word) { return word.rfind("--", 0) == 0; }))

@@ -82,6 +82,8 @@ struct Word {
 /// A configuration in the planner's terms. Unset fields are open.
 struct Setup {
   std::string kind; // the word of --from
+  /// The executor that runs it; empty if no file in planner/executors describes its programs.
+  std::string executor;
   std::map<Field, std::string> values;
   int64_t dp = 0, fsdp = 0, tp = 1, pp = 1, cp = 1, ep = 1; // dp and fsdp 0: open
   std::optional<int64_t> microBatch, accumulation, globalBatch, sequence, virtualStages;

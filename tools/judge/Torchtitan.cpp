@@ -159,7 +159,7 @@ static bool isPython(const std::string &source) {
 
 Result<Setup> readTorchtitan(const std::string &text, const std::string &source) {
   Setup setup;
-  setup.kind = "torchtitan";
+  setup.kind = setup.executor = "torchtitan";
   auto entries = isPython(source) ? pythonEntries(text, source, setup) : tomlEntries(text, source);
   if (!entries)
     return entries.error();

@@ -72,6 +72,8 @@ Result<Setup> readTrainer(const std::string &text, const std::string &source) {
     if (strategy == known.word) {
       setup.zero = known.zero;
       setup.keepGathered = known.keepsGathered;
+      if (strategy.rfind("deepspeed", 0) == 0)
+        setup.executor = "deepspeed";
       isKnown = true;
     }
   if (!isKnown)

@@ -29,12 +29,14 @@ namespace {
 
 struct Options : PlanOptions {
   std::string configuration, from;
+  std::string otherExecutor; // than the configuration's
   bool isJson = false, isAlone = false;
 };
 
 /// What is said about a configuration.
 struct Judgement {
   judge::Setup setup;
+  std::string executor; // of both plans
   std::optional<planner::Plan> plan, best;
 };
 
@@ -116,6 +118,7 @@ static void printJson(const Judgement &judgement) {
   json result = {{"format", "tbc-judge"},
                  {"version", 1},
                  {"kind", judgement.setup.kind},
+                 {"executor", judgement.executor},
                  {"legal", judgement.setup.problems.empty()}};
   result["problems"] = json::array();
   for (const judge::Problem &problem : judgement.setup.problems)
@@ -136,15 +139,17 @@ static void printText(const Judgement &judgement) {
     std::cout << "  " << problem.name << ": " << problem.text << "\n";
   for (const std::string &note : setup.notes)
     std::cout << "  note: " << note << "\n";
-  if (judgement.plan)
+  if (judgement.plan) {
+    std::cout << "executor " << judgement.executor << "\n";
     printPlan("judged   ", *judgement.plan);
+  }
   if (!judgement.best)
     return;
   printPlan("instead  ", *judgement.best);
   double theirs = judgement.plan->prediction.stepSeconds;
   double ours = judgement.best->prediction.stepSeconds;
-  std::cout << planner::format("a step of tbc's plan takes %+.1f %% of its time\n",
-                               100 * (ours / theirs - 1));
+  std::cout << planner::format("a step of tbc's plan takes %.1f %% of its time\n",
+                               100 * ours / theirs);
 }
 
 static Result<int> print(const Judgement &judgement, const Options &options) {
@@ -154,19 +159,44 @@ static Result<int> print(const Judgement &judgement, const Options &options) {
   return judgement.setup.problems.empty() && fits ? 0 : int(ErrorCode::NoFeasiblePlan);
 }
 
+/// Returns the devices with the constants of the framework's executor, and notes in `judgement` if
+/// there is none.
+static Result<planner::Cluster> clusterFor(const Options &options, Judgement &judgement) {
+  judge::Setup &setup = judgement.setup;
+  judgement.executor = !options.otherExecutor.empty() ? options.otherExecutor
+                       : !setup.executor.empty()      ? setup.executor
+                                                      : planner::ownExecutor;
+  if (options.otherExecutor.empty() && setup.executor.empty())
+    setup.notes.push_back("no executor describes the programs of " + setup.kind +
+                          ": time and memory are those of tbc's own; --executor names another");
+  auto cluster = planner::loadCluster(options.cluster.value_or(planner::defaultClusterName));
+  if (cluster)
+    cluster = planner::runBy(*cluster, judgement.executor);
+  if (!cluster)
+    return cluster.error();
+  if (setup.kind != "megatron" || setup.has(judge::Field::SequenceParallel))
+    return cluster;
+  auto keepTokensWhole = [](planner::Cluster &devices) {
+    if (devices.executor.tensorParallel == planner::TensorParallel::MegatronTokens)
+      devices.executor.tensorParallel = planner::TensorParallel::Megatron;
+  };
+  keepTokensWhole(*cluster);
+  for (planner::Cluster &group : cluster->groups)
+    keepTokensWhole(group);
+  return cluster;
+}
+
 static Result<int> runJudge(Options options) {
   auto setup = readSetup(options);
   if (!setup)
     return setup.error();
-  Judgement judgement{std::move(*setup), {}, {}};
+  Judgement judgement{std::move(*setup), {}, {}, {}};
   judge::Setup &asked = judgement.setup;
   if (asked.sequence && options.model.seq < 0)
     options.model.seq = *asked.sequence;
   if (options.model.precision.empty())
     options.model.precision = asked.precision;
-  auto cluster = planner::loadCluster(options.cluster.value_or(planner::defaultClusterName));
-  if (cluster)
-    cluster = planner::runBy(*cluster, planner::ownExecutor);
+  auto cluster = clusterFor(options, judgement);
   if (!cluster)
     return cluster.error();
   auto stepOptions = toStepOptions(options.model);
@@ -224,6 +254,9 @@ void addJudgeCommand(CLI::App &app, const SetAction &setAction) {
   command->add_option("--cluster", options->cluster,
                       std::string("Cluster preset or TOML file (default: ") +
                           planner::defaultClusterName + ")");
+  command->add_option(
+      "--executor", options->otherExecutor,
+      "The program that runs it (default: the configuration's framework, else tbc)");
   command->add_option("--seq", options->model.seq, "Sequence length (default: the configuration's)")
       ->check(atLeast(1));
   command
