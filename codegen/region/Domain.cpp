@@ -132,8 +132,8 @@ public:
     for (Operation &op : function.getBody().front().without_terminator())
       if (failed(addOp(op)))
         return failure();
-    if (failed(resolveAll()) || failed(findPasses()) || failed(findNest()) ||
-        failed(checkResults()))
+    if (failed(unifyReductions()) || failed(resolveAll()) || failed(findPasses()) ||
+        failed(findNest()) || failed(checkResults()))
       return failure();
     return std::move(domain);
   }
@@ -173,6 +173,26 @@ private:
     for (auto [result, dims] : llvm::zip_equal(op.getResults(), rule.results)) {
       addValue(result);
       if (failed(unify(result, dims, numbers)))
+        return failure();
+    }
+    return success();
+  }
+
+  /// Makes reductions of unrelated values one nest, if these have the same loops by size. Example:
+  /// the sums over the rows of x[512, 768] and of y[512, 768].
+  LogicalResult unifyReductions() {
+    Value first;
+    for (Operation &op : function.getBody().front().without_terminator()) {
+      if (cast<KernelOpInterface>(op).getCombiner() == Combiner::None)
+        continue;
+      Value reduced = op.getOperand(0);
+      const Loops loops = table.resolve(listed.lookup(reduced));
+      if (loops.size() == table.resolve(listed.lookup(op.getResult(0))).size())
+        continue; // over size 1
+      if (!first)
+        first = reduced;
+      const Loops others = table.resolve(listed.lookup(first));
+      if (!shares(loops, others) && failed(table.unify(others, loops)))
         return failure();
     }
     return success();

@@ -143,9 +143,17 @@ private:
     }
     std::vector<int> list(makers.rbegin(), makers.rend());
     int last = int(kernels.size()) - 1;
-    if (sharesWithLast && !makers.count(last))
+    if (makers.count(last))
+      return list;
+    if (sharesWithLast)
       list.insert(list.begin(), last);
+    else if (last >= 0 && reduces(unit) && reduces(kernels.back().ops))
+      list.push_back(last);
     return list;
+  }
+
+  bool reduces(const std::vector<int> &ops) const {
+    return std::any_of(ops.begin(), ops.end(), [&](int op) { return nests.isReduction(op); });
   }
 
   /// Adds the unit to a kernel if it can execute it.

@@ -40,8 +40,9 @@ std::vector<bool> repeatedOps(const Graph &graph);
 /// Groups the ops of each block into kernels, on the dataflow and not on their order:
 ///
 /// - An op with a nest of loops (GraphOp::isLoopNest) joins the latest kernel that makes one of its
-///   operands. It also joins the kernel right before it that reads one of them. All together must
-///   be one nest, as below, and every operand must exist where that kernel begins.
+///   operands. It also joins the kernel right before it that reads one of them, or that reduces the
+///   same loops as it does. All together must be one nest, as below, and every operand must exist
+///   where that kernel begins.
 /// - A view, such as a broadcast or a reshape, waits for its first reader and joins that one's
 ///   kernel. An op made of constants alone is executed again by each kernel that reads it.
 /// - A reshape of a value that others read too is a kernel of its own.

@@ -24,6 +24,9 @@ public:
   /// Whether `ops` are one nest (planKernels). Values read outside are results of the kernel.
   bool isNest(const std::vector<int> &ops, const std::function<bool(int value)> &isReadOutside);
 
+  /// Whether the op combines elements along a loop of more than one.
+  bool isReduction(int op) { return !loopsOf(op).reduced.empty(); }
+
   /// Whether the op only writes its operand once more: a reshape.
   bool isCopy(int op);
 

@@ -78,6 +78,24 @@ TEST(Domain, ReductionsSplitTheNest) {
   EXPECT_EQ(sum("0, 1, 2", "f32"), "1 x 1 x 192*");
 }
 
+/// Sums of values that no op relates are one nest if their loops have the same sizes.
+TEST(Domain, UnrelatedSumsOfOneShapeAreOneNest) {
+  auto sums = [](const std::string &dimOfX, const std::string &x, const std::string &y,
+                 const std::string &resultOfY) {
+    return nestOf(
+        "func.func @f(%x: tensor<" + x + ">, %y: tensor<" + y + ">) -> (tensor<6xf32>, tensor<" +
+        resultOfY + ">) {\n%0 = tbc.reduce_sum %x {dims = array<i64: " + dimOfX + ">} : (tensor<" +
+        x + ">) -> tensor<6xf32>\n%1 = tbc.reduce_sum %y {dims = array<i64: 0>} : (tensor<" + y +
+        ">) -> tensor<" + resultOfY + ">\nreturn %0, %1 : tensor<6xf32>, tensor<" + resultOfY +
+        "> }");
+  };
+  EXPECT_EQ(sums("0", "4x6xf32", "4x6xf32", "6xf32"), "1 x 4 x 6");
+  EXPECT_EQ(sums("0", "4x6xf32", "4x2x3xf32", "2x3xf32"), "1 x 4 x 6");
+  EXPECT_EQ(sums("0", "4x6xf32", "5x6xf32", "6xf32"), "");
+  EXPECT_EQ(sums("0", "4x6xf32", "4x12xf32", "12xf32"), "");
+  EXPECT_EQ(sums("1", "6x6xf32", "6x6xf32", "6xf32"), ""); // the sums run along different loops
+}
+
 /// The sum of x + transpose(x) runs along a diagonal.
 TEST(Domain, DiagonalIsNoNest) {
   EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<3x3xf32>) -> tensor<3x3xf32> {

@@ -196,6 +196,19 @@ func.func @f(%x: tensor<331x24xbf16>, %bias: tensor<24xf32>)
   return %y, %next : tensor<331x24xbf16>, tensor<24xf32>
 })";
 
+/// The same beside a sum over the rows of an unrelated value.
+const char *const twoGradients = R"(
+func.func @f(%x: tensor<331x24xbf16>, %bias: tensor<24xf32>, %z: tensor<331x24xf32>)
+    -> (tensor<331x24xbf16>, tensor<24xf32>, tensor<24xbf16>) {
+  %y = tbc.silu %x : (tensor<331x24xbf16>) -> tensor<331x24xbf16>
+  %wide = tbc.cast %y : (tensor<331x24xbf16>) -> tensor<331x24xf32>
+  %sum = tbc.reduce_sum %wide {dims = array<i64: 0>} : (tensor<331x24xf32>) -> tensor<24xf32>
+  %next = tbc.sub %bias, %sum : tensor<24xf32>
+  %other = tbc.reduce_sum %z {dims = array<i64: 0>} : (tensor<331x24xf32>) -> tensor<24xf32>
+  %narrow = tbc.cast %other : (tensor<24xf32>) -> tensor<24xbf16>
+  return %y, %next, %narrow : tensor<331x24xbf16>, tensor<24xf32>, tensor<24xbf16>
+})";
+
 /// A batch norm: the second pass needs the mean, the third also the variance.
 const char *const batchNorm = R"(
 func.func @f(%x: tensor<1500x3x4x2xf32>, %scale: tensor<3xf32>)
@@ -227,7 +240,8 @@ TEST_F(DeviceTest, ReductionsInPartsAgreeWithTheReference) {
     compiled.push_back(std::move(*one));
   }
   EXPECT_GE(numInParts, int(compiled.size()) / 2); // others are too small
-  for (auto [text, launches] : {std::pair(biasGradient, 2), std::pair(batchNorm, 5)}) {
+  for (auto [text, launches] :
+       {std::pair(biasGradient, 2), std::pair(twoGradients, 2), std::pair(batchNorm, 5)}) {
     auto one = compileFunction("region", text, emitter(), int(compiled.size()));
     ASSERT_TRUE(one);
     EXPECT_EQ(int(one->kernel.then.size()) + 1, launches);

@@ -98,6 +98,20 @@ TEST(Kernels, ReductionsOverDifferentLoopsStayApart) {
   EXPECT_EQ(g.kernels(), (Texts{"neg rows", "columns", "(loss)"}));
 }
 
+/// Sums over the same rows share a kernel if they stand together, even without a common value.
+TEST(Kernels, NeighboursThatReduceTheSameLoopsJoin) {
+  Step g;
+  int x = g.input("x", "bsh"), y = g.input("y", "bsh"), z = g.input("z", "bsf");
+  int first = g.nest("first", "bsh->h", {x});
+  int second = g.nest("second", "bsh->h", {y});
+  int cast = g.nest("cast", "h->h", {second});
+  int other = g.nest("other", "bsf->f", {z}); // other columns
+  int neg = g.nest("neg", "bsh->bsh", {y});
+  int third = g.nest("third", "bsh->h", {x}); // neg stands between
+  g.forward("loss", "h,h,f,bsh,h->", {first, cast, other, neg, third});
+  EXPECT_EQ(g.kernels(), (Texts{"first second cast", "other", "neg", "third", "(loss)"}));
+}
+
 /// Reading the rows of a matrix and writing its columns is no nest: no loop is innermost in both.
 TEST(Kernels, ATransposeOfTheInnermostDimIsNoNest) {
   Step g;
