@@ -185,7 +185,8 @@ void Expander::checkSize() {
 
 void Expander::spend(uint64_t bytes) {
   uint64_t limit = (uint64_t(16) << 20) + model.scanned.skeleton.size();
-  if ((spentBytes += bytes) > limit)
+  spentBytes += bytes;
+  if (spentBytes > limit)
     throw ImportError("the local functions expand to more than " + std::to_string(limit) +
                       " bytes, too many for a file of this size; export the model without them");
 }

@@ -190,7 +190,8 @@ private:
     const GraphParameter &parameter = graph.parameters[p];
     const TensorLayout &layout = graph.values[parameter.value].layout;
     const int64_t own = layout.elementBytes;
-    const double elements = double(localBytes(layout, derivation.state[p]) / own);
+    const int64_t number = localBytes(layout, derivation.state[p]) / own;
+    const double elements = double(number);
     return {p,
             parameter,
             layout,

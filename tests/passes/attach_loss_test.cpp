@@ -22,8 +22,8 @@ std::string identityModel(const std::string &type) {
          type + "> {tbc.name = \"y\"}) { return %x : tensor<" + type + "> }";
 }
 
-double lossOf(const std::string &type, const LossOptions &options, std::vector<double> values,
-              std::vector<double> labels) {
+double lossOf(const std::string &type, const LossOptions &options,
+              const std::vector<double> &values, const std::vector<double> &labels) {
   ParsedModule module(identityModel(type));
   EXPECT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
   EXPECT_TRUE(succeeded(mlir::verify(*module))) << module.messages;

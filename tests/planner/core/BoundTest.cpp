@@ -135,7 +135,7 @@ TEST(ChainMixture, IsBelowEveryCutWhateverRunsAgain) {
                                 {ScheduleKind::Interleaved, 2, 3, false, 4}}) {
     PipelineSchedule schedule = make(c);
     const int numChunks = schedule.pipeline.numChunks();
-    const size_t numParts = size_t(4 * numChunks);
+    const size_t numParts = size_t(4) * size_t(numChunks);
     std::vector<WorkShare> parts;
     WorkShare total;
     std::vector<double> found; // in each phase, of the recomputed part after each

@@ -25,7 +25,6 @@ using namespace tbc::planner;
 using namespace tbc::planner::test;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 using testing::StartsWith;
 
 static Job chainJob(int64_t gpus) {
