@@ -24,19 +24,24 @@ PLANS = {
     "pipeline": (4, "--mesh pp=2,tp=2 --zero 0 --schedule 1f1b --recompute none --pin transformer.h.1.*=begin"),
 }
 
-# Runs a script of the folder with Gloo's threads at the lowest priority on one core, as a busy machine may: they are late
-# to release the tensors of the last collective, which aborts a rank whose interpreter has ended by then.
-LATE = """
+# Runs the last step of a script with Gloo's threads at the lowest priority on one core, as a busy machine may: they are
+# late to release the tensors of the last collective, which aborts a rank whose interpreter has ended by then.
+LATE = f"""
 import os, runpy, sys
 import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_post_hook
 sys.path.insert(0, os.getcwd())
 all_reduce = dist.all_reduce
-core = {max(os.sched_getaffinity(0))}
+core = {{max(os.sched_getaffinity(0))}}
+steps = []
+register_optimizer_step_post_hook(lambda *arguments: steps.append(arguments))
 
 def late(*arguments, **options):
+    if len(steps) < {STEPS - 1}:
+        return all_reduce(*arguments, **options)
     for thread in map(int, os.listdir("/proc/self/task")):
         os.sched_setaffinity(thread, core)
-        with open(f"/proc/self/task/{thread}/comm") as name:
+        with open("/proc/self/task/%d/comm" % thread) as name:
             if name.read().startswith("pt_gloo"):
                 os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
     return all_reduce(*arguments, **options)
