@@ -43,15 +43,16 @@ struct Strategy {
   const char *word;
   int zero;
   bool keepsGathered;
+  const char *executor = ""; // as Setup::executor
 };
 static const Strategy strategies[] = {{"full_shard", 3, false},
                                       {"shard_grad_op", 3, true},
                                       {"fsdp", 3, false},
                                       {"no_shard", 0, false},
                                       {"ddp", 0, false},
-                                      {"deepspeed_stage_1", 1, false},
-                                      {"deepspeed_stage_2", 2, false},
-                                      {"deepspeed_stage_3", 3, false}};
+                                      {"deepspeed_stage_1", 1, false, "deepspeed"},
+                                      {"deepspeed_stage_2", 2, false, "deepspeed"},
+                                      {"deepspeed_stage_3", 3, false, "deepspeed"}};
 
 Result<Setup> readTrainer(const std::string &text, const std::string &source) {
   auto entries = keywordEntries(text, source);
@@ -72,8 +73,7 @@ Result<Setup> readTrainer(const std::string &text, const std::string &source) {
     if (strategy == known.word) {
       setup.zero = known.zero;
       setup.keepGathered = known.keepsGathered;
-      if (strategy.rfind("deepspeed", 0) == 0)
-        setup.executor = "deepspeed";
+      setup.executor = known.executor;
       isKnown = true;
     }
   if (!isKnown)
