@@ -26,6 +26,8 @@ std::string Cell::toText() const {
   case Kind::Count:
     std::snprintf(digits, sizeof digits, "%.0f", number);
     return digits;
+  case Kind::Amount:
+    return number == 0 ? "0" : formatCount(number);
   case Kind::Share:
     std::snprintf(digits, sizeof digits, "%.1f %%", 100 * number);
     return digits;
@@ -40,6 +42,7 @@ static Json jsonOf(const Cell &cell) {
   case Cell::Kind::Bytes:
   case Cell::Kind::Count:
     return int64_t(std::llround(cell.number));
+  case Cell::Kind::Amount:
   case Cell::Kind::Seconds:
   case Cell::Kind::Share:
     return cell.number;

@@ -17,13 +17,15 @@ namespace tbc::planner {
 
 /// One entry. JSON has a string or a plain number (bytes, seconds, a share of 1); text has a unit.
 struct Cell {
-  enum class Kind { Text, Count, Bytes, Seconds, Share };
+  enum class Kind { Text, Count, Amount, Bytes, Seconds, Share };
   Kind kind = Kind::Text;
   std::string text;
   double number = 0;
 
   static Cell of(std::string text) { return {Kind::Text, std::move(text), 0}; }
   static Cell count(double number) { return {Kind::Count, "", number}; }
+  /// A large number, in text with three digits. Example: amount(1.5e12) gives "1.50 T".
+  static Cell amount(double number) { return {Kind::Amount, "", number}; }
   static Cell bytes(double number) { return {Kind::Bytes, "", number}; }
   static Cell seconds(double number) { return {Kind::Seconds, "", number}; }
   static Cell share(double number) { return {Kind::Share, "", number}; }

@@ -16,20 +16,6 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// Format of a count. Example: "4.27 M".
-static std::string formatCount(double count) {
-  static const char *const units[] = {"", " k", " M", " G", " T"};
-  int unit = 0;
-  while (count >= 1000 && unit < 4) {
-    count /= 1000;
-    ++unit;
-  }
-  return format(count < 10 && unit > 0 ? "%.2f%s"
-                : count < 100          ? "%.1f%s"
-                                       : "%.0f%s",
-                count, units[unit]);
-}
-
 size_t fullestStage(const Plan &plan) {
   const std::vector<StageMemory> &stages = plan.prediction.stages;
   const StageDevices devices = stageDevices(plan);

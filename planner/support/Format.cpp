@@ -31,6 +31,19 @@ std::string formatBytes(double bytes) {
   return format(bytes < 10 ? "%.2f %s" : bytes < 100 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
 }
 
+std::string formatCount(double count) {
+  static const char *const units[] = {"", " k", " M", " G", " T", " P", " E"};
+  int unit = 0;
+  while (count >= 1000 && unit < 6) {
+    count /= 1000;
+    ++unit;
+  }
+  return format(count < 10 && unit > 0 ? "%.2f%s"
+                : count < 100          ? "%.1f%s"
+                                       : "%.0f%s",
+                count, units[unit]);
+}
+
 std::string formatSeconds(double seconds) {
   if (seconds >= 1)
     return format(seconds < 10 ? "%.2f s" : "%.1f s", seconds);

@@ -211,6 +211,7 @@ TEST_F(Cli, ExplainHasDetails) {
   for (auto [flag, part, key] :
        {std::tuple("--memory", "largest tensors", "\"about\": \"memory\""),
         {"--comms", "what causes them", "\"exposed_data_seconds\": "},
+        {"--kernels", "at the roof", "\"bound_by\": "},
         {"--layers", "transformer.h.1 ", "\"name\": \"transformer.h.1\""},
         {"--tensor 'transformer.h.*.ln_1.weight'", "flat over fsdp", "\"sharding\": "},
         {"--why dp=4", "where the difference is", "\"possible\": \"yes\""}}) {

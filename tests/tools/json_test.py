@@ -112,7 +112,7 @@ class JsonTest(unittest.TestCase):
             (schemas / "explain.schema.json", 0, "explain", "plan.json", "--diff", "plan.json"),
         ]
         for plan in ("plan.json", "mesh.json"):
-            for view in ("--memory", "--comms", "--layers", "--tensor=*weight*", "--why=tp=2", "--why=tp=1", "--why=dp=3",
+            for view in ("--memory", "--comms", "--kernels", "--layers", "--tensor=*weight*", "--why=tp=2", "--why=tp=1", "--why=dp=3",
                          "--why=recompute=none"):
                 cases.append((schemas / "explain.schema.json", 0, "explain", plan, view))
             for view in ("--rank=1", "--decisions"):

@@ -99,7 +99,7 @@ TEST_F(Spellings, MisspeltValuesGetASuggestion) {
 
 TEST_F(Spellings, MisspeltFlagsOfExplainGetASuggestion) {
   for (const char *flag :
-       {"memory", "comms", "layers", "tensor", "why", "diff", "derive", "model"}) {
+       {"memory", "comms", "kernels", "layers", "tensor", "why", "diff", "derive", "model"}) {
     const std::string word = flag;
     const std::string misspelt = "--" + word.substr(0, 1) + word.substr(2);
     Outcome out = tbc("explain plan.json " + misspelt);

@@ -22,7 +22,7 @@ COMMANDS = {
     "verify": ["verify", "small.json", "--kernels", "--budget", "1"],
     "roofline": ["program", "show", "program", "--roofline"],
     "judge": ["judge", "bf16=True fsdp=full_shard per_device_train_batch_size=4", "--model", GPT2, "--gpus", "8", "--seq", "256", "--alone"],
-    **{view: ["explain", "mesh.json", *view.split()] for view in ("--memory", "--comms", "--layers", "--rank 1", "--decisions", "--why tp=1", "--diff small.json")},
+    **{view: ["explain", "mesh.json", *view.split()] for view in ("--memory", "--comms", "--kernels", "--layers", "--rank 1", "--decisions", "--why tp=1", "--diff small.json")},
 }
 CODES = {"--diff small.json": 10}
 

@@ -33,7 +33,7 @@ struct Options {
   std::string plan, model, tensor, why, other, derived;
   std::optional<int64_t> rank;
   bool memory = false, comms = false, layers = false, decisions = false, json = false;
-  bool sensitivity = false, timeline = false;
+  bool kernels = false, sensitivity = false, timeline = false;
 };
 
 } // namespace
@@ -125,6 +125,8 @@ static Result<int> runDetail(const std::string &text, const Options &options) {
     return print(planner::explainMemory(*explained), "memory", options.json);
   if (options.comms)
     return print(planner::explainCommunication(*explained), "communication", options.json);
+  if (options.kernels)
+    return print(planner::explainKernels(*explained), "kernels", options.json);
   return print(planner::explainLayers(*explained), "layers", options.json);
 }
 
@@ -209,7 +211,7 @@ static Result<int> runExplain(const Options &options) {
     return problem(Problem::BadQuestion, "--sensitivity plans again, which needs the model: " +
                                              modelOf(*plan, options).string() +
                                              " is not there; name the model with --model");
-  if (options.sensitivity || options.memory || options.comms || options.layers ||
+  if (options.sensitivity || options.memory || options.comms || options.kernels || options.layers ||
       !options.tensor.empty() || !options.why.empty())
     return runDetail(*text, options);
   if (Status status = checkAgainstModel(*text, *plan, options); !status)
@@ -234,6 +236,9 @@ void addExplainCommand(CLI::App &app, const SetAction &setAction) {
                   "tensors");
   about->add_flag("--comms", options->comms,
                   "The collectives by kind, exposed and hidden, and what causes them");
+  about->add_flag("--kernels", options->kernels,
+                  "The kernels by kind, with their seconds, share and roof, as the plan prices "
+                  "them");
   about->add_flag("--layers", options->layers, "The layer table, every repeat by itself");
   about->add_option("--tensor", options->tensor,
                     "The tensors that a glob names: layout, shardings, bytes, collectives, why");

@@ -110,6 +110,28 @@ TEST(Explain, CausesAreTheCollectives) {
   }
 }
 
+TEST(Explain, KernelsAddUpToThePrediction) {
+  Graph graph = makeChain({4});
+  for (const char *mesh : {"dp=4", "fsdp=2,tp=2", "pp=2,dp=2"})
+    for (const char *executor : {"tbc", "megatron"}) {
+      Plan plan = planFor(graph, 4, mesh);
+      Result<Cluster> cluster = runBy(plan.cluster, executor);
+      ASSERT_TRUE(cluster);
+      plan.cluster = *cluster;
+      Result<ExplainedPlan> explained = ExplainedPlan::make(graph, plan);
+      ASSERT_TRUE(explained);
+      const TimeSplit &time = explained->prediction.time;
+      Report report = explainKernels(*explained);
+      const Table &kernels = tableOf(report, "kernels");
+      const double seconds = time.compute + time.recompute + time.update;
+      EXPECT_NEAR(sumOf(kernels, "seconds"), seconds, 1e-9 * seconds) << mesh << " " << executor;
+      EXPECT_NEAR(sumOf(kernels, "share"), 1, 1e-9);
+      EXPECT_LE(sumOf(kernels, "roof_seconds"), seconds);
+      EXPECT_GT(sumOf(kernels, "roof_seconds"), 0);
+      EXPECT_GT(sumOf(kernels, "launches"), 0);
+    }
+}
+
 TEST(Explain, LayersAreUnfolded) {
   Graph graph = makeChain({6});
   Plan plan = planFor(graph, 4, "dp=4");

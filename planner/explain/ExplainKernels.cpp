@@ -1,0 +1,165 @@
+//===- ExplainKernels.cpp - The kernels of a plan, and what bounds them ---===//
+
+#include "planner/cost/Cost.h"
+#include "planner/devices/StageDevices.h"
+#include "planner/explain/Explain.h"
+#include "planner/plan/PlanDevices.h"
+#include "planner/reshard/Split.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+namespace {
+
+/// Kernels of one kind, in one step of a device.
+struct KernelSum {
+  double launches = 0, flops = 0, bytes = 0, seconds = 0;
+  double atRoof = 0;                                // seconds at the device's own rates
+  double arithmetic = 0, movement = 0, waiting = 0; // seconds; waiting: the gaps before launches
+
+  const char *boundBy() const {
+    const double most = std::max({arithmetic, movement, waiting});
+    return most == 0 ? "-" : most == waiting ? "launch" : most == arithmetic ? "flops" : "memory";
+  }
+};
+
+/// Phase, kind of op, class.
+using PricedKind = std::tuple<std::string, std::string, std::string>;
+using KernelSums = std::map<PricedKind, KernelSum>;
+
+} // namespace
+
+static const char *phaseName(const ExplainedPlan &explained, int op) {
+  const Phase phase = explained.step.graph.ops[size_t(op)].phase;
+  if (phase == Phase::Forward)
+    return "forward";
+  return explained.step.isRecomputed(op) ? "again" : "backward";
+}
+
+/// Adds `times` executions of op `op`.
+static void addOp(const ExplainedPlan &explained, const Cluster &cluster, int op, double times,
+                  KernelSums &sums) {
+  const Graph &graph = explained.step.graph;
+  const OpStrategy &strategy = explained.step.assignment.strategies[size_t(op)];
+  const GraphOp &graphOp = graph.ops[size_t(op)];
+  if (graphOp.kernelClass == KernelClass::None)
+    return;
+  const LocalWork work = localWork(graph, op, strategy);
+  const double blocks = times * double(streamedBlocks(graph, op, strategy));
+  const double launches = times * opLaunches(graph, op, strategy);
+  const KernelEfficiency &kernel = cluster.kernel(graphOp.kernelClass);
+  KernelSum &sum = sums[{phaseName(explained, op), graphOp.kind, name(graphOp.kernelClass)}];
+  sum.launches += launches;
+  sum.flops += blocks * work.flops;
+  sum.bytes += blocks * work.bytes;
+  sum.seconds += times * opKernelSeconds(cluster, graph, op, strategy, !explained.step.isZigzag);
+  sum.atRoof += blocks * std::max(work.flops / cluster.peakFlops(graphOp.kernelClass, work.dtype),
+                                  work.bytes / cluster.memoryBytesPerSecond);
+  if (work.flops > 0)
+    sum.arithmetic +=
+        blocks * (kernel.rampSeconds + arithmeticSeconds(cluster, graphOp.kernelClass, work));
+  sum.movement += blocks * (work.bytes + kernel.bytesPerFlop * work.flops) /
+                  (cluster.memoryBytesPerSecond * kernel.memoryFraction);
+  sum.waiting += launches * cluster.launchSeconds;
+}
+
+/// Adds what a chunk's prediction has beside the kernels of its ops: the update, and the passes of
+/// an executor.
+static void addRest(const ChunkSeconds &chunk, const Cluster &cluster, double microBatches,
+                    KernelSums &sums) {
+  const std::vector<std::tuple<StagePart, const char *, double>> parts = {
+      {&StageSeconds::forward, "forward", microBatches},
+      {&StageSeconds::backward, "backward", microBatches},
+      {&StageSeconds::weight, "backward", microBatches},
+      {&StageSeconds::recompute, "again", microBatches},
+      {&StageSeconds::recomputeWeight, "again", microBatches},
+      {&StageSeconds::updateStep, "update", 1.0}};
+  for (auto [part, phase, times] : parts)
+    for (const WorkSum &work : chunk.of(part)) {
+      if (parseKernelClass(work.name))
+        continue;
+      KernelSum &sum = sums[{phase, work.name, name(KernelClass::Elementwise)}];
+      sum.bytes += times * work.bytes;
+      sum.seconds += times * work.seconds;
+      sum.atRoof += times * work.bytes / cluster.memoryBytesPerSecond;
+      (work.bytes > 0 ? sum.movement : sum.waiting) += times * work.seconds;
+    }
+}
+
+Report explainKernels(const ExplainedPlan &explained) {
+  const Plan &plan = explained.plan;
+  const Assignment &assignment = explained.step.assignment;
+  const int stage = explained.prediction.slowestStage;
+  const StageDevices devices = stageDevices(plan);
+  const Cluster &cluster = devices.of(stage);
+  const double microBatches = double(plan.accumulation);
+  KernelSums sums;
+  for (int op = 0; op < int(explained.step.graph.ops.size()); ++op)
+    if (assignment.stageOf(explained.step.graph.ops[size_t(op)].chunk) == stage)
+      addOp(explained, cluster, op, microBatches, sums);
+  for (int chunk = 0; chunk < assignment.numChunks(); ++chunk)
+    if (assignment.stageOf(chunk) == stage)
+      addRest(explained.prediction.chunks[size_t(chunk)], cluster, microBatches, sums);
+
+  KernelSum all;
+  for (const auto &[key, sum] : sums) {
+    all.launches += sum.launches;
+    all.flops += sum.flops;
+    all.bytes += sum.bytes;
+    all.seconds += sum.seconds;
+    all.atRoof += sum.atRoof;
+  }
+  std::vector<std::pair<PricedKind, KernelSum>> order(sums.begin(), sums.end());
+  // Kinds are distinct, so the order is unique.
+  std::sort(order.begin(), order.end(), [](const auto &a, const auto &b) {
+    return a.second.seconds != b.second.seconds ? a.second.seconds > b.second.seconds
+                                                : a.first < b.first;
+  });
+  Table table{"kernels",
+              "kernels of one step and device, as the plan prices them",
+              {{"phase", "phase"},
+               {"kind", "kernel"},
+               {"class", "rate of"},
+               {"launches", "launches"},
+               {"flops", "FLOPs"},
+               {"bytes", "bytes"},
+               {"seconds", "seconds"},
+               {"roof_seconds", "at the roof"},
+               {"share", "share"},
+               {"bound_by", "bound by"}},
+              {},
+              ""};
+  constexpr size_t most = 24;
+  double rest = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const auto &[key, sum] = order[i];
+    if (i >= most) {
+      rest += sum.seconds;
+      continue;
+    }
+    table.rows.push_back(
+        {Cell::of(std::get<0>(key)), Cell::of(std::get<1>(key)), Cell::of(std::get<2>(key)),
+         Cell::count(sum.launches), Cell::amount(sum.flops), Cell::bytes(sum.bytes),
+         Cell::seconds(sum.seconds), Cell::seconds(sum.atRoof),
+         Cell::share(all.seconds > 0 ? sum.seconds / all.seconds : 0), Cell::of(sum.boundBy())});
+  }
+  if (order.size() > most)
+    table.note =
+        std::to_string(order.size() - most) + " more, together " + Cell::seconds(rest).toText();
+  Report report;
+  report.facts = {{"stage", "stage that bounds the step", Cell::count(stage)},
+                  {"seconds", "its kernels and update", Cell::seconds(all.seconds)},
+                  {"roof_seconds", "the same at the device's own rates", Cell::seconds(all.atRoof)},
+                  {"launches", "launches, without those of the update", Cell::count(all.launches)},
+                  {"bytes", "bytes moved", Cell::bytes(all.bytes)},
+                  {"flops", "FLOPs", Cell::amount(all.flops)}};
+  report.tables = {table};
+  return report;
+}
+
+} // namespace tbc::planner
