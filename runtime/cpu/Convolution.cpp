@@ -43,7 +43,7 @@ constexpr int64_t piecesWanted = 16;
 /// FLOPs that are worth a piece of their own.
 constexpr int64_t pieceFlops = 4 << 20;
 /// The least channels of a box; with fewer the other operand is read too often.
-constexpr int64_t leastChannels = 64;
+constexpr int64_t leastChannels = 128;
 /// Largest size of the partial sums of a gradient of the weights.
 constexpr int64_t mostPartialBytes = 32 << 20;
 /// From this number of positions on, a single sample is large enough for a box.

@@ -34,6 +34,41 @@ memory::desc dataView(int64_t samples, int64_t channels, const Shape &spatial,
   return described(dims, strides);
 }
 
+bool isAll(const Shape &sizes, int64_t value) {
+  return std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size == value; });
+}
+
+/// Whether windows are single taps that leave out elements of x and read no pad. Example: 1 x 1 at
+/// strides of 2. Whole strides must fit into x, since oneDNN describes no tensor whose rows reach
+/// into the next channel: 56 elements at strides of 2, but not 9.
+bool leavesOut(const ConvolutionShape &shape) {
+  bool fits = isAll(shape.lowPads, 0);
+  for (size_t d = 0; d < shape.input.size(); ++d)
+    fits &= shape.output[d] * shape.strides[d] <= shape.input[d];
+  return fits && isAll(shape.window, 1) && !isAll(shape.strides, 1);
+}
+
+/// The same convolution of the elements that its windows read: at strides of 1.
+ConvolutionShape ofElementsRead(ConvolutionShape shape) {
+  shape.input = shape.output;
+  shape.strides.assign(shape.strides.size(), 1);
+  shape.highPads.assign(shape.highPads.size(), 0);
+  return shape;
+}
+
+/// Where these elements are in x.
+memory::desc elementsRead(const ConvolutionShape &shape) {
+  memory::dims dims{shape.samples, shape.groups * shape.inChannels};
+  dims.insert(dims.end(), shape.output.begin(), shape.output.end());
+  memory::dims strides(dims.size());
+  int64_t stride = 1;
+  for (size_t d = shape.input.size(); d-- > 0; stride *= shape.input[d])
+    strides[d + 2] = stride * shape.strides[d];
+  strides[1] = stride;
+  strides[0] = shape.sampleX;
+  return described(dims, strides);
+}
+
 /// [g, o, i, window..], without g if there is one group.
 memory::desc weightView(const ConvolutionShape &shape, int64_t outChannelStride) {
   memory::dims dims{shape.outChannels, shape.inChannels};
@@ -50,15 +85,19 @@ memory::desc weightView(const ConvolutionShape &shape, int64_t outChannelStride)
   return described(dims, strides);
 }
 
+/// Whether oneDNN has its kernels for AVX-512 here.
+bool hasAvx512() {
+  auto level = unsigned(dnnl::get_effective_cpu_isa());
+  auto wanted = unsigned(dnnl::cpu_isa::avx512_core); // levels are sets of bits
+  return (level & wanted) == wanted;
+}
+
 /// Whether matmuls on plain tensors are faster: see ConvolutionPart.
 bool isFasterPlain(const ConvolutionShape &shape) {
-  auto isAll = [](const Shape &sizes, int64_t value) {
-    return std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size == value; });
-  };
   bool isPointwise = shape.groups == 1 && isAll(shape.window, 1) && isAll(shape.strides, 1);
   int64_t positions = kernels::numElements(shape.output);
   if (shape.kind == ConvolutionKind::WeightGradient)
-    return isPointwise || (shape.groups == 1 && positions < 1024);
+    return isPointwise || (shape.groups == 1 && positions < 1024 && !hasAvx512());
   return isPointwise && positions >= 512;
 }
 
@@ -157,14 +196,20 @@ Primitive makePrimitive(const ConvolutionShape &shape, const Layouts &layouts) {
 
 class DnnlConvolution : public ConvolutionPart {
 public:
-  explicit DnnlConvolution(const ConvolutionShape &shape) : kind(shape.kind) {
+  explicit DnnlConvolution(const ConvolutionShape &whole) : kind(whole.kind) {
+    const ConvolutionShape shape = leavesOut(whole) ? ofElementsRead(whole) : whole;
     int64_t ins = shape.groups * shape.inChannels, outs = shape.groups * shape.outChannels;
     auto layoutsOf = [&](int64_t sampleX, int64_t sampleY, int64_t outChannelW) {
       return Layouts{dataView(shape.samples, ins, shape.input, sampleX),
                      weightView(shape, outChannelW),
                      dataView(shape.samples, outs, shape.output, sampleY)};
     };
-    const Layouts outside = layoutsOf(shape.sampleX, shape.sampleY, shape.outChannelW);
+    Layouts outside = layoutsOf(shape.sampleX, shape.sampleY, shape.outChannelW);
+    if (leavesOut(whole)) {
+      outside.x = elementsRead(whole);
+      if (kind == ConvolutionKind::InputGradient)
+        zeroed = {whole.samples, ins * kernels::numElements(whole.input), whole.sampleX};
+    }
     const Layouts plain = layoutsOf(ins * kernels::numElements(shape.input),
                                     outs * kernels::numElements(shape.output),
                                     shape.inChannels * kernels::numElements(shape.window));
@@ -232,6 +277,8 @@ public:
       tensors[arguments[i]] = dnnl::memory(sides[i].inside, engine, inside[i]);
     tensors[DNNL_ARG_SCRATCHPAD] = dnnl::memory(made.scratch, engine, memory + reorderBytes);
     made.primitive.execute(dnnlStream(), tensors);
+    for (int64_t n = 0; n < zeroed.samples; ++n)
+      std::fill_n(result + n * zeroed.stride, zeroed.elements, 0.0F);
     if (isBrought(2))
       sides[2].change.run(inside[2], result, memory);
   }
@@ -257,7 +304,13 @@ private:
     return !isPacked && bool(sides[side].change);
   }
 
+  /// The gradient of x, where windows leave out elements: theirs is 0.
+  struct Zeroed {
+    int64_t samples = 0, elements = 0, stride = 0;
+  };
+
   ConvolutionKind kind;
+  Zeroed zeroed;
   Primitive made;
   std::array<int, 3> arguments{};
   std::array<Side, 3> sides;

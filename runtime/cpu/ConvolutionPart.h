@@ -46,11 +46,13 @@ struct ConvolutionShape {
 /// memory.
 ///
 /// Tensors are reordered to the blocked layout of oneDNN's kernels and back, unless its matmuls on
-/// plain tensors are faster. Measured with oneDNN 2.6.3 of Debian 12, in GFLOP/s of one thread of
-/// an EPYC of family 25 (Zen 3, AVX2; registers alone reach 100). Reordering is included. The
-/// columns are forward / gradient of x / gradient of w, for one sample:
+/// plain tensors are faster. Single taps that leave out elements of x work on a dense copy of those
+/// that they read. Measured with oneDNN 2.6.3 of Debian 12, in GFLOP/s of one thread; registers
+/// alone reach 100 on an EPYC of family 25 with AVX2 (Zen 3) and 117 on one with AVX-512 (Zen 4).
+/// Reordering is included. The columns are forward / gradient of x / gradient of w, for one sample
+/// on the Zen 3, and samples as in front on the Zen 4:
 ///
-///                                  in blocks        plain
+///   Zen 3                          in blocks        plain
 ///   1 x 1,  64 -> 64, 56 x 56      71 / 64 / 55     94 / 74 / 73
 ///   1 x 1, 512 -> 128, 28 x 28     81 / 74 / 64     81 / 82 / 77
 ///   1 x 1, 1024 -> 256, 14 x 14    90 / 86 / 81     87 / 37 / 90
@@ -58,6 +60,17 @@ struct ConvolutionShape {
 ///   3 x 3,  64 -> 64, 56 x 56      91 / 94 / 63     45 / 53 / 34
 ///   3 x 3, 256 -> 256, 14 x 14     54 / 92 / 49     78 / 61 / 75
 ///   3 x 3, 512 -> 512, 7 x 7       45 / 66 / 40     49 / 18 / 60
+///
+///   Zen 4                            in blocks        plain
+///   1: 1 x 1, 512 -> 128, 28 x 28   109 / 109 / 106  115 / 114 / 111
+///   2: 1 x 1, 1024 -> 256, 14 x 14  112 / 112 /  80  106 /  97 / 104
+///   1: 3 x 3,  64 -> 64, 56 x 56    116 / 116 / 102   82 /  71 /  58
+///   2: 3 x 3, 256 -> 64, 14 x 14    126 / 126 / 102   76 /  65 /  65
+///   4: 3 x 3, 512 -> 64, 7 x 7      139 / 139 /  97   71 /  53 /  60
+///
+///   Zen 4                            all of x         elements read
+///   4: 1 x 1, 256 -> 64, 56 x 56 by 2    45 / 43 / 57    87 / 75 / 79
+///   8: 1 x 1, 1024 -> 128, 14 x 14 by 2  75 / 72 / 72   101 / 95 / 96
 class ConvolutionPart {
 public:
   virtual ~ConvolutionPart() = default;

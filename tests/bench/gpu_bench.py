@@ -40,7 +40,7 @@ import threading
 import time
 
 import gpu_devices
-import step_bench
+import torch_models
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MESHES = [(1, "dp=1"), (2, "dp=2"), (2, "fsdp=2"), (2, "tp=2"), (2, "pp=2"), (4, "dp=2,tp=2")]
@@ -211,7 +211,7 @@ def speed_of_tbc(options, name, folder, deadline):
     if "new" in case:
         checked([tbc, "new", *case["new"], "-o", model])
     else:
-        code = step_bench.TORCH_BEGIN + step_bench.TORCH_MODELS[case["torch"]]
+        code = torch_models.code(case["torch"])
         checked([sys.executable, "-c", code, "0", "f32", "1", model], timeout=limit())
     cluster, why = "cpu-local", "the CPUs of this machine"
     if options.target == "cuda":
@@ -263,8 +263,7 @@ def speed_of_torch(name, deadline):
     case = SPEED[name]
     if "torch" not in case:
         return {"left_out": "this bench has no such model for PyTorch"}
-    begin = step_bench.TORCH_BEGIN + "torch.set_default_device('cuda')\n"
-    code = begin + step_bench.TORCH_MODELS[case["torch"]] + case["inputs"] + TORCH_STEP
+    code = torch_models.code(case["torch"], "torch.set_default_device('cuda')\n") + case["inputs"] + TORCH_STEP
     done = subprocess.run([sys.executable, "-c", code, "0", "bf16", "4"], capture_output=True, text=True,
                           timeout=max(1, deadline - time.monotonic()))
     if done.returncode != 0:
