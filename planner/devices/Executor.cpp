@@ -23,6 +23,21 @@ std::optional<TensorParallel> parseTensorParallel(const std::string &name) {
   return std::nullopt;
 }
 
+const char *toString(RecomputeShare share) {
+  return share == RecomputeShare::Any ? "any" : share == RecomputeShare::Even ? "even" : "all";
+}
+
+std::optional<RecomputeShare> parseRecomputeShare(const std::string &name) {
+  for (RecomputeShare share : {RecomputeShare::Any, RecomputeShare::Even, RecomputeShare::All})
+    if (name == toString(share))
+      return share;
+  return std::nullopt;
+}
+
+bool RunnablePlans::has(const std::vector<std::string> &list, const std::string &word) {
+  return list.empty() || std::find(list.begin(), list.end(), word) != list.end();
+}
+
 const Executor &executorOf(const Cluster &cluster) {
   return cluster.groups.empty() ? cluster.executor : cluster.groups[0].executor;
 }
@@ -51,6 +66,35 @@ static double kernelRate(TomlReader &reader, const toml::table &kernels, const C
     }
   }
   return rate;
+}
+
+/// Reads section `plans`, which may be absent. Words are checked where they are used, by
+/// tests/planner/core/ExecutorTest.cpp.
+static RunnablePlans readPlans(TomlReader &reader, const toml::table &root) {
+  RunnablePlans plans;
+  const toml::table &table = reader.section(root, "", "plans", false);
+  auto words = [&](const char *key) {
+    return table.contains(key) ? reader.texts(table, "plans", key) : std::vector<std::string>();
+  };
+  auto flag = [&](const char *key) {
+    return !table.contains(key) || reader.flag(table, "plans", key);
+  };
+  plans.axes = words("axes");
+  plans.zero = words("zero");
+  plans.schedules = words("schedules");
+  plans.contexts = words("contexts");
+  plans.shardsInGroups = flag("hybrid_sharding");
+  plans.placesInV = flag("chunks_in_v");
+  plans.cutsLayers = flag("stages_cut_layers");
+  if (const toml::node *node = table.get("recompute")) {
+    const std::string word = reader.text(table, "plans", "recompute");
+    if (std::optional<RecomputeShare> share = parseRecomputeShare(word))
+      plans.recompute = *share;
+    else
+      reader.fail(*node, "plans.recompute must be any, even or all");
+  }
+  reader.closeTable(table, "plans");
+  return plans;
 }
 
 /// Sets the constants of `cluster`, without groups, that the file in `reader` names.
@@ -125,6 +169,8 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   executor.dataParallelBytes = bytes("data_parallel_bytes", 0);
   cluster.allocatorFraction = bytes("allocator_fraction", cluster.allocatorFraction);
   reader.closeTable(memory, "memory");
+
+  executor.plans = readPlans(reader, root);
 
   const toml::table &uncertainty = reader.section(root, "", "uncertainty");
   cluster.timeUncertainty = reader.number(uncertainty, "uncertainty", "time", Range::Fraction);

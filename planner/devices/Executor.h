@@ -33,6 +33,41 @@ enum class TensorParallel {
 const char *toString(TensorParallel layout);
 std::optional<TensorParallel> parseTensorParallel(const std::string &name);
 
+/// Which blocks of a stage an executor may recompute.
+enum class RecomputeShare {
+  Any,  // any number, another on each stage
+  Even, // any number, the same on each stage
+  All   // all of them
+};
+
+/// "any", "even", "all".
+const char *toString(RecomputeShare share);
+std::optional<RecomputeShare> parseRecomputeShare(const std::string &name);
+
+/// The plans that an executor can run. A search keeps to them in decisions that the user leaves
+/// open. Empty lists: all. The defaults are those of tbc.
+struct RunnablePlans {
+  std::vector<std::string> axes;      // of the mesh that may be longer than 1
+  std::vector<std::string> zero;      // words of `--pin zero=`: "0" to "3", "shard-grad-op"
+  std::vector<std::string> schedules; // of pipelines, words of --schedule
+  std::vector<std::string> contexts;  // forms of context parallelism, words of --context
+  /// States sharded over fsdp and copied over dp.
+  bool shardsInGroups = true;
+  /// Chunks of a pipeline in a V.
+  bool placesInV = true;
+  /// Stages may begin inside of a layer.
+  bool cutsLayers = true;
+  RecomputeShare recompute = RecomputeShare::Any;
+
+  /// Whether `word` is in `list`, or the list is empty.
+  static bool has(const std::vector<std::string> &list, const std::string &word);
+  bool operator==(const RunnablePlans &o) const {
+    return axes == o.axes && zero == o.zero && schedules == o.schedules && contexts == o.contexts &&
+           shardsInGroups == o.shardsInGroups && placesInV == o.placesInV &&
+           cutsLayers == o.cutsLayers && recompute == o.recompute;
+  }
+};
+
 /// The properties of an executor that are no constants of a cluster; runBy() sets those. The
 /// defaults are those of tbc.
 struct Executor {
@@ -75,6 +110,7 @@ struct Executor {
   double parameterBytes = 0; // of the gradient of one micro-batch, until it is accumulated
   /// Of buffers with several data ranks: with ZeRO 1 and 2 after the last backward, else always.
   double dataParallelBytes = 0;
+  RunnablePlans plans;
 
   bool isOwn() const { return name == ownExecutor; }
   /// Returns the bytes of an accumulated gradient relative to tbc's, which is in f32.
@@ -89,7 +125,7 @@ struct Executor {
            storesWeights == o.storesWeights && logitBytes == o.logitBytes &&
            logitMovedBytes == o.logitMovedBytes && gradientWidth == o.gradientWidth &&
            gradientBytes == o.gradientBytes && parameterBytes == o.parameterBytes &&
-           dataParallelBytes == o.dataParallelBytes;
+           dataParallelBytes == o.dataParallelBytes && plans == o.plans;
   }
 };
 

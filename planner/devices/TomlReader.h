@@ -57,6 +57,19 @@ public:
     return node->value_or(std::string());
   }
 
+  std::vector<std::string> texts(const toml::table &table, const std::string &path,
+                                 const std::string &key) {
+    std::vector<std::string> words;
+    const toml::node *node = lookUp(table, path, key);
+    const toml::array *list = node ? node->as_array() : nullptr;
+    if (node && (!list || list->empty() || !list->is_homogeneous(toml::node_type::string)))
+      fail(*node, qualified(path, key) + " must be a list of strings");
+    else if (list)
+      for (const toml::node &word : *list)
+        words.push_back(word.value_or(std::string()));
+    return words;
+  }
+
   double number(const toml::table &table, const std::string &path, const std::string &key,
                 Range range, bool required = true, double otherwise = 0) {
     const toml::node *node = lookUp(table, path, key, required);

@@ -132,14 +132,14 @@ static Status checkMeeting(const Job &job, const Pins &pins, const MeshShape &pi
 }
 
 Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts,
-                          const std::string &meeting) {
+                          const std::string &meeting, const RunnablePlans &runnable) {
   if (job.gpus < 1 || job.gpus > mostDevices)
     return usage("--gpus " + std::to_string(job.gpus) + ": must be between 1 and 1048576");
   if (job.globalBatch < 1 || job.globalBatch > (int64_t(1) << 40))
     return usage("--batch " + std::to_string(job.globalBatch) + ": must be between 1 and 2^40");
   if (Status status = checkConditions(pins); !status)
     return status.error();
-  Space space(job, pins, experts, meeting);
+  Space space(job, pins, experts, meeting, runnable);
   // If requested by name, all blocks recompute, instead of the fewest that fit.
   for (const Condition &condition : pins.conditions)
     if (condition.decision == "recompute" && !condition.isForbidden && pins.recomputeIsOpen())
@@ -297,7 +297,11 @@ std::vector<reshard::ContextForm> Space::contexts(const MeshShape &mesh) const {
     return {ContextForm::AllGather};
   if (std::optional<ContextForm> form = reshard::parseContextForm(pins.context))
     return {*form};
-  return {ContextForm::Ring, ContextForm::AllToAll, ContextForm::AllGather};
+  std::vector<ContextForm> forms;
+  for (ContextForm form : {ContextForm::Ring, ContextForm::AllToAll, ContextForm::AllGather})
+    if (RunnablePlans::has(runnable.contexts, reshard::name(form)))
+      forms.push_back(form);
+  return forms;
 }
 
 std::vector<int> ScheduleChoice::chunkStage(int64_t stages) const {
@@ -368,6 +372,22 @@ static std::vector<int64_t> sizesToTry(Axis axis, int64_t left, int64_t experts)
   return {};
 }
 
+/// Whether a condition asks for a value of `decision`.
+static bool isAsked(const Pins &pins, const std::string &decision) {
+  return std::any_of(pins.conditions.begin(), pins.conditions.end(),
+                     [&](const Condition &c) { return c.decision == decision && !c.isForbidden; });
+}
+
+/// Whether an executor runs plans on `mesh`, apart from axes that the user asks for.
+static bool isRunnable(const Pins &pins, const RunnablePlans &runnable, const MeshShape &mesh) {
+  if (pins.strategy != "auto")
+    return true;
+  for (const auto &[axis, size] : mesh.axes())
+    if (size > 1 && !isAsked(pins, axis) && !RunnablePlans::has(runnable.axes, axis))
+      return false;
+  return runnable.shardsInGroups || mesh.dp == 1 || mesh.fsdp == 1;
+}
+
 std::vector<MeshShape> Space::meshes(int64_t devices) const {
   if (meshIsPinned())
     return {pinned};
@@ -384,18 +404,38 @@ std::vector<MeshShape> Space::meshes(int64_t devices) const {
     meshes = std::move(longer);
   }
   return filtered(std::move(meshes), [&](const MeshShape &mesh) {
-    return allowed(mesh) && meets(pins.conditions, mesh);
+    return allowed(mesh) && meets(pins.conditions, mesh) && isRunnable(pins, runnable, mesh);
   });
 }
 
 std::vector<ZeroChoice> Space::zeroChoices(const MeshShape &mesh) const {
+  // A pinned axis fsdp asks for FSDP.
+  const bool isPinned = pins.zero || zeroOf(pins.strategy) >= 0 || isAsked(pins, "zero") ||
+                        (meshIsPinned() && mesh.fsdp > 1);
   return filtered(allZeroChoices(mesh), [&](const ZeroChoice &choice) {
-    return meets(pins.conditions, "zero", zeroWord(choice));
+    return meets(pins.conditions, "zero", zeroWord(choice)) &&
+           (isPinned || RunnablePlans::has(runnable.zero, zeroWord(choice)));
   });
 }
 
+/// Returns the micro-batches that divide `batch`, before conditions.
+static std::vector<int64_t> allMicroBatches(const Pins &pins, const std::string &meeting,
+                                            const MeshShape &mesh, int64_t batch) {
+  if (batch % mesh.dataRanks() != 0)
+    return {};
+  int64_t share = batch / mesh.dataRanks();
+  if (!meeting.empty())
+    return !pins.microBatch || *pins.microBatch == share ? std::vector<int64_t>{share}
+                                                         : std::vector<int64_t>{};
+  if (!pins.microBatch)
+    return divisorsOf(share);
+  if (share % *pins.microBatch != 0)
+    return {};
+  return {*pins.microBatch};
+}
+
 std::vector<int64_t> Space::microBatches(const MeshShape &mesh, int64_t batch) const {
-  return filtered(allMicroBatches(mesh, batch), [&](int64_t microBatch) {
+  return filtered(allMicroBatches(pins, meeting, mesh, batch), [&](int64_t microBatch) {
     int64_t accumulation = batch / (mesh.dataRanks() * microBatch);
     return meets(pins.conditions, "micro-batch", std::to_string(microBatch)) &&
            meets(pins.conditions, "accumulation", std::to_string(accumulation));
@@ -411,8 +451,21 @@ std::vector<RecomputeMode> Space::recomputeModes() const {
   });
 }
 
+bool Space::mayBePartial(const MeshShape &mesh) const {
+  if (!recomputePins.mayBePartial() || recomputePins.blocks)
+    return recomputePins.mayBePartial();
+  return runnable.recompute == RecomputeShare::Any ||
+         (runnable.recompute == RecomputeShare::Even && mesh.pp == 1);
+}
+
 std::vector<ScheduleChoice> Space::schedules(const MeshShape &mesh) const {
+  const bool isPinned = !pins.schedule.empty() || isAsked(pins, "schedule");
   return filtered(allSchedules(mesh), [&](const ScheduleChoice &choice) {
+    if (!isPinned && mesh.pp > 1 &&
+        !RunnablePlans::has(runnable.schedules, scheduleWord(choice.schedule)))
+      return false;
+    if (choice.thereAndBack && !runnable.placesInV && pins.placement.empty())
+      return false;
     return meets(pins.conditions, "schedule", scheduleWord(choice.schedule)) &&
            meets(pins.conditions, "virtual-stages", std::to_string(choice.chunksPerStage));
   });
@@ -442,20 +495,6 @@ std::vector<ZeroChoice> Space::allZeroChoices(const MeshShape &mesh) const {
   if (mesh.fsdp > 1)
     return {{3, true}, {3, false}};
   return {{0, false}, {1, false}, {2, false}};
-}
-
-std::vector<int64_t> Space::allMicroBatches(const MeshShape &mesh, int64_t batch) const {
-  if (batch % mesh.dataRanks() != 0)
-    return {};
-  int64_t share = batch / mesh.dataRanks();
-  if (!meeting.empty())
-    return !pins.microBatch || *pins.microBatch == share ? std::vector<int64_t>{share}
-                                                         : std::vector<int64_t>{};
-  if (!pins.microBatch)
-    return divisorsOf(share);
-  if (share % *pins.microBatch != 0)
-    return {};
-  return {*pins.microBatch};
 }
 
 std::vector<ScheduleChoice> Space::allSchedules(const MeshShape &mesh) const {

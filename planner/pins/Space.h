@@ -53,9 +53,11 @@ public:
   /// that joins the samples of the batch (reshard::firstMeeting), so a step has one micro-batch;
   /// empty without one.
   ///
+  /// `runnable`: the plans of the executor, which decisions without pins keep to.
+  ///
   /// Errors: Usage, naming both of two contradictory pins.
   static Result<Space> make(const Job &job, const Pins &pins, int64_t experts = 1,
-                            const std::string &meeting = "");
+                            const std::string &meeting = "", const RunnablePlans &runnable = {});
 
   /// Returns the possible meshes on `devices` devices, in a fixed order.
   std::vector<MeshShape> meshes(int64_t devices) const;
@@ -70,6 +72,8 @@ public:
   /// The pins of buckets and prefetch.
   const OverlapPins &overlap() const { return overlapPins; }
   std::vector<ScheduleChoice> schedules(const MeshShape &mesh) const;
+  /// Whether some blocks may be recomputed, and others not, on `mesh`.
+  bool mayBePartial(const MeshShape &mesh) const;
   /// Returns the allowed forms of context parallelism; without cp one arbitrary form.
   std::vector<reshard::ContextForm> contexts(const MeshShape &mesh) const;
   /// Whether `mesh` agrees with --strategy.
@@ -84,21 +88,22 @@ public:
   const MeshShape &pinnedMesh() const { return pinned; }
 
 private:
-  Space(const Job &job, const Pins &pins, int64_t experts, const std::string &meeting)
-      : job(job), pins(pins), experts(experts), meeting(meeting) {}
+  Space(const Job &job, const Pins &pins, int64_t experts, const std::string &meeting,
+        const RunnablePlans &runnable)
+      : job(job), pins(pins), experts(experts), meeting(meeting), runnable(runnable) {}
   Status readMesh();
   Status checkStrategy();
   Status readSchedule();
   Status checkContext() const;
   // Before conditions.
   std::vector<ZeroChoice> allZeroChoices(const MeshShape &mesh) const;
-  std::vector<int64_t> allMicroBatches(const MeshShape &mesh, int64_t batch) const;
   std::vector<ScheduleChoice> allSchedules(const MeshShape &mesh) const;
 
   Job job;
   Pins pins;
   int64_t experts;
   std::string meeting;
+  RunnablePlans runnable;
   MeshShape pinned;
   std::optional<ScheduleKind> schedule; // pinned
   RecomputePins recomputePins;

@@ -8,6 +8,35 @@ namespace tbc::planner {
 
 using Json = nlohmann::json;
 
+static Json plansJson(const RunnablePlans &plans) {
+  return {{"axes", plans.axes},
+          {"zero", plans.zero},
+          {"schedules", plans.schedules},
+          {"contexts", plans.contexts},
+          {"hybrid_sharding", plans.shardsInGroups},
+          {"chunks_in_v", plans.placesInV},
+          {"stages_cut_layers", plans.cutsLayers},
+          {"recompute", toString(plans.recompute)}};
+}
+
+/// Plans of earlier builds have no such object: then all plans are runnable.
+static RunnablePlans readPlans(JsonObject &executor, KeyProblem &problem) {
+  RunnablePlans plans;
+  if (!executor.has("plans"))
+    return plans;
+  JsonObject object(executor.get("plans"), executor.at("plans"), problem);
+  plans.axes = object.texts("axes");
+  plans.zero = object.texts("zero");
+  plans.schedules = object.texts("schedules");
+  plans.contexts = object.texts("contexts");
+  plans.shardsInGroups = object.flag("hybrid_sharding");
+  plans.placesInV = object.flag("chunks_in_v");
+  plans.cutsLayers = object.flag("stages_cut_layers");
+  plans.recompute = parseRecomputeShare(object.word("recompute", {"any", "even", "all"}))
+                        .value_or(RecomputeShare::Any);
+  return plans;
+}
+
 Json executorJson(const Executor &executor) {
   return {{"name", executor.name},
           {"host_seconds", executor.hostSeconds},
@@ -28,7 +57,8 @@ Json executorJson(const Executor &executor) {
           {"stores_weights", executor.storesWeights},
           {"gradient_bytes", executor.gradientBytes},
           {"parameter_bytes", executor.parameterBytes},
-          {"data_parallel_bytes", executor.dataParallelBytes}};
+          {"data_parallel_bytes", executor.dataParallelBytes},
+          {"plans", plansJson(executor.plans)}};
 }
 
 Executor readExecutor(JsonObject &cluster, KeyProblem &problem) {
@@ -56,6 +86,7 @@ Executor readExecutor(JsonObject &cluster, KeyProblem &problem) {
   executor.gradientBytes = object.number("gradient_bytes");
   executor.parameterBytes = object.number("parameter_bytes");
   executor.dataParallelBytes = object.number("data_parallel_bytes");
+  executor.plans = readPlans(object, problem);
   return executor;
 }
 

@@ -226,7 +226,7 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
     return i < most && mayFit(scored[i]) && mayWin;
   };
   auto isRuledOut = [&](size_t i) { return i >= top && scored[i].lowerBound >= best; };
-  auto derive = isTiny && searcher.problem.pinned.begins.empty() ? deriveWithCuts : deriveExactly;
+  auto derive = isTiny && searcher.problem.stageBegins.empty() ? deriveWithCuts : deriveExactly;
   std::vector<std::optional<Result<ExactCandidate>>> ahead(scored.size());
   std::vector<ExactCandidate> exact;
   for (size_t i = 0; isWanted(i); ++i) {

@@ -417,8 +417,9 @@ Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &c
   if (pinned->splitter) // the others are excluded before scoring
     pins.conditions.push_back(
         {mesh::row(Axis::Tensor).name, "1", true, toString(*pinned->splitter)});
-  Result<Space> space = Space::make(job, pins, commonExperts(graph),
-                                    meeting < 0 ? "" : graph.ops[size_t(meeting)].id);
+  Result<Space> space =
+      Space::make(job, pins, commonExperts(graph), meeting < 0 ? "" : graph.ops[size_t(meeting)].id,
+                  executorOf(cluster).plans);
   if (!space)
     return space.error();
   if (Status status =

@@ -39,7 +39,9 @@ bool chooseRecomputed(const CostTables &costs, Candidate &candidate, const Mix &
 }
 
 bool recomputeStronger(const CostTables &costs, Candidate &candidate) {
-  if (candidate.recompute == recomputeModes().back() || !costs.problem.space.recompute().isOpen())
+  const Space &space = costs.problem.space;
+  if (candidate.recompute == recomputeModes().back() || !space.recompute().isOpen() ||
+      !space.mayBePartial(candidate.mesh))
     return false;
   candidate.recompute = RecomputeMode(int(candidate.recompute) + 1);
   for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)

@@ -2,6 +2,7 @@
 
 #include "planner/search/Reasons.h"
 #include "planner/cost/Buckets.h"
+#include "planner/pins/Runnable.h"
 #include "planner/plan/Describe.h"
 #include "planner/plan/ScheduleText.h"
 #include "planner/report/Summary.h"
@@ -278,6 +279,9 @@ static std::vector<std::string> assumptionsOf(const Graph &graph, const Job &job
                     " ops run again inside of the kernels of backward that read them: what they "
                     "make need not go through memory");
   const Cluster &cluster = plan.cluster;
+  if (const std::vector<std::string> parts = notRunnable(plan); !parts.empty())
+    lines.push_back(joined(parts) + ": pinned, but " + executorOf(cluster).name +
+                    " has no such plans by itself");
   char overlap[32], slower[64] = "";
   std::snprintf(overlap, sizeof overlap, "%.0f %%", 100 * cluster.overlapFraction);
   if (cluster.overlapSlowdown > 0)

@@ -5,6 +5,7 @@
 #include "planner/graph/RecomputeBlocks.h"
 #include "planner/graph/Stages.h"
 #include "planner/reshard/SequenceOrder.h"
+#include "planner/search/LayerBegins.h"
 
 #include <algorithm>
 #include <utility>
@@ -13,11 +14,21 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
+/// Returns the pinned beginnings of stages, or those that the executor is bound to.
+static std::vector<int> stageBeginsOf(const Graph &graph, const Job &job, const Cluster &cluster,
+                                      const PinnedOps &pinned) {
+  const bool keepsLayers = !executorOf(cluster).plans.cutsLayers;
+  return !pinned.begins.empty() ? pinned.begins
+         : keepsLayers          ? layerBegins(graph, job)
+                                : std::vector<int>();
+}
+
 SearchProblem::SearchProblem(const Graph &graph, const Job &job, const Cluster &cluster,
                              const Space &space, int64_t limitBytes, PinnedOps pinnedOps)
     : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes),
       pinned(std::move(pinnedOps)), isMixed(cluster.isMixed()), repeat(largestRepeat(graph)),
-      measures(graph), numForward(numForwardOps(graph)), blockBegins(blockStarts(graph)) {}
+      measures(graph), numForward(numForwardOps(graph)),
+      stageBegins(stageBeginsOf(graph, job, cluster, pinned)), blockBegins(blockStarts(graph)) {}
 
 bool SearchProblem::takesZigzag(int64_t cp) const {
   if (!space.orderIsOpen())

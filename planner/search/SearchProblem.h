@@ -30,7 +30,9 @@ struct SearchProblem {
   const bool isMixed; // the cluster has several device types
   const Repeat repeat;
   const GraphMeasures measures;
-  const int numForward;               // ops
+  const int numForward; // ops
+  /// The only ops that may begin a stage after the first; empty: any that stageMayBegin() allows.
+  const std::vector<int> stageBegins;
   const std::vector<int> blockBegins; // by graph block that may be recomputed: its first op
 
   /// The number of graph blocks that may be recomputed or kept.

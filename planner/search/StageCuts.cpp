@@ -14,12 +14,12 @@ namespace tbc::planner {
 std::vector<int> StageCuts::positions(const Profile &profile, int64_t chunks) const {
   // Enough buckets for each chunk to end near its ideal position.
   const int buckets = int(std::clamp<int64_t>(chunks * 6, 48, 256));
-  if (problem.pinned.begins.empty())
+  if (problem.stageBegins.empty())
     return cutPositions(profile, buckets);
-  std::vector<int> pinned{0};
-  pinned.insert(pinned.end(), problem.pinned.begins.begin(), problem.pinned.begins.end());
-  pinned.push_back(profile.numForward);
-  return pinned;
+  std::vector<int> allowed{0};
+  allowed.insert(allowed.end(), problem.stageBegins.begin(), problem.stageBegins.end());
+  allowed.push_back(profile.numForward);
+  return allowed;
 }
 
 const StageCutter &StageCuts::cutterFor(const Candidate &candidate, const Profile &profile) const {

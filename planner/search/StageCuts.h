@@ -27,7 +27,8 @@ public:
   /// cut found, else chunks of equal time. Nothing if the graph has too few positions.
   std::optional<std::vector<int>> cut(const Candidate &candidate, const Profile &profile,
                                       const DataMode &mode) const;
-  /// Returns the possible cuts: the pinned ones, else positions suited to the size of the graph.
+  /// Returns the possible cuts: SearchProblem::stageBegins, else positions suited to the size of
+  /// the graph.
   std::vector<int> positions(const Profile &profile, int64_t chunks) const;
 
 private:

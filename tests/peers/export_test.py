@@ -85,6 +85,22 @@ class ExportTest(unittest.TestCase):
                 with self.subTest(plan=name, target=target):
                     self.assertEqual(done.returncode, 0 if target in EXPRESSED[name].split() else 2, done.stderr)
 
+    def test_free_plans_for_an_executor_are_expressed(self):
+        """The search keeps to plans that the executor runs, so its target takes them."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(folder) / "llama.onnx"
+            self.exporter.run("new", "llama", "--layers", 12, "--hidden", 1024, "--heads", 16, "--kv-heads", 4, "--ffn", 2816,
+                              "--vocab", 32000, "-o", model)
+            for executor, target in (("megatron", "megatron"), ("nemo", "megatron"), ("torchtitan", "torchtitan"),
+                                     ("deepspeed", "deepspeed")):
+                for gpus, limit in ((8, "80GiB"), (64, "6GiB")):
+                    plan = Path(folder) / f"{executor}.json"
+                    self.exporter.run("plan", model, "--gpus", gpus, "--batch", 4 * gpus, "--seq", 2048, "--precision", "bf16",
+                                      "--executor", executor, "--memory-limit", limit, "-o", plan)
+                    with self.subTest(executor=executor, gpus=gpus):
+                        written = Path(folder) / (executor + ENDINGS.get(target, ".py"))
+                        self.exporter.run("export", plan, "--to", target, "-o", written)
+
     def test_outputs(self):
         for case in GOLDEN_OUTPUTS:
             name, target = case.split()

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <sstream>
 
 namespace tbc::exporter {
 
@@ -129,11 +130,35 @@ MatrixSplit splitOverTensorAxis(const LayoutParameters &parameter) {
   return MatrixSplit::Whole;
 }
 
-static ResidualForm residualOf(const Plan &plan) {
+/// Returns the numbers of the blocks that `boundary` names. Example: "h.3.mlp, h.4.ln_1" gives 3
+/// and 4; "h.*" none.
+static std::set<int64_t> blocksOf(const PlanFacts &facts, const planner::LayoutBoundary &boundary) {
+  std::set<int64_t> blocks;
+  std::istringstream paths(boundary.block);
+  for (std::string path; std::getline(paths >> std::ws, path, ',');)
+    if (int64_t block = facts.blockOf(path); block >= 0)
+      blocks.insert(block);
+  return blocks;
+}
+
+/// Returns the form of activations between blocks. A part of the model that ends inside a block,
+/// such as behind its first matmuls, passes on values of that block too: these do not count.
+static ResidualForm residualOf(const PlanFacts &facts) {
   const std::string tp = mesh::row(planner::Axis::Tensor).name;
+  const std::vector<planner::LayoutBoundary> &boundaries = facts.plan->layout.boundaries;
+  std::vector<bool> endsInside(boundaries.size());
+  std::set<int64_t> after;
+  for (size_t i = boundaries.size(); i-- > 0;) {
+    const std::set<int64_t> blocks = blocksOf(facts, boundaries[i]);
+    for (int64_t block : blocks)
+      endsInside[i] = endsInside[i] || after.count(block) > 0;
+    after.insert(blocks.begin(), blocks.end());
+  }
   std::set<ResidualForm> found;
-  for (const planner::LayoutBoundary &boundary : plan.layout.boundaries)
-    for (const planner::LayoutTensor &tensor : boundary.outputs) {
+  for (size_t i = 0; i < boundaries.size(); ++i) {
+    if (endsInside[i])
+      continue;
+    for (const planner::LayoutTensor &tensor : boundaries[i].outputs) {
       if (tensor.placement.dims.size() < 2)
         continue;
       if (!isSplitOver(tensor.placement, tp) && !names(tensor.placement.partial, tp))
@@ -143,6 +168,7 @@ static ResidualForm residualOf(const Plan &plan) {
       else
         found.insert(ResidualForm::Other);
     }
+  }
   if (found.empty())
     return ResidualForm::Whole;
   return found.size() == 1 ? *found.begin() : ResidualForm::Other;
@@ -173,7 +199,7 @@ Result<PlanFacts> PlanFacts::make(const Plan &plan) {
   facts.plan = &plan;
   findBlocks(plan, facts);
   findChunks(plan, facts);
-  facts.residual = residualOf(plan);
+  facts.residual = residualOf(facts);
   facts.zero = zeroForm(plan.parameterDefault);
   for (const planner::ParameterOverride &other : plan.parameterOverrides)
     if (zeroForm(other.decision) != facts.zero ||

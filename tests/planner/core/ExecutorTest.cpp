@@ -1,7 +1,9 @@
 //===- ExecutorTest.cpp - Plans for the programs of others -----------------===//
 
 #include "planner/cost/Cost.h"
+#include "planner/pins/Runnable.h"
 #include "planner/plan/PlanFile.h"
+#include "planner/plan/PlanNames.h"
 #include "planner/search/Search.h"
 #include "tests/planner/core/SmallCluster.h"
 #include "tests/planner/core/StepBuilder.h"
@@ -55,6 +57,57 @@ TEST(ExecutorPlans, PlansForItsExecutor) {
   const Plan back = *readPlan(text, "plan.json");
   EXPECT_EQ(back.cluster.executor, kept.cluster.executor);
   EXPECT_EQ(writePlan(back), text);
+}
+
+// Words in files of executors are words of pins.
+TEST(ExecutorPlans, RunnablePlansAreNamedByWordsOfPins) {
+  const Cluster cluster = *loadCluster("h100-sxm");
+  std::vector<std::string> schedules = schedule::scheduleNames(), contexts = contextWords();
+  auto areAmong = [](const std::vector<std::string> &words, const std::vector<std::string> &known) {
+    return std::all_of(words.begin(), words.end(), [&](const std::string &word) {
+      return std::find(known.begin(), known.end(), word) != known.end();
+    });
+  };
+  for (const std::string &name : executorNames()) {
+    const RunnablePlans plans = runBy(cluster, name)->executor.plans;
+    EXPECT_TRUE(areAmong(plans.axes, mesh::axisNames())) << name;
+    EXPECT_TRUE(areAmong(plans.zero, {"0", "1", "2", "3", "shard-grad-op"})) << name;
+    EXPECT_TRUE(areAmong(plans.schedules, schedules)) << name;
+    EXPECT_TRUE(areAmong(plans.contexts, contexts)) << name;
+    if (!plans.zero.empty())
+      EXPECT_EQ(plans.zero.front(), "0") << name << ": one device has no other";
+  }
+}
+
+// Open decisions keep to the plans of the executor; pinned ones hold, and are named.
+TEST(ExecutorPlans, AreThoseThatItRuns) {
+  const Graph graph = makeMlp(1, std::vector<int64_t>(5, 4096), 2);
+  const Cluster cluster = *loadCluster("h100-sxm");
+  auto plan = [&](const char *executor, const char *mesh, const Pins &more) {
+    Pins pins = more;
+    if (*mesh)
+      pins.mesh = *parseMesh(mesh);
+    Result<SearchAnswer> answer = search(graph, jobFor(8, 64), *runBy(cluster, executor), pins);
+    EXPECT_TRUE(answer) << executor << ": " << (answer ? "" : answer.error().message);
+    return answer->plan;
+  };
+  for (const std::string &executor : executorNames()) {
+    const Plan open = plan(executor.c_str(), "", {});
+    EXPECT_EQ(notRunnable(open), std::vector<std::string>()) << executor;
+    for (const Alternative &other : open.alternatives)
+      for (const auto &[axis, size] : other.mesh.axes())
+        EXPECT_TRUE(size == 1 || RunnablePlans::has(open.cluster.executor.plans.axes, axis))
+            << executor << " " << axis;
+  }
+  Pins vee;
+  vee.schedule = "zero-bubble";
+  const Plan pinned = plan("megatron", "pp=2,fsdp=4", vee);
+  EXPECT_EQ(notRunnable(pinned),
+            (std::vector<std::string>{"fsdp=4", "ZeRO-3", "schedule zero-bubble"}));
+  EXPECT_NE(writePlan(pinned).find("pinned, but megatron has no such plans"), std::string::npos);
+  const Plan piped = plan("megatron", "pp=2,dp=4", {});
+  EXPECT_TRUE(RunnablePlans::has({"1f1b", "interleaved"}, scheduleWord(piped.schedule)));
+  EXPECT_LE(piped.parameterDefault.zero, 1);
 }
 
 // The 16-bit gradient of a micro-batch is complete when the micro-batch's residuals are free.
