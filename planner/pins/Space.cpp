@@ -325,11 +325,40 @@ bool Space::tensorAxisIsOpen() const {
                       [](const Condition &c) { return c.decision == "tp"; });
 }
 
+/// Whether a condition asks for a value of `decision`.
+static bool isAsked(const Pins &pins, const std::string &decision) {
+  return std::any_of(pins.conditions.begin(), pins.conditions.end(),
+                     [&](const Condition &c) { return c.decision == decision && !c.isForbidden; });
+}
+
+/// Whether pins ask for sharded parameters, which open meshes have over fsdp.
+static bool asksForFsdp(const Pins &pins) {
+  const ZeroChoice stored{3, false}, gathered{3, true};
+  return pins.zero == 3 ||
+         std::any_of(pins.conditions.begin(), pins.conditions.end(), [&](const Condition &c) {
+           return c.decision == "zero" && !c.isForbidden &&
+                  (c.value == zeroWord(stored) || c.value == zeroWord(gathered));
+         });
+}
+
+/// Whether an executor runs plans on `mesh`, apart from axes that the user asks for.
+static bool isRunnable(const Pins &pins, const RunnablePlans &runnable, const MeshShape &mesh) {
+  if (pins.strategy != "auto")
+    return true;
+  for (const auto &[axis, size] : mesh.axes())
+    if (size > 1 && !isAsked(pins, axis) && !RunnablePlans::has(runnable.axes, axis) &&
+        !(mesh::row(Axis::ShardedData).name == std::string_view(axis) && asksForFsdp(pins)))
+      return false;
+  return runnable.shardsInGroups || mesh.dp == 1 || mesh.fsdp == 1;
+}
+
 bool Space::allowed(const MeshShape &mesh) const {
   const std::string &strategy = pins.strategy;
   int axes = mesh.numAxes();
   int64_t n = mesh.numRanks();
   bool free = meshIsPinned(); // a pinned mesh may add axes not named by the strategy
+  if (!free && !isRunnable(pins, runnable, mesh))
+    return false;
   if (strategy == "auto")
     return true;
   if (strategy == "tp")
@@ -372,22 +401,6 @@ static std::vector<int64_t> sizesToTry(Axis axis, int64_t left, int64_t experts)
   return {};
 }
 
-/// Whether a condition asks for a value of `decision`.
-static bool isAsked(const Pins &pins, const std::string &decision) {
-  return std::any_of(pins.conditions.begin(), pins.conditions.end(),
-                     [&](const Condition &c) { return c.decision == decision && !c.isForbidden; });
-}
-
-/// Whether an executor runs plans on `mesh`, apart from axes that the user asks for.
-static bool isRunnable(const Pins &pins, const RunnablePlans &runnable, const MeshShape &mesh) {
-  if (pins.strategy != "auto")
-    return true;
-  for (const auto &[axis, size] : mesh.axes())
-    if (size > 1 && !isAsked(pins, axis) && !RunnablePlans::has(runnable.axes, axis))
-      return false;
-  return runnable.shardsInGroups || mesh.dp == 1 || mesh.fsdp == 1;
-}
-
 std::vector<MeshShape> Space::meshes(int64_t devices) const {
   if (meshIsPinned())
     return {pinned};
@@ -404,7 +417,7 @@ std::vector<MeshShape> Space::meshes(int64_t devices) const {
     meshes = std::move(longer);
   }
   return filtered(std::move(meshes), [&](const MeshShape &mesh) {
-    return allowed(mesh) && meets(pins.conditions, mesh) && isRunnable(pins, runnable, mesh);
+    return allowed(mesh) && meets(pins.conditions, mesh);
   });
 }
 

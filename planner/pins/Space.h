@@ -76,7 +76,7 @@ public:
   bool mayBePartial(const MeshShape &mesh) const;
   /// Returns the allowed forms of context parallelism; without cp one arbitrary form.
   std::vector<reshard::ContextForm> contexts(const MeshShape &mesh) const;
-  /// Whether `mesh` agrees with --strategy.
+  /// Whether `mesh` agrees with --strategy and, if it is open, with the executor.
   bool allowed(const MeshShape &mesh) const;
   bool orderIsOpen() const { return pins.sequenceOrder.empty(); }
   bool isZigzag() const { return pins.sequenceOrder == "zigzag"; }

@@ -101,7 +101,10 @@ class Part(nn.Module):
         whole = model.blocks
         model.blocks = nn.ModuleList(list(whole)[begin:end])
         if not self.first:
-            model.embed, model.positions = nn.Identity(), lambda at: 0
+            model.embed = nn.Identity()
+            if hasattr(model, "positions"):
+                del model.positions
+                model.positions = lambda at: 0
         if not self.last:
             model.norm, model.head = nn.Identity(), nn.Identity()
         self.model = model

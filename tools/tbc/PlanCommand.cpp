@@ -8,6 +8,7 @@
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/EmitIr.h"
+#include "tools/export/Targets.h"
 #include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/AnnotatedPins.h"
 #include "tools/tbc/Command.h"
@@ -94,14 +95,19 @@ static void printCounts(const planner::SearchCounts &counts) {
 /// Whether the IR of `step` is too long to read.
 static bool isLarge(const driver::TrainingStep &step) { return step.step.ops.size() > 500; }
 
-/// Returns the next commands to run after a plan; `planPath`: its file, or empty.
-static std::string nextCommands(const std::string &planPath) {
+/// Returns the next commands to run after a plan for `executor`; `planPath`: its file, or empty.
+static std::string nextCommands(const std::string &planPath, const std::string &executor) {
   const std::string plan = planPath.empty() ? "plan.json" : planPath;
   std::string program = std::filesystem::path(plan).replace_extension().string();
   if (program == plan)
     program += ".program";
-  return std::string("next: ") + (planPath.empty() ? "the same with -o plan.json, then " : "") +
-         "tbc verify " + plan + ", tbc compile " + plan + " -o " + program + "\n";
+  const std::string file = planPath.empty() ? "the same with -o plan.json, then " : "";
+  if (executor != planner::ownExecutor) {
+    const bool isTarget = exporter::findTarget(executor) != nullptr;
+    return "next: " + file + "tbc export " + plan + " --to " +
+           (isTarget ? executor : "TARGET; tbc export --help lists them") + "\n";
+  }
+  return "next: " + file + "tbc verify " + plan + ", tbc compile " + plan + " -o " + program + "\n";
 }
 
 static Result<int> runPlan(const Options &options) {
@@ -205,7 +211,8 @@ static Result<int> runPlan(const Options &options) {
       FittedOutput fitted;
       std::cout << planner::summarize(answer->plan);
     }
-    std::cout << nextCommands(options.output); // to be copied
+    std::cout << nextCommands(options.output,
+                              planner::executorOf(answer->plan.cluster).name); // to be copied
   }
   return 0;
 }
