@@ -72,11 +72,13 @@ std::vector<OverlapSettings> overlapChoices(const OverlapPins &pins, const Graph
                   [](const Reshard &reshard) { return reshard.where == Where::ParameterUse; });
   int64_t bytes = pins.bucketBytes ? 0 : bestBucketBytes(graph, derivation, network);
   int64_t ahead = gathers ? usualPrefetch : 0;
+  const std::pair<int64_t, int64_t> sizes[] = {
+      {bytes, ahead}, {bytes / 4, ahead / 4}, {bytes, 0}, {0, 0}};
   std::vector<OverlapSettings> choices;
-  for (int64_t share : {1, 4, 0}) {
-    OverlapSettings choice{pins.bucketBytes.value_or(share == 0 ? 0 : bytes / share),
-                           pins.prefetch.value_or(share == 0 ? 0 : ahead / share)};
-    if (choices.empty() || !(choices.back() == choice))
+  for (const auto &[bucketBytes, prefetch] : sizes) {
+    OverlapSettings choice{pins.bucketBytes.value_or(bucketBytes),
+                           pins.prefetch.value_or(prefetch)};
+    if (std::find(choices.begin(), choices.end(), choice) == choices.end())
       choices.push_back(choice);
   }
   return choices;

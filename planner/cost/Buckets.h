@@ -55,7 +55,8 @@ double leastReductions(const std::optional<int64_t> &bucketBytes, double count);
 
 /// Returns the choices for a step under `pins`, the fastest first. If something is open, the last
 /// choice is without it and takes the least memory. Bucket sizes: the best size for the kind of
-/// reduction that moves most, in whole MiB, and a quarter of it.
+/// reduction that moves most, in whole MiB, and a quarter of it. Example: buckets of 88 MiB with 4
+/// gathers ahead, of 22 MiB with 1, of 88 MiB with none, no buckets with none.
 std::vector<reshard::OverlapSettings> overlapChoices(const OverlapPins &pins,
                                                      const reshard::Graph &graph,
                                                      const reshard::Derivation &derivation,

@@ -187,8 +187,8 @@ static void keepBestOfGroups(std::vector<ExactCandidate> &exact, MemoryVerdict g
 
 Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &workers,
                                                const Graph &graph, std::vector<Candidate> scored,
-                                               const DeriveLimits &limits,
-                                               const OverlapPins &pins) {
+                                               const DeriveLimits &limits, const OverlapPins &pins,
+                                               DerivedCandidates &derived) {
   const bool isSmall = isSmallGraph(graph), isTiny = isVerySmallGraph(graph);
   const double timeError = isTiny ? 0.3 : 0.02, memoryError = isTiny ? 1.0 : isSmall ? 0.5 : 0;
   const size_t top = limits.top, most = isSmall ? 256 : limits.most;
@@ -205,13 +205,29 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
   auto mayFit = [&](const Candidate &candidate) {
     return candidate.feasible || candidate.peakBytes <= limit * (1 + memoryError);
   };
-  std::sort(scored.begin(), scored.end(), [&](const Candidate &a, const Candidate &b) {
-    return isBetter(a, mayFit(a), b, mayFit(b));
-  });
   double best = INFINITY; // of the examined ones, in their order
   // The smallest ratio of exact seconds to those of the score: pipelines of many stages score too
   // fast, all alike. The error beyond it is small.
   double ratio = INFINITY;
+  std::vector<ExactCandidate> exact;
+  auto take = [&](const Candidate &candidate, const ExactCandidate &result) {
+    const Prediction &prediction = result.plan.prediction;
+    if (prediction.meets(limits.goal)) {
+      best = std::min(best, prediction.stepSeconds);
+      ratio = std::min(ratio, prediction.stepSeconds / candidate.seconds);
+    }
+    exact.push_back(result);
+  };
+  auto isTaken = [&](const Candidate &candidate) {
+    auto found = derived.find(candidate.order);
+    if (found != derived.end())
+      take(candidate, found->second);
+    return found != derived.end();
+  };
+  scored.erase(std::remove_if(scored.begin(), scored.end(), isTaken), scored.end());
+  std::sort(scored.begin(), scored.end(), [&](const Candidate &a, const Candidate &b) {
+    return isBetter(a, mayFit(a), b, mayFit(b));
+  });
   constexpr double relativeError = 0.005;
   auto isWanted = [&](size_t i) {
     if (i >= scored.size() || i < top)
@@ -228,7 +244,6 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
   auto isRuledOut = [&](size_t i) { return i >= top && scored[i].lowerBound >= best; };
   auto derive = isTiny && searcher.problem.stageBegins.empty() ? deriveWithCuts : deriveExactly;
   std::vector<std::optional<Result<ExactCandidate>>> ahead(scored.size());
-  std::vector<ExactCandidate> exact;
   for (size_t i = 0; isWanted(i); ++i) {
     if (isRuledOut(i))
       continue;
@@ -247,14 +262,9 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
         ahead[next[k]] = derive(searcher, graph, std::move(candidate), limits, pins);
       });
     }
-    Result<ExactCandidate> &result = *ahead[i];
-    if (!result)
-      return result.error();
-    if (result->plan.prediction.meets(limits.goal)) {
-      best = std::min(best, result->plan.prediction.stepSeconds);
-      ratio = std::min(ratio, result->plan.prediction.stepSeconds / scored[i].seconds);
-    }
-    exact.push_back(std::move(*result));
+    if (!*ahead[i])
+      return ahead[i]->error();
+    take(scored[i], derived.emplace(scored[i].order, std::move(**ahead[i])).first->second);
   }
   keepBestOfGroups(exact, limits.goal);
   return exact;

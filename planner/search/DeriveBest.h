@@ -6,6 +6,7 @@
 #include "planner/search/Searcher.h"
 #include "planner/support/Workers.h"
 
+#include <map>
 #include <vector>
 
 namespace tbc::planner {
@@ -32,8 +33,12 @@ void sortExact(std::vector<ExactCandidate> &exact, MemoryVerdict goal);
 /// Whether a graph is small enough to derive candidates exhaustively.
 bool isSmallGraph(const reshard::Graph &graph);
 
+/// Derived candidates, by Candidate::order.
+using DerivedCandidates = std::map<int, ExactCandidate>;
+
 /// Derives the best of `scored` candidates exactly: the first `top`, and more while the next might
 /// be better or no plan fits. Returns the best first, and each group of candidates (groupOf) once.
+/// Takes candidates that are in `derived` from there, and adds the others.
 ///
 /// Scores have a small error, so all candidates within that error of the best are derived. Scores
 /// know less about single tensors, and these count in a small graph. There `scored` has all scored
@@ -43,7 +48,8 @@ bool isSmallGraph(const reshard::Graph &graph);
 Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &workers,
                                                const reshard::Graph &graph,
                                                std::vector<Candidate> scored,
-                                               const DeriveLimits &limits, const OverlapPins &pins);
+                                               const DeriveLimits &limits, const OverlapPins &pins,
+                                               DerivedCandidates &derived);
 
 /// Derives one candidate op by op, as deriveBest.
 Result<ExactCandidate> deriveExactly(Searcher &searcher, const reshard::Graph &graph,

@@ -14,6 +14,7 @@
 #include "planner/search/DeriveBest.h"
 #include "planner/search/Families.h"
 #include "planner/search/LookAhead.h"
+#include "planner/search/Scorer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -149,9 +150,6 @@ static Status keepBegun(std::vector<Candidate> &candidates, const PinnedOps &pin
                    " stages, the first included, and no configuration that is left has as many: "
                    "its pp times its virtual stages; pin where each of them begins"};
 }
-
-/// Number of candidates scored even after the deadline, until one fits.
-constexpr int64_t leastScored = 64;
 
 /// Number of hopeless candidates scored anyway, for the reasons of the answer.
 constexpr int64_t mostHopeless = 64;
@@ -289,13 +287,6 @@ static std::vector<ExactCandidate> nearestOf(Searcher &searcher, const Graph &gr
   return exact;
 }
 
-/// Whether `candidate` cannot fit if `other` does not: it differs only by a larger micro-batch and
-/// weaker recomputation.
-static bool isWorseThan(const Candidate &other, const Candidate &candidate) {
-  return other.mesh == candidate.mesh && other.zero == candidate.zero &&
-         other.microBatch <= candidate.microBatch && other.recompute >= candidate.recompute;
-}
-
 /// Refuses a number of blocks to recompute or to offload that the model does not have.
 static Status checkBlocks(const Space &space, const Pins &pins, int64_t numBlocks) {
   if (space.recompute().blocks.value_or(0) > numBlocks)
@@ -334,70 +325,41 @@ static Error whyNone(Searcher &searcher, const Job &job, const Pins &pins) {
           "; choose a batch that is a multiple of the data-parallel size"};
 }
 
-namespace {
-
-/// How a search scores its candidates.
-struct Scoring {
-  Searcher &searcher;
-  Workers &workers;
-  const Pins &pins;
-  int top;
-  Purpose purpose;
-  const Progress &progress;
-};
-
-} // namespace
-
-/// Scores candidates in the order of their bounds, until no other can be among the best `top`, or
-/// the budget or time is over. Returns the best of each group, the best first.
-static std::vector<Candidate> scoreInOrder(const Scoring &scoring,
-                                           std::vector<Candidate> &candidates, bool isSmall,
-                                           Exploration &exploration) {
-  const Pins &pins = scoring.pins;
-  std::map<decltype(groupOf(candidates[0])), size_t> best; // of each group, into scored
-  std::vector<double> fastest; // of the groups with a fitting candidate, ascending
-  LookAhead ahead(scoring.searcher, scoring.workers, candidates, isSmall);
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    if (scoring.progress)
-      scoring.progress(int64_t(i), int64_t(candidates.size()));
-    const Candidate &candidate = candidates[i];
-    double limit = int(fastest.size()) >= scoring.top ? fastest[size_t(scoring.top) - 1] : INFINITY;
-    if (candidate.lowerBound > limit)
-      break; // and all later ones too
-    // A late answer is better than no answer: score some candidates regardless of the time.
-    const bool isLate =
-        pins.deadline.isOver() && (!fastest.empty() || exploration.numScored >= leastScored);
-    if (exploration.numScored >= pins.budget.scored || isLate) {
-      exploration.end = isLate ? SearchEnd::TimeLimit : SearchEnd::Budget;
-      break;
-    }
-    const bool isKnown = scoring.purpose == Purpose::Suggestion &&
-                         std::any_of(exploration.scored.begin(), exploration.scored.end(),
-                                     [&](const Candidate &other) {
-                                       return !other.feasible && isWorseThan(other, candidate);
-                                     });
-    if (isKnown || ahead.isRuledOut(i, limit))
-      continue;
-    ++exploration.numScored;
-    if (!ahead.score(i))
-      continue;
-    exploration.scored.push_back(candidate);
-    auto [found, isNew] = best.emplace(groupOf(candidate), exploration.scored.size() - 1);
-    if (!isNew && !isBetter(candidate, exploration.scored[found->second]))
-      continue;
-    found->second = exploration.scored.size() - 1;
-    fastest.clear();
-    for (const auto &[group, index] : best)
-      if (exploration.scored[index].feasible)
-        fastest.push_back(exploration.scored[index].seconds);
-    std::sort(fastest.begin(), fastest.end());
+/// Derives the best candidates. Where derivation contradicts scores, goes on with the scoring: in a
+/// small graph until no other candidate can win, in a large one until a plan fits or for a few
+/// turns.
+static Status deriveInTurns(Searcher &searcher, Workers &workers, const Graph &graph,
+                            Scorer &scorer, std::vector<Candidate> winners,
+                            const DeriveLimits &limits, const OverlapPins &pins,
+                            Exploration &exploration) {
+  constexpr int mostTurns = 4; // in a large graph
+  const bool isSmall = isSmallGraph(graph);
+  DerivedCandidates derived;
+  for (int turn = 0;; ++turn) {
+    Result<std::vector<ExactCandidate>> exact =
+        deriveBest(searcher, workers, graph, isSmall ? exploration.scored : std::move(winners),
+                   limits, pins, derived);
+    if (!exact)
+      return exact.error();
+    exploration.exact = std::move(*exact);
+    const bool hasFit = exploration.hasFit(limits.goal);
+    const bool wasRight = scorer.correct(derived, limits);
+    if (wasRight || limits.deadline.isOver() || (!isSmall && (hasFit || turn + 1 == mostTurns)))
+      return Status::ok();
+    if (!scorer.scoreMore(hasFit ? exploration.exact.front().plan.prediction.stepSeconds
+                                 : INFINITY))
+      return Status::ok();
+    winners = scorer.winners();
   }
-  std::vector<Candidate> winners;
-  for (const auto &[group, index] : best)
-    winners.push_back(exploration.scored[index]);
-  std::sort(winners.begin(), winners.end(),
-            [](const Candidate &a, const Candidate &b) { return isBetter(a, b); });
-  return winners;
+}
+
+/// Returns the seconds of the fastest scored candidate that fits.
+static double fastestScored(const Exploration &exploration) {
+  double fastest = INFINITY;
+  for (const Candidate &candidate : exploration.scored)
+    if (candidate.feasible)
+      fastest = std::min(fastest, candidate.seconds);
+  return fastest;
 }
 
 Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &cluster,
@@ -482,8 +444,10 @@ Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &c
   if (searcher.end() != SearchEnd::Complete)
     exploration.lowerBoundSeconds =
         std::min(exploration.lowerBoundSeconds, peakRateSeconds(searcher.problem));
-  std::vector<Candidate> winners = scoreInOrder({searcher, workers, pins, top, purpose, progress},
-                                                candidates, isSmall, exploration);
+  Scorer scorer(searcher, workers, candidates, exploration,
+                {pins, top, purpose, isSmall, progress});
+  scorer.scoreMore();
+  std::vector<Candidate> winners = scorer.winners();
   for (size_t i = 0; winners.empty() && i < candidates.size(); ++i)
     if (const std::string &why = searcher.costs.models.refusedContext(candidates[i]); !why.empty())
       return Error{ErrorCode::Usage, why};
@@ -495,21 +459,18 @@ Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &c
   if (!pins.deadline.isOver())
     addContexts(searcher, workers, isSmall, int(exploration.numCandidates), pins.deadline,
                 exploration, winners);
+  double scoreSeconds = watch.lap();
+  Status derived = deriveInTurns(searcher, workers, graph, scorer, std::move(winners), limits,
+                                 space->overlap(), exploration);
+  if (!derived)
+    return derived.error();
+  double deriveSeconds = watch.lap();
   std::vector<Candidate> ofFamilies;
-  if (purpose == Purpose::Answer && !winners.empty() && winners.front().feasible)
+  if (purpose == Purpose::Answer && exploration.hasFit(goal))
     ofFamilies = bestOfFamilies(
         searcher,
-        {candidates, hopelessDdp, exploration.scored, winners.front().seconds, pins.tie, top},
+        {candidates, hopelessDdp, exploration.scored, fastestScored(exploration), pins.tie, top},
         pins.deadline);
-  if (isSmall)
-    winners = exploration.scored;
-  double scoreSeconds = watch.lap();
-  Result<std::vector<ExactCandidate>> exact =
-      deriveBest(searcher, workers, graph, std::move(winners), limits, space->overlap());
-  if (!exact)
-    return exact.error();
-  double deriveSeconds = watch.lap();
-  exploration.exact = std::move(*exact);
   if (Status status =
           addFamilies(searcher, graph, ofFamilies, limits, space->overlap(), exploration);
       !status)

@@ -2,6 +2,7 @@
 
 #include "planner/search/Pricer.h"
 #include "planner/graph/RecomputeBlocks.h"
+#include "planner/search/CandidateOrder.h"
 #include "planner/search/ChunkBlocks.h"
 #include "planner/search/OffloadBlocks.h"
 #include "planner/search/PartialRecompute.h"
@@ -62,8 +63,9 @@ void Pricer::moveCut(Candidate &candidate, size_t chunk, int first) const {
   price(candidate, mix, mode);
 }
 
-/// Moves one cut at a time, to any position, as long as this helps. The cut with the shortest
-/// longest stage is not the fastest if the schedule is short, reductions are long or sends differ.
+/// Moves one cut at a time, to any position, as long as this helps: towards fitting, then towards
+/// speed. The cut with the shortest longest stage is not the fastest if the schedule is short,
+/// reductions are long or sends differ.
 void Pricer::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mode) const {
   const Profile &profile = *mix.kept;
   std::vector<int> positions = cuts.positions(profile, int64_t(candidate.firstOps.size()));
@@ -84,8 +86,7 @@ void Pricer::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mo
         if (!moved.offloadEnds.empty())
           chooseOffloaded(costs, moved, mix, mode);
         price(moved, mix, mode);
-        if (moved.feasible < candidate.feasible ||
-            (moved.feasible == candidate.feasible && moved.seconds >= candidate.seconds))
+        if (!isBetter(moved, candidate))
           continue;
         candidate = std::move(moved);
         improved = true;

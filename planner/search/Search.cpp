@@ -38,14 +38,18 @@ struct Question {
 
 } // namespace
 
-/// Explores. If no plan fits in a small graph, also explores without recomputation for speed only:
-/// it keeps the operands of the recomputed op, which may be larger than its result. Single tensors
-/// count in a small graph.
+/// Explores. If no plan fits in a small graph without forced recomputation, also explores without
+/// recomputation for speed only, and takes the better answer. Such recomputation keeps the operands
+/// of the recomputed op, which may be larger than its result. Single tensors count in a small
+/// graph.
 static Result<Exploration> exploreKept(const Question &question, const Pins &pins,
                                        const Progress &progress = {}) {
   Result<Exploration> exploration = question.explore(pins, progress);
-  if (!exploration || exploration->hasFit(pins.memoryGoal) || exploration->provesNothingFits ||
-      !pins.recomputeIsOpen() || !isSmallGraph(question.graph))
+  if (!exploration || exploration->provesNothingFits || !pins.recomputeIsOpen() ||
+      !isSmallGraph(question.graph))
+    return exploration;
+  const bool hasFit = exploration->hasFit(pins.memoryGoal);
+  if (hasFit && exploration->exact.front().candidate.recompute == RecomputeMode::None)
     return exploration;
   Pins plain = pins;
   plain.recompute = name(RecomputeMode::None);
@@ -53,6 +57,11 @@ static Result<Exploration> exploreKept(const Question &question, const Pins &pin
   if (tried)
     exploration->counts += tried->counts;
   if (!tried || !tried->hasFit(pins.memoryGoal))
+    return exploration;
+  const auto secondsOf = [](const Exploration &answer) {
+    return answer.exact.front().plan.prediction.stepSeconds;
+  };
+  if (hasFit && secondsOf(*tried) >= secondsOf(*exploration))
     return exploration;
   tried->counts = exploration->counts;
   tried->lowerBoundSeconds = exploration->lowerBoundSeconds; // of all plans

@@ -177,6 +177,21 @@ static Graph graphOfRound(std::mt19937_64 &random, int round) {
   return makeMlp(1, widths);
 }
 
+/// Expects that the search's `plan` has no worse verdict than `found` of brute force, and with the
+/// same verdict no more than its `best` seconds. The search has more schedules and partial
+/// recomputation, so its verdict may be better. The bound of `plan` may exceed neither time, unless
+/// the verdict of that plan is worse.
+static void expectAsGood(const Plan &plan, const Plan &found, double best,
+                         const std::string &where) {
+  const std::string both = where + ": " + describe(plan) + ", best " + describe(found);
+  EXPECT_LE(plan.prediction.memory, found.prediction.memory) << both;
+  EXPECT_LE(plan.lowerBoundSeconds, plan.prediction.stepSeconds * (1 + 1e-12)) << both;
+  if (plan.prediction.memory < found.prediction.memory)
+    return;
+  EXPECT_LE(plan.prediction.stepSeconds, best * (1 + 2e-3)) << both;
+  EXPECT_LE(plan.lowerBoundSeconds, best * (1 + 1e-12)) << both;
+}
+
 static int numRoundsAsked(int otherwise) {
   const char *asked = std::getenv("TBC_BRUTE_FORCE_ROUNDS");
   return asked ? std::atoi(asked) : otherwise;
@@ -187,7 +202,9 @@ TEST(Search, EqualsBruteForceWithoutTensorParallelism) {
   int feasible = 0, tight = 0;
   const int numRounds = numRoundsAsked(24);
   ASSERT_GE(numRounds, 8) << "fewer rounds leave a kind of job out";
-  for (int round = 0; round < numRounds; ++round) {
+  // The plans with the best scores do not fit in these, and slower ones do.
+  const std::set<int> hard = {62, 101, 134, 431};
+  for (int round = 0; round <= std::max(numRounds - 1, *hard.rbegin()); ++round) {
     Graph graph = graphOfRound(random, round);
     Job job = jobFor(round % 3 == 0 ? 2 : 4, 8);
     Cluster cluster = smallCluster();
@@ -195,6 +212,8 @@ TEST(Search, EqualsBruteForceWithoutTensorParallelism) {
       cluster = everyTerm(cluster);
     Pins pins;
     double part = 0.5 + 0.1 * double(random() % 6);
+    if (round >= numRounds && !hard.count(round))
+      continue;
     if (round % 8 >= 3) { // less memory than it takes when there is enough
       Result<SearchAnswer> ample = search(graph, job, cluster, pins);
       ASSERT_TRUE(ample) << "round " << round << ": " << ample.error().message;
@@ -209,13 +228,7 @@ TEST(Search, EqualsBruteForceWithoutTensorParallelism) {
       continue;
     ++feasible;
     tight += cluster.memoryBytes < (1 << 30);
-    EXPECT_EQ(answer->plan.prediction.memory, found.prediction.memory)
-        << "round " << round << ": " << describe(answer->plan) << ", best " << describe(found);
-    EXPECT_LE(answer->plan.prediction.stepSeconds, best * (1 + 2e-3))
-        << "round " << round << ": " << describe(answer->plan) << ", best " << describe(found);
-    EXPECT_LE(answer->plan.lowerBoundSeconds,
-              std::min(best, answer->plan.prediction.stepSeconds) * (1 + 1e-12))
-        << "round " << round;
+    expectAsGood(answer->plan, found, best, "round " + std::to_string(round));
     EXPECT_EQ(predict(graph, answer->plan)->stepSeconds, answer->plan.prediction.stepSeconds);
   }
   EXPECT_GT(feasible, numRounds / 2);
@@ -283,14 +296,10 @@ TEST(Search, EqualsBruteForceOnUnlikeDevices) {
     if (!answer)
       continue;
     const Prediction &prediction = answer->plan.prediction;
-    EXPECT_EQ(prediction.memory, found.prediction.memory) << "round " << round;
+    expectAsGood(answer->plan, found, best, "round " + std::to_string(round));
     ++feasible;
     tight += cluster.memoryBytes < (1 << 30);
     pipelines += answer->plan.mesh.pp > 1;
-    EXPECT_LE(prediction.stepSeconds, best * (1 + 2e-3))
-        << "round " << round << ": " << describe(answer->plan) << ", best " << describe(found);
-    EXPECT_LE(answer->plan.lowerBoundSeconds, std::min(best, prediction.stepSeconds) * (1 + 1e-12))
-        << "round " << round;
     EXPECT_EQ(predict(graph, answer->plan)->stepSeconds, prediction.stepSeconds);
     const StageDevices devices = stageDevices(answer->plan);
     for (size_t stage = 0; stage < prediction.stages.size(); ++stage)
