@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 
 namespace tbc::planner {
 
@@ -79,9 +80,10 @@ public:
     }
   }
 
-  /// Finds the longest chain if chunk c has `share[c]` of `total`. Adds the number of times each
-  /// phase of each chunk is on it to `counts` (forward, backward, weight, by chunk). Returns its
-  /// number of moves from one stage to another.
+  /// Finds the longest chain if chunk c has `share[c]` of `total`. Adds the
+  /// number of times each phase of each chunk is on it to `counts` (forward,
+  /// backward, weight, by chunk). Returns its number of moves from one stage to
+  /// another.
   int addLongest(const std::vector<double> &share, const WorkShare &total,
                  std::vector<std::array<double, 3>> &counts) {
     end.resize(actions.size());
@@ -158,8 +160,8 @@ private:
 
 double ChainMixture::Counts::least() const { return std::min({forward, backward, weight}); }
 
-/// Returns the least seconds added by `share`, beyond the cost of recomputing it in `agains`
-/// micro-batches.
+/// Returns the least seconds added by `share`, beyond the cost of recomputing
+/// it in `agains` micro-batches.
 double ChainMixture::Counts::of(const WorkShare &share, double agains) const {
   double kept = forward * share.forward + backward * share.backward + weight * share.weight +
                 least() * share.anyPhase;
@@ -170,39 +172,139 @@ double ChainMixture::Counts::of(const WorkShare &share, double agains) const {
          std::max(0.0, weight - agains) * share.foundWeight;
 }
 
+namespace {
+
+/// A set of chains, each with its seconds by chunk, as a matrix game. One
+/// player mixes the chains and wants much work, the other shares the work out
+/// to the chunks and wants little.
+class ChainGame {
+public:
+  explicit ChainGame(size_t numChunks) : numChunks(numChunks), byChunk(numChunks) {}
+
+  void addChain(const std::vector<double> &seconds) {
+    for (size_t c = 0; c < numChunks; ++c)
+      byChunk[c].push_back(seconds[c]);
+    byChain.push_back(seconds);
+  }
+
+  /// Plays some rounds; fewer if the game is large. Source: regret matching+ in
+  /// turns with quadratic averages (Tammelin, "Solving Large Imperfect
+  /// Information Games Using CFR+", 2014).
+  void solve() {
+    constexpr size_t mostProducts = 8'000'000, mostRounds = 500, leastRounds = 100;
+    const size_t numChains = byChain.size();
+    const size_t rounds =
+        std::clamp(mostProducts / (numChains * numChunks), leastRounds, mostRounds);
+    weights.assign(numChains, 0);
+    shares.assign(numChunks, 0);
+    Player chains(numChains), chunks(numChunks);
+    std::vector<double> gains(numChains), losses(numChunks);
+    double total = 0;
+    for (size_t round = 1; round <= rounds; ++round) {
+      std::fill(gains.begin(), gains.end(), 0);
+      for (size_t c = 0; c < numChunks; ++c)
+        if (const double share = chunks.strategy[c]; share > 0)
+          for (size_t i = 0; i < numChains; ++i)
+            gains[i] += share * byChunk[c][i];
+      chains.learn(gains, 1);
+      std::fill(losses.begin(), losses.end(), 0);
+      for (size_t i = 0; i < numChains; ++i)
+        if (const double weight = chains.strategy[i]; weight > 0)
+          for (size_t c = 0; c < numChunks; ++c)
+            losses[c] += weight * byChain[i][c];
+      chunks.learn(losses, -1);
+      const double importance = double(round) * double(round);
+      total += importance;
+      for (size_t i = 0; i < numChains; ++i)
+        weights[i] += importance * chains.strategy[i];
+      for (size_t c = 0; c < numChunks; ++c)
+        shares[c] += importance * chunks.strategy[c];
+    }
+    for (double &weight : weights)
+      weight /= total;
+    for (double &share : shares)
+      share /= total;
+  }
+
+  std::vector<double> weights; // by chain; the sum is 1
+  std::vector<double> shares;  // by chunk; the sum is 1
+
+private:
+  struct Player {
+    explicit Player(size_t choices) : strategy(choices, 1.0 / double(choices)), regrets(choices) {}
+
+    /// Prefers choices with large values (`sign` 1) or small ones (-1).
+    void learn(const std::vector<double> &values, double sign) {
+      const double mean = std::inner_product(values.begin(), values.end(), strategy.begin(), 0.0);
+      double sum = 0;
+      for (size_t i = 0; i < values.size(); ++i)
+        sum += regrets[i] = std::max(0.0, regrets[i] + sign * (values[i] - mean));
+      for (size_t i = 0; i < values.size(); ++i)
+        strategy[i] = sum > 0 ? regrets[i] / sum : 1.0 / double(values.size());
+    }
+
+    std::vector<double> strategy, regrets;
+  };
+
+  const size_t numChunks;
+  std::vector<std::vector<double>> byChain, byChunk; // the same seconds in both orders
+};
+
+} // namespace
+
 ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &total, bool isFine)
     : partsBackward(schedule::splitsBackward(schedule.kind)), most(infinity) {
   Chains chains(schedule);
-  size_t numChunks = schedule.pipeline.chunkStage.size();
-  std::vector<std::array<double, 3>> counts(numChunks, {0, 0, 0});
-  auto costOf = [&](size_t chunk) {
-    double weight = partsBackward ? counts[chunk][2] : counts[chunk][1];
-    return counts[chunk][0] * total.forward + counts[chunk][1] * total.backward +
-           weight * total.weight;
+  const size_t numChunks = schedule.pipeline.chunkStage.size();
+  std::vector<std::vector<std::array<double, 3>>> found; // by chain and chunk: counts
+  std::vector<int> sendsOf;                              // by chain
+  ChainGame game(numChunks);
+  std::vector<double> costs(numChunks), sums(numChunks, 0);
+  auto addLongest = [&](const std::vector<double> &share) {
+    std::vector<std::array<double, 3>> counts(numChunks, {0, 0, 0});
+    sendsOf.push_back(chains.addLongest(share, total, counts));
+    most = std::min(most, chains.seconds());
+    for (size_t c = 0; c < numChunks; ++c) {
+      const double weight = partsBackward ? counts[c][2] : counts[c][1];
+      costs[c] =
+          counts[c][0] * total.forward + counts[c][1] * total.backward + weight * total.weight;
+      sums[c] += costs[c];
+    }
+    game.addChain(costs);
+    found.push_back(std::move(counts));
   };
-  // The player who cuts puts more work on chunks with short chains so far: multiplicative weights,
-  // with a falling rate.
-  const int64_t mostActions = isFine ? 24'000'000 : 8'000'000, mostRounds = isFine ? 1000 : 160;
-  int64_t actions = int64_t(numChunks) * schedule.accumulation * (partsBackward ? 3 : 2);
+  // The player who cuts puts more work on chunks with short chains so far:
+  // multiplicative weights, with a falling rate.
+  const int64_t mostActions = isFine ? 12'000'000 : 4'000'000;
+  const int64_t mostRounds = isFine ? std::clamp<int64_t>(2 * int64_t(numChunks), 160, 480) : 80;
+  const int64_t actions = int64_t(numChunks) * schedule.accumulation * (partsBackward ? 3 : 2);
   const int rounds = int(std::clamp<int64_t>(mostActions / actions, 60, mostRounds));
   std::vector<double> share(numChunks, 1.0 / double(numChunks));
-  double whole = total.forward + total.backward + total.weight;
+  const double whole = total.forward + total.backward + total.weight;
   for (int round = 1; round <= rounds; ++round) {
-    sends += double(chains.addLongest(share, total, counts)) / rounds;
-    most = std::min(most, chains.seconds());
-    double least = infinity, sum = 0;
+    addLongest(share);
+    const double rate = std::sqrt(8 * std::log(double(numChunks) + 1) / double(round)) /
+                        (whole * double(schedule.accumulation));
+    const double least = *std::min_element(sums.begin(), sums.end());
+    double sum = 0;
     for (size_t c = 0; c < numChunks; ++c)
-      least = std::min(least, costOf(c));
-    double rate = std::sqrt(8 * std::log(double(numChunks) + 1) / double(round)) /
-                  (whole * double(schedule.accumulation));
-    for (size_t c = 0; c < numChunks; ++c)
-      sum += share[c] = std::exp(-rate * (costOf(c) - least));
+      sum += share[c] = std::exp(-rate * (sums[c] - least));
     for (double &s : share)
       s /= sum;
   }
-  for (const auto &[forward, backward, weight] : counts)
-    chunks.push_back(
-        {forward / rounds, backward / rounds, (partsBackward ? weight : backward) / rounds});
+  game.solve();
+  addLongest(game.shares); // a short makespan, for `most`
+  game.weights.push_back(0);
+  chunks.resize(numChunks);
+  for (size_t i = 0; i < found.size(); ++i) {
+    sends += game.weights[i] * sendsOf[i];
+    for (size_t c = 0; c < numChunks; ++c) {
+      const auto &[forward, backward, weight] = found[i][c];
+      chunks[c].forward += game.weights[i] * forward;
+      chunks[c].backward += game.weights[i] * backward;
+      chunks[c].weight += game.weights[i] * (partsBackward ? weight : backward);
+    }
+  }
 }
 
 /// Returns by kind and chunk the seconds added by one part there (Counts::of).
@@ -229,7 +331,8 @@ double ChainMixture::anyhow(const WorkInOrder &work, const std::vector<double> &
 
 /// Returns the minimum over all cuts.
 double ChainMixture::inOrder(const WorkInOrder &work, const std::vector<double> &byKind) const {
-  // By chunk: the least seconds of the parts so far, if the last of them lies on it.
+  // By chunk: the least seconds of the parts so far, if the last of them lies
+  // on it.
   std::vector<double> least(chunks.size(), infinity);
   least[0] = 0;
   for (size_t part = 0; part < work.kindOf.size(); ++part) {
@@ -267,8 +370,8 @@ double ChainMixture::leastSeconds(const WorkInOrder &work, double anywhere, doub
 
 namespace {
 
-/// The shortest makespan over all cuts of parts into the chunks of a schedule, by depth-first
-/// search over the ends of chunks.
+/// The shortest makespan over all cuts of parts into the chunks of a schedule,
+/// by depth-first search over the ends of chunks.
 class CutSearch {
 public:
   CutSearch(const PipelineSchedule &schedule, std::vector<schedule::ChunkTimes> parts,
@@ -309,8 +412,8 @@ private:
     seconds = before;
   }
 
-  /// Whether a stage with these seconds per micro-batch excludes a better cut: it executes them for
-  /// each micro-batch, one after the other.
+  /// Whether a stage with these seconds per micro-batch excludes a better cut:
+  /// it executes them for each micro-batch, one after the other.
   bool isTooLong(double seconds) const {
     constexpr double hair = 1e-9; // for rounding
     return seconds * double(schedule.accumulation) * (1 - hair) > std::min(shortest, limit);
@@ -341,7 +444,8 @@ double shortestCutSeconds(const PipelineSchedule &schedule, const std::vector<Wo
     cuts = cuts * double(positions.size() - i) / double(i + 1);
   if (cuts > double(mostCuts))
     return 0;
-  // The seconds of the ops between two neighbouring positions, once for all cuts.
+  // The seconds of the ops between two neighbouring positions, once for all
+  // cuts.
   const bool isParted = schedule::splitsBackward(schedule.kind);
   std::vector<schedule::ChunkTimes> between(positions.size() + 1);
   for (size_t op = 0, part = 0; op < ops.size(); ++op) {

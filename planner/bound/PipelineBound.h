@@ -47,8 +47,10 @@ struct WorkInOrder {
 /// at least the sum over all parts of each part's least cost on any chunk.
 class ChainMixture {
 public:
-  /// Builds a mixture for work with the proportions of `total`, by fictitious play (Brown 1951):
-  /// one player cuts the model, the other picks the longest chain. `isFine`: more rounds.
+  /// Builds a mixture for work with the proportions of `total`. Fictitious play (Brown 1951) finds
+  /// chains: one player cuts the model, the other picks the longest chain. Then the chains get the
+  /// weights that prove most. `isFine`: more rounds. Example: 16 stages with 1F1B, 32 micro-batches
+  /// of 1 s and 80 rounds prove 2.93 s of 2.94 s; equal weights prove 2.72 s.
   ChainMixture(const PipelineSchedule &schedule, const WorkShare &total, bool isFine = false);
 
   /// Returns a lower bound on the makespan over all cuts of `work` into the schedule's chunks;

@@ -101,6 +101,13 @@ double Bounder::refined(const Candidate &candidate, double limit) {
   return entry.seconds;
 }
 
+double Bounder::refinedFinally(const Candidate &candidate, double limit) {
+  auto [found, isNew] = finals.try_emplace(keyOf(candidate));
+  if (isNew)
+    found->second = refinedBound(tables, candidate, limit, /*isFinal=*/true);
+  return found->second;
+}
+
 double Bounder::refinedAhead(const Candidate &candidate, double limit) {
   auto found = known.find(keyOf(candidate));
   bool isKnown = found != known.end() && !found->second.isTooLow(limit);

@@ -41,6 +41,8 @@ public:
   /// Returns refinedBound() of `candidate`. Reuses the result for an earlier limit if it is as
   /// strong.
   double refined(const Candidate &candidate, double limit);
+  /// Returns the final refinedBound() of `candidate`.
+  double refinedFinally(const Candidate &candidate, double limit);
   /// Computes the result of refined() ahead. Thread-safe, but not concurrently with refined().
   double refinedAhead(const Candidate &candidate, double limit);
 
@@ -64,6 +66,7 @@ private:
   RunningCounts &counts;
   double leastOfAll = 0, leastOfDropped = std::numeric_limits<double>::infinity();
   std::map<Key, Refined> known;                       // requested one after another
+  std::map<Key, double> finals;                       // for the limit of the proof
   OnceMap<std::pair<Key, double>, double> knownAhead; // by limit
 };
 

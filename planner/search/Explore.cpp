@@ -86,8 +86,10 @@ static double leastBound(const std::vector<Candidate> &candidates) {
   return least;
 }
 
-/// Returns the least of all bounds, at most `seconds`, the time of some plan. First tightens the
-/// bounds below `seconds`, least first, until `deadline`.
+/// Returns the least of all bounds, at most `seconds`, the time of some plan. Tightens the least
+/// bound again and again, until it is final or `deadline` is over. Example: candidates with bounds
+/// of 2 s, 3 s and 5 s, and a plan of 4 s. The first becomes 3.5 s, then the second 3.2 s, and is
+/// final with 3.3 s: that is the answer.
 static double refineBounds(Searcher &searcher, Workers &workers,
                            const std::vector<Candidate> &candidates,
                            const std::vector<Candidate> &others, double seconds,
@@ -100,19 +102,36 @@ static double refineBounds(Searcher &searcher, Workers &workers,
   std::sort(loose.begin(), loose.end(), [](const Candidate *a, const Candidate *b) {
     return std::tie(a->provenBound, a->order) < std::tie(b->provenBound, b->order);
   });
-  double least = seconds;
-  size_t ahead = 0;
-  for (size_t i = 0; i < loose.size() && loose[i]->provenBound < least; ++i) {
-    if (deadline.isOver())
-      return std::min(least, loose[i]->provenBound); // later bounds are no less
-    if (i >= ahead && workers.count() > 1) {
-      ahead = std::min(loose.size(), i + size_t(workers.count()));
-      workers.run(ahead - i,
-                  [&](size_t k) { searcher.bounder.refinedAhead(*loose[i + k], seconds); });
+  constexpr int mostFinal = 256; // most share their chains
+
+  std::set<std::tuple<double, bool, size_t>> refined; // bound, whether it is final, index in loose
+  size_t next = 0, ahead = 0;
+  for (int numFinal = 0;;) {
+    const double known = refined.empty() ? seconds : std::get<0>(*refined.begin());
+    if (next < loose.size() && loose[next]->provenBound < known) {
+      if (deadline.isOver())
+        return loose[next]->provenBound;
+      if (next >= ahead && workers.count() > 1) {
+        ahead = std::min(loose.size(), next + size_t(workers.count()));
+        workers.run(ahead - next,
+                    [&](size_t k) { searcher.bounder.refinedAhead(*loose[next + k], seconds); });
+      }
+      const double bound = searcher.bounder.refined(*loose[next], seconds);
+      if (bound < seconds)
+        refined.emplace(bound, false, next);
+      ++next;
+      continue;
     }
-    least = std::min(least, searcher.bounder.refined(*loose[i], seconds));
+    if (refined.empty())
+      return seconds;
+    const auto [bound, isFinal, index] = *refined.begin();
+    if (isFinal || numFinal++ == mostFinal || deadline.isOver())
+      return bound;
+    refined.erase(refined.begin());
+    const double better = std::max(bound, searcher.bounder.refinedFinally(*loose[index], seconds));
+    if (better < seconds)
+      refined.emplace(better, true, index);
   }
-  return least;
 }
 
 namespace {

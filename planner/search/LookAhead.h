@@ -6,8 +6,10 @@
 #include "planner/search/Searcher.h"
 #include "planner/support/Workers.h"
 
+#include <array>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <vector>
 
 namespace tbc::planner {
@@ -21,9 +23,9 @@ public:
   LookAhead(Searcher &searcher, Workers &workers, std::vector<Candidate> &candidates, bool refine)
       : searcher(searcher), workers(workers), candidates(candidates), refine(refine) {}
 
-  /// Whether Bounder::refined proves that candidate `i` takes at least `limit` seconds; false
-  /// with an infinite limit. Also looks ahead at later candidates whose lowerBound is below the
-  /// limit.
+  /// Whether candidate `i` takes at least `limit` seconds: by Bounder::refined, or because it takes
+  /// clearly longer even without forced recomputation (isSlowWithout). False with an infinite
+  /// limit. Also looks ahead at later candidates whose lowerBound is below the limit.
   bool isRuledOut(size_t i, double limit);
 
   /// Calls Pricer::score on candidate `i` of the list.
@@ -37,13 +39,21 @@ private:
     Candidate candidate;
     bool isPossible = false;
   };
-  void look(size_t first, size_t number, double limit);
+  /// All decisions but recomputation.
+  using Twins = std::tuple<std::array<int64_t, 6>, reshard::ContextForm, int, bool, int64_t,
+                           ScheduleKind, int, bool>;
+  static Twins twinsOf(const Candidate &candidate);
+  void look(size_t begin, size_t number, double limit);
+  void scoreAhead(const std::vector<size_t> &indices);
+  void remember(const Candidate &candidate);
+  bool isSlowWithout(const Candidate &candidate, double limit) const;
 
   Searcher &searcher;
   Workers &workers;
   std::vector<Candidate> &candidates;
   const bool refine;
-  std::map<size_t, Scored> scored; // not requested yet
+  std::map<size_t, Scored> scored;  // not requested yet
+  std::map<Twins, double> unforced; // seconds without forced recomputation, if it does not fit so
   size_t lookedUntil = 0;
   double lookedLimit = 0;
 };

@@ -80,7 +80,8 @@ static double endSeconds(const BoundTables &tables, const Candidate &candidate,
 }
 
 /// Returns the bound of the candidate's own mesh; infinite if its kept values cannot fit.
-static double boundOfMesh(const BoundTables &tables, const Candidate &candidate, double limit) {
+static double boundOfMesh(const BoundTables &tables, const Candidate &candidate, double limit,
+                          bool isFinal) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const MeshShape &mesh = candidate.mesh;
   const DataMode mode = boundMode(tables.costs, candidate);
@@ -105,15 +106,16 @@ static double boundOfMesh(const BoundTables &tables, const Candidate &candidate,
                                                          candidate.accumulation, *waits));
   const double end = endSeconds(tables, candidate, mode, kernels.total, recomputeSeconds);
   if (mesh.pp > 1)
-    least = leastPipelineSeconds(tables, candidate, work, least, limit - end);
+    least = leastPipelineSeconds(tables, candidate, work, least, limit - end, isFinal);
   return std::max(least + end, candidate.provenBound);
 }
 
-double refinedBound(const BoundTables &tables, const Candidate &candidate, double limit) {
-  double seconds = boundOfMesh(tables, candidate, limit);
+double refinedBound(const BoundTables &tables, const Candidate &candidate, double limit,
+                    bool isFinal) {
+  double seconds = boundOfMesh(tables, candidate, limit, isFinal);
   for (const Candidate &variant : contextVariants(tables.costs.problem, candidate))
     if (seconds > candidate.provenBound)
-      seconds = std::min(seconds, boundOfMesh(tables, variant, limit));
+      seconds = std::min(seconds, boundOfMesh(tables, variant, limit, isFinal));
   return std::min(std::max(seconds, candidate.provenBound), limit);
 }
 

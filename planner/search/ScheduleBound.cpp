@@ -30,9 +30,10 @@ double leastSendSeconds(const BoundTables &tables, const Candidate &candidate) {
   return network.seconds(CollectiveKind::Send, network.stageGroupShape({0, 1}), bytes / parts);
 }
 
-/// Returns the larger of `least` and the bound by chains of actions.
+/// Returns the larger of `least` and the bound by chains of actions. `isFinal`: as refinedBound.
 static double chainSeconds(const BoundTables &tables, const Candidate &candidate,
-                           const MicroBatchWork &work, double send, double least, double limit) {
+                           const MicroBatchWork &work, double send, double least, double limit,
+                           bool isFinal) {
   const WorkInOrder &inOrder = work.kernels.inOrder;
   const double seconds = work.kernels.total.seconds() + work.anywhere + work.recomputeSeconds;
   for (bool isFine : {false, true}) {
@@ -41,19 +42,18 @@ static double chainSeconds(const BoundTables &tables, const Candidate &candidate
       return mixture.leastSeconds(inOrder, work.anywhere, send, work.recomputeSeconds, isInOrder);
     };
     least = std::max(least, leastOf(false));
-    if (least >= limit)
-      break;
-    if (mixture.mostSeconds() * seconds >= limit)
+    // The order of chunks, if it may prove that no cut is faster than `limit`.
+    if (least < limit && (isFinal || mixture.mostSeconds() * seconds >= limit))
       least = std::max(least, leastOf(true));
-    // More rounds, if they may prove that no cut is faster than `limit`.
-    if (least >= limit || mixture.mostSeconds() * seconds < limit)
+    // More rounds take longer than to score a few candidates.
+    if (least >= limit || !isFinal)
       break;
   }
   return least;
 }
 
 double leastPipelineSeconds(const BoundTables &tables, const Candidate &candidate,
-                            const MicroBatchWork &work, double least, double limit) {
+                            const MicroBatchWork &work, double least, double limit, bool isFinal) {
   const ScheduleChoice &choice = candidate.schedule;
   const DividedWork &kernels = work.kernels;
   const bool splitsBackward = schedule::splitsBackward(choice.kind());
@@ -75,7 +75,7 @@ double leastPipelineSeconds(const BoundTables &tables, const Candidate &candidat
   int64_t tasks = candidate.mesh.pp * choice.chunksPerStage * candidate.accumulation;
   if (least >= limit || tasks > mostTasks)
     return least;
-  least = chainSeconds(tables, candidate, work, send, least, limit);
+  least = chainSeconds(tables, candidate, work, send, least, limit, isFinal);
   constexpr int64_t mostTries = 1 << 14;
   if (least < limit && tasks <= mostTries)
     least = std::max(least, shortestCutSeconds(tables.costs.schedules.scheduleFor(candidate),

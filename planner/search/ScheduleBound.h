@@ -24,7 +24,8 @@ struct MicroBatchWork {
 double leastSendSeconds(const BoundTables &tables, const Candidate &candidate);
 
 /// Returns a lower bound on the pipeline's seconds for any cut, without the end of the step, for
-/// pp > 1. The result is at least `least`, and the search for it stops at `limit`.
+/// pp > 1. The result is at least `least`, and the search for it stops at `limit`. `isFinal`: as
+/// refinedBound.
 ///
 /// Theorem: the makespan is at least each of these:
 /// - (1) one micro-batch through all chunks, forward and backward (without wgrad if the schedule
@@ -39,7 +40,8 @@ double leastSendSeconds(const BoundTables &tables, const Candidate &candidate);
 ///
 /// Example: 2 stages, 1 micro-batch of 4 s and 1 hop with sends of 0.1 s: at least 4.2 s by (1).
 double leastPipelineSeconds(const BoundTables &tables, const Candidate &candidate,
-                            const MicroBatchWork &work, double least, double limit);
+                            const MicroBatchWork &work, double least, double limit,
+                            bool isFinal = false);
 
 } // namespace tbc::planner
 

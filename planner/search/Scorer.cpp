@@ -31,14 +31,15 @@ bool Scorer::cannotFit(const Candidate &candidate) const {
 void Scorer::rank(size_t scoredIndex) {
   const Candidate &candidate = exploration.scored[scoredIndex];
   auto [found, isNew] = best.emplace(groupOf(candidate), scoredIndex);
-  if (!isNew && !isBetter(candidate, exploration.scored[found->second]))
+  const Candidate &leader = exploration.scored[found->second];
+  if (!isNew && !isBetter(candidate, leader))
     return;
+  if (!isNew && leader.feasible)
+    fastest.erase(std::lower_bound(fastest.begin(), fastest.end(), leader.seconds));
+  if (candidate.feasible)
+    fastest.insert(std::upper_bound(fastest.begin(), fastest.end(), candidate.seconds),
+                   candidate.seconds);
   found->second = scoredIndex;
-  fastest.clear();
-  for (const auto &[group, index] : best)
-    if (exploration.scored[index].feasible)
-      fastest.push_back(exploration.scored[index].seconds);
-  std::sort(fastest.begin(), fastest.end());
 }
 
 /// Returns the seconds that a candidate of a new group has to beat.
@@ -104,6 +105,7 @@ bool Scorer::correct(const DerivedCandidates &derived, const DeriveLimits &limit
         double(limits.goal == MemoryVerdict::Fits ? prediction.highBytes : prediction.peakBytes);
   }
   best.clear();
+  fastest.clear();
   for (size_t i = 0; i < exploration.scored.size(); ++i)
     rank(i);
   return wasRight;
