@@ -337,12 +337,36 @@ bool FactorSpace::isSealable(Node node) {
   return true;
 }
 
+/// Makes the sums opaque that stand behind the first factor of a product under `node`. The other
+/// factors stay shardable. Example: of batch x (3 + 1), steps that a concatenation shifts, the
+/// batch.
+void FactorSpace::closeInnerSums(Node node) {
+  node = find(node);
+  if (entries[node].opaque || isSealable(node))
+    return;
+  if (entries[node].kind == Kind::Sum) {
+    for (Node child : std::vector<Node>(entries[node].children))
+      closeInnerSums(child);
+    return;
+  }
+  std::vector<Node> list = factors(node);
+  for (size_t i = 1; i < list.size(); ++i)
+    if (entries[find(list[i])].kind == Kind::Sum)
+      makeOpaque(list[i]);
+  if (!list.empty())
+    closeInnerSums(list[0]);
+}
+
 void FactorSpace::seal(const std::vector<Node> &nodes,
                        const std::vector<std::pair<Node, Node>> &same) {
   sealable.assign(entries.size(), false);
-  for (Node node : nodes)
-    if (!becomesWide(node) && !isSealable(node))
+  for (Node node : nodes) {
+    if (becomesWide(node))
+      continue;
+    closeInnerSums(node);
+    if (!isSealable(node))
       makeOpaque(node);
+  }
   for (bool isChanged = true; isChanged;) {
     isChanged = false;
     for (auto [a, b] : same)

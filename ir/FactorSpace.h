@@ -53,10 +53,10 @@ public:
   /// number of its representative leaf. Must not be called before `seal`.
   reshard::DimLayout layout(Node node) const;
 
-  /// Makes a node opaque if it is no sum of products of leaves: a product with a sum behind its
-  /// first factor. Must be called once after the last `unify`, with all nodes of interest. A pair
-  /// of `same` was unified: if one of it is in a dim that became opaque since, the other becomes
-  /// so.
+  /// Makes every node a sum of products of leaves: a sum behind the first factor of a product
+  /// becomes opaque, and a node of another form whole. Must be called once after the last `unify`,
+  /// with all nodes of interest. A pair of `same` was unified: if one of it is in a dim that became
+  /// opaque since, the other becomes so.
   void seal(const std::vector<Node> &nodes, const std::vector<std::pair<Node, Node>> &same = {});
 
 private:
@@ -85,6 +85,7 @@ private:
   void merge(Node a, Node b);
   bool haveOneStructure(Node a, Node b) const;
   bool isSealable(Node node);
+  void closeInnerSums(Node node);
 
   std::vector<Entry> entries;
   /// Per node, the number of the last walk that visited it, so a walk visits shared nodes once.

@@ -90,15 +90,19 @@ TEST(FactorSpace, WithoutACommonSplitTheSpanIsUnshardable) {
   EXPECT_EQ(sizes(space.layout(dim)), (Sizes{{24}}));
 }
 
-TEST(FactorSpace, ASumBehindAFactorIsUnshardable) {
+/// Only the sum is unshardable, in every dim that has it; the batch in front of it is not.
+TEST(FactorSpace, ASumBehindAFactorIsOneFactor) {
   FactorSpace space;
   auto batch = space.leaf(8);
   auto tokens = space.sum({space.leaf(1), space.leaf(196)});
   auto rows = space.product({batch, tokens});
   auto own = space.product({tokens, space.leaf(3)}); // the sum in front alone would be sealable
   space.seal({rows, own});
-  EXPECT_FALSE(space.isShardable(space.layout(batch).segments[0].factors[0].id));
-  EXPECT_EQ(sizes(space.layout(rows)), (Sizes{{8 * 197}}));
+  EXPECT_EQ(sizes(space.layout(rows)), (Sizes{{8, 197}}));
+  EXPECT_EQ(sizes(space.layout(own)), (Sizes{{197, 3}}));
+  EXPECT_TRUE(space.isShardable(space.layout(batch).segments[0].factors[0].id));
+  EXPECT_FALSE(space.isShardable(space.layout(rows).segments[0].factors[1].id));
+  EXPECT_FALSE(space.isShardable(space.layout(own).segments[0].factors[0].id));
 }
 
 TEST(FactorSpace, ASumInFrontIsASumOfProducts) {
