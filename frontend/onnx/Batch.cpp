@@ -3,6 +3,7 @@
 #include "frontend/onnx/Batch.h"
 
 #include "frontend/onnx/Known.h"
+#include "ir/Elementwise.h"
 #include "ir/Movement.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -84,6 +85,23 @@ std::string nodeOf(Operation *op, const std::string &otherwise) {
   return name ? "node '" + name.getName().str() + "'" : otherwise;
 }
 
+/// ImportError if the batch size is more than the divisor of a scalar, where no samples meet.
+/// Example: sum(x) / batch is a loss, and x / batch is another function for every batch.
+static void checkSampleCounts(Block &block, bool meets) {
+  for (auto size : block.getOps<FactorSizeOp>()) {
+    if (!size->removeAttr(kSampleCountAttr) || meets)
+      continue;
+    for (OpOperand &use : size.getResult().getUses())
+      if (!isa<DivOp>(use.getOwner()) || use.getOperandNumber() != 1)
+        throw ImportError(nodeOf(use.getOwner(), "the result") + batchAsNumber());
+  }
+}
+
+std::string batchAsNumber() {
+  return " computes with the batch size as a number, so the model means something else at every "
+         "batch size; export it without that";
+}
+
 std::string checkMeetings(Block &block, int64_t marker, const std::string &tableOverBatch) {
   auto listsPairs = [&](Value value) {
     return llvm::any_of(tensorType(value).getShape(),
@@ -97,6 +115,7 @@ std::string checkMeetings(Block &block, int64_t marker, const std::string &table
   Operation *meeting = firstMeeting(block, marker);
   if (!meeting && !tableOverBatch.empty())
     throw ImportError(tableOverBatch);
+  checkSampleCounts(block, meeting != nullptr);
   return meeting ? nodeOf(meeting, "the model") +
                        " joins every sample of the batch with every other, as contrastive losses "
                        "do; each step takes its batch as one micro-batch"

@@ -36,6 +36,12 @@ std::string checkMeetings(mlir::Block &block, int64_t marker, const std::string 
 /// Returns the end of a message about a node that takes the samples of the batch one by one.
 std::string perSampleRemedy();
 
+/// The rest of the message about a node that computes with the batch size as a number.
+std::string batchAsNumber();
+
+/// On a factor_size that stands for a number of the file, until checkMeetings.
+inline constexpr llvm::StringLiteral kSampleCountAttr = "tbc.sample_count";
+
 /// Returns the first op of `a` that differs from its counterpart in `b` (operands, attributes or
 /// result types); null if the functions are equal.
 ///

@@ -94,20 +94,20 @@ mlir::Value Emitter::core(const Value &value) {
 }
 
 /// Returns the factor_size that stands for `known`, one float that counts samples; null if it is
-/// another number. Only beside pairs of samples does a count of samples mean the global batch.
-/// Example: the 10007.0 of `loss.sum() / x.shape[0]` at marker 10007.
+/// another number. Where no samples meet, only a sum over the batch may be divided by it
+/// (checkSampleCounts). Example: the 10007.0 of `loss.sum() / x.shape[0]` at marker 10007.
 mlir::Value Emitter::sampleCount(const Value &value) {
   const Known &known = *value.known;
   if (!kernels::isFloat(value.dtype) || !known.isFloat() || known.numElements() != 1)
     return {};
   double number = known.realAt(Shape(known.shape().size(), 0));
   constexpr double largest = double(int64_t(1) << 53); // integers are exact below
-  if (!(number > 0 && number < largest) || std::fmod(number, double(marker)) != 0 ||
-      !firstMeeting(*builder.getInsertionBlock(), marker))
+  if (!(number > 0 && number < largest) || std::fmod(number, double(marker)) != 0)
     return {};
   mlir::Value size =
       createOne("factor_size", {}, type(value.dtype, {}),
-                {integer("count", int64_t(number) / marker), integer("samples", marker)});
+                {integer("count", int64_t(number) / marker), integer("samples", marker),
+                 builder.getNamedAttr(kSampleCountAttr, builder.getUnitAttr())});
   return broadcast(size, known.shape(), {});
 }
 

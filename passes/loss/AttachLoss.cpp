@@ -11,6 +11,7 @@
 #include "ir/Roles.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
+#include "passes/loss/LossTerms.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
@@ -61,16 +62,19 @@ private:
   Value addLabels(RankedTensorType type, const BatchDim &batch);
   Value elementLoss(Value output, const BatchDim &batch);
   Value sumOverAll(Value tensor);
+  Value meanShare(Value losses, const BatchDim &batch, int64_t perSample);
   void addMean(Value losses, const BatchDim &batch);
+  FailureOr<bool> addTerms(Value output);
   void setResults();
 
   func::FuncOp train;
   const LossOptions &options;
   OpBuilder builder;
   Location loc;
-  Value weights; // the weight of each element; null if all weights are 1
-  Value loss;    // the micro-batch's share of the mean over the global batch
-  Value count;   // the micro-batch's share of the elements counted; null if all count
+  Value weights;      // the weight of each element; null if all weights are 1
+  double epsilon = 0; // added to the sum of all weights
+  Value loss;         // the micro-batch's share of the mean over the global batch
+  Value count;        // the micro-batch's share of the elements counted; null if all count
 };
 
 } // namespace
@@ -164,6 +168,10 @@ FailureOr<BatchDim> LossAttacher::findBatch(Value output) {
            << "the loss is to be made from an output of type " << output.getType()
            << " that pairs the samples of a batch; export the model with its loss, and plan it "
               "with --loss and the name of that output";
+  if (tensorType(output).getRank() == 0)
+    return emitError(output.getLoc())
+           << "the loss is one number that is no sum of means over samples, so micro-batches and "
+              "ranks have no shares of it; make each sample's loss the output, or a mean of them";
   for (unsigned dim = 0; dim < tensorType(output).getRank(); ++dim) {
     reshard::DimLayout layout = analysis.dimLayout(output, dim);
     if (layout.segments.size() != 1)
@@ -186,14 +194,6 @@ FailureOr<BatchDim> LossAttacher::findBatch(Value output) {
             "needs one loss per sample";
 }
 
-/// The input of a sum over all dims, or null.
-static Value summedUp(Value value) {
-  auto sum = value.getDefiningOp<ReduceSumOp>();
-  return sum && int64_t(sum.getDims().size()) == tensorType(sum.getInput()).getRank()
-             ? sum.getInput()
-             : Value();
-}
-
 /// If `output` is a mean over the batch, returns its elements, with their `weights` if they differ
 /// from 1. Otherwise returns `output` itself.
 Value LossAttacher::meanOf(Value output) {
@@ -202,15 +202,50 @@ Value LossAttacher::meanOf(Value output) {
     scalar = cast.getInput();
   auto division = scalar.getDefiningOp<DivOp>();
   Value elements = division ? summedUp(division.getLhs()) : Value();
-  if (!elements)
-    return output;
-  if (division.getRhs().getDefiningOp<FactorSizeOp>())
-    return elements;
-  Value counted = summedUp(division.getRhs());
-  if (!counted || tensorType(counted).getShape() != tensorType(elements).getShape())
-    return output;
-  weights = counted;
-  return elements;
+  if (elements)
+    if (auto size = division.getRhs().getDefiningOp<FactorSizeOp>())
+      return size.getCount() * size.getSamples() == uint64_t(tensorType(elements).getNumElements())
+                 ? elements
+                 : output;
+  if (std::optional<WeightedMean> mean = weightedMean(output)) {
+    weights = mean->weights;
+    epsilon = mean->epsilon;
+    return mean->elements;
+  }
+  return output;
+}
+
+/// Sets `loss` to the micro-batch's share of a sum of means. Returns false if `output` is no such
+/// sum.
+FailureOr<bool> LossAttacher::addTerms(Value output) {
+  std::optional<LossSum> sum = lossTerms(builder, loc, output);
+  if (!sum)
+    return false;
+  Formula f{builder, loc};
+  for (LossTerm &term : sum->terms) {
+    FailureOr<BatchDim> batch = findBatch(term.elements);
+    if (failed(batch))
+      return failure();
+    Value elements = f.wide(term.elements);
+    auto type = tensorType(elements);
+    int64_t perSample = type.getNumElements() / batch->size;
+    auto scaledBy = [&](Value scalar) {
+      return broadcastTo(builder, loc, f.cast(scalar, type.getElementType()), type.getShape(), {});
+    };
+    if (term.coefficient)
+      elements = f.mul(elements, scaledBy(term.coefficient));
+    // A share of the constant in each element: count / perSample of it, since these are summed and
+    // divided by `count`.
+    if (sum->constant) {
+      Value part =
+          f.mul(sum->constant, f.number(sum->constant, double(term.count) / double(perSample)));
+      elements = f.add(elements, scaledBy(part));
+      sum->constant = nullptr;
+    }
+    Value share = meanShare(elements, *batch, term.count);
+    loss = loss ? f.add(loss, f.cast(share, tensorType(loss).getElementType())) : share;
+  }
+  return true;
 }
 
 /// Returns the argument "labels" as a value of `type`. If the batch is flattened together with
@@ -271,16 +306,27 @@ Value LossAttacher::sumOverAll(Value tensor) {
   return builder.create<ReduceSumOp>(loc, tensor, all);
 }
 
-void LossAttacher::addMean(Value losses, const BatchDim &batch) {
+/// Returns the sum of `losses` / (`perSample` * samples of the global batch). The division comes
+/// before the sum. So the sum stays partial over data ranks and is completed once per step, not
+/// once per micro-batch in front of a division.
+Value LossAttacher::meanShare(Value losses, const BatchDim &batch, int64_t perSample) {
   auto type = tensorType(losses);
-  // The division comes before the sum. So the sum stays partial over data ranks and is completed
-  // once per step, not once per micro-batch in front of a division.
   int64_t samples = options.samples ? options.samples : batch.size;
   Value size = builder.create<FactorSizeOp>(loc, RankedTensorType::get({}, type.getElementType()),
-                                            type.getNumElements() / batch.size, samples);
+                                            perSample, samples);
   size.getDefiningOp()->setAttr(kGlobalBatchAttr, builder.getUnitAttr());
   Value sizes = broadcastTo(builder, loc, size, type.getShape(), {});
-  loss = sumOverAll(builder.create<DivOp>(loc, losses, sizes));
+  // Every weight takes its part of epsilon, so that all counts together have it once.
+  if (weights && epsilon != 0) {
+    Formula f{builder, loc};
+    weights = f.cast(weights, type.getElementType());
+    weights = f.add(weights, f.div(f.number(weights, epsilon), sizes));
+  }
+  return sumOverAll(builder.create<DivOp>(loc, losses, sizes));
+}
+
+void LossAttacher::addMean(Value losses, const BatchDim &batch) {
+  loss = meanShare(losses, batch, tensorType(losses).getNumElements() / batch.size);
   if (weights)
     count = sumOverAll(Formula{builder, loc}.cast(weights, builder.getF32Type()));
 }
@@ -328,9 +374,14 @@ LogicalResult LossAttacher::run() {
                                               ? "; cross-entropy needs logits [batch, .., classes]"
                                               : ", which is no float");
   builder.setInsertionPoint(terminator);
+  FailureOr<bool> isSum = false;
+  if (isScalar && !isWhole && tensorType(output).getRank() == 0)
+    isSum = addTerms(output);
+  if (failed(isSum))
+    return failure();
   if (isWhole) {
     loss = Formula{builder, loc}.wide(output);
-  } else {
+  } else if (!*isSum) {
     FailureOr<BatchDim> batch = findBatch(output);
     if (failed(batch))
       return failure();

@@ -119,9 +119,9 @@ TEST(AttachLoss, NamesTheOutputsIfThereIsNoSuchOne) {
 /// x[2, 3] to a scalar by `body`, which defines %y from the weighted %p, its sum %s and the weights
 /// %w.
 std::string scalarModel(const std::string &body) {
-  return "func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : "
-         "i64}, "
-         "%w: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64}) -> "
+  return "func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.name = \"x\", "
+         "tbc.batch_dim = 0 : i64}, %w: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.name = "
+         "\"w\", tbc.batch_dim = 0 : i64}) -> "
          "tensor<f32> {\n"
          "  %p = tbc.mul %x, %w : tensor<2x3xf32>\n"
          "  %s = tbc.reduce_sum %p {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<f32>\n" +
@@ -155,6 +155,67 @@ TEST(AttachLoss, CountsWhatAWeightedMeanCounts) {
   EXPECT_EQ(result(train, TensorRole::Count, "count"), 1u);
 }
 
+/// max(sum(w), 1) of integer weights, and sum(w) + 0.5, whose 0.5 all shares make up together.
+TEST(AttachLoss, CountsOfMeansMayHaveALimitOrAnEpsilon) {
+  LossOptions options;
+  options.kind = LossKind::Output;
+  options.samples = 8;
+  for (const auto &[body, count] :
+       {std::pair<std::string, double>(
+            "  %i = tbc.cast %w : (tensor<2x3xf32>) -> tensor<2x3xi64>\n"
+            "  %c = tbc.cast %i : (tensor<2x3xi64>) -> tensor<2x3xf32>\n"
+            "  %n = tbc.reduce_sum %c {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> "
+            "tensor<f32>\n"
+            "  %o = tbc.constant dense<1.0> : tensor<f32> : tensor<f32>\n"
+            "  %m = tbc.maximum %n, %o : tensor<f32>\n",
+            12),
+        std::pair<std::string, double>(
+            "  %n = tbc.reduce_sum %w {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> "
+            "tensor<f32>\n"
+            "  %o = tbc.constant dense<0.5> : tensor<f32> : tensor<f32>\n"
+            "  %m = tbc.add %n, %o : tensor<f32>\n",
+            12 + 0.5 * 2 / 8)}) {
+    ParsedModule module(scalarModel(body + "  %y = tbc.div %s, %m : tensor<f32>\n"));
+    ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+    std::vector<Tensor> inputs = trainInputs(module, Arith::F64);
+    inputs[1] = Tensor::fromDoubles(inputs[1].type(), Arith::F64, {2, 2, 2, 2, 2, 2});
+    EXPECT_DOUBLE_EQ(evaluate(module, "train", inputs, Arith::F64)[1].toDoubles()[0], count);
+  }
+}
+
+/// 2 * sum(x w) / samples - mean(x w) + 6: each share is of the 8 samples of the global batch, and
+/// four micro-batches of 2 have the 6 together.
+TEST(AttachLoss, SumsOfMeansAreSumsOfShares) {
+  ParsedModule module(scalarModel(
+      "  %n = tbc.factor_size {count = 1 : i64, samples = 2 : i64} : () -> tensor<f32>\n"
+      "  %m = tbc.factor_size {count = 3 : i64, samples = 2 : i64} : () -> tensor<f32>\n"
+      "  %two = tbc.constant dense<2.0> : tensor<f32> : tensor<f32>\n"
+      "  %six = tbc.constant dense<6.0> : tensor<f32> : tensor<f32>\n"
+      "  %a = tbc.div %s, %n : tensor<f32>\n"
+      "  %b = tbc.mul %a, %two : tensor<f32>\n"
+      "  %c = tbc.div %s, %m : tensor<f32>\n"
+      "  %d = tbc.sub %b, %c : tensor<f32>\n"
+      "  %y = tbc.add %d, %six : tensor<f32>\n"));
+  LossOptions options;
+  options.kind = LossKind::Output;
+  options.samples = 8;
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+  std::vector<Tensor> inputs = trainInputs(module, Arith::F64);
+  inputs[0] = Tensor::fromDoubles(inputs[0].type(), Arith::F64, {1, 2, 3, 4, 5, 6});
+  inputs[1] = Tensor::fromDoubles(inputs[1].type(), Arith::F64, {1, 1, 1, 1, 1, 1});
+  double loss = evaluate(module, "train", inputs, Arith::F64)[0].toDoubles()[0];
+  EXPECT_NEAR(loss, 2 * 21 / 8. - 21 / 24. + 6 / 4., 1e-6); // constants are f32;
+}
+
+/// A quotient of sums over the batch has no shares.
+TEST(AttachLoss, AnotherFunctionOfSumsIsRefused) {
+  ParsedModule module(scalarModel("  %y = tbc.mul %s, %s : tensor<f32>\n"));
+  LossOptions options;
+  options.kind = LossKind::Output;
+  EXPECT_TRUE(failed(attachLoss(*module, options)));
+  EXPECT_THAT(module.messages, HasSubstr("no sum of means over samples"));
+}
+
 TEST(AttachLoss, NeedsOneLossPerSample) {
   ParsedModule module(R"(
     func.func @model(%x: tensor<2xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64}) -> tensor<f32> {
@@ -164,7 +225,7 @@ TEST(AttachLoss, NeedsOneLossPerSample) {
   LossOptions options;
   options.kind = LossKind::Output;
   EXPECT_TRUE(failed(attachLoss(*module, options)));
-  EXPECT_THAT(module.messages, HasSubstr("it needs one loss per sample"));
+  EXPECT_THAT(module.messages, HasSubstr("make each sample's loss the output"));
 }
 
 /// A model of the scores of all pairs, x x^T, that returns %s, and what is made of it.
