@@ -7,6 +7,7 @@
 
 #include "frontend/onnx/Batch.h"
 #include "frontend/onnx/NodeContext.h"
+#include "frontend/onnx/PerSample.h"
 
 #include <algorithm>
 
@@ -45,9 +46,27 @@ Value stack(Emitter &emitter, const std::vector<Value> &slices, int64_t axis) {
                       "elements; this is not supported");
   unsigned dim = checkAxis(axis, int64_t(slices[0].rank()) + 1);
   std::vector<Value> parts;
-  for (const Value &slice : slices)
+  for (const Value &slice : slices) {
+    if (slice.perSample)
+      throw ImportError("collects values in a loop over samples. " + perSampleRemedy());
     parts.push_back(unsqueeze(slice, {dim}));
+  }
   return concat(emitter, parts, dim);
+}
+
+/// The iteration after which a loop without a trip count is tried as one over samples.
+constexpr int64_t longLoop = 64;
+
+/// Imports a loop without a trip count as one over samples. Returns false if it is none.
+bool runsOverSamples(NodeContext &node) {
+  try {
+    importSampleLoop(node, node.emitter.marker);
+    return true;
+  } catch (const UsageError &) {
+    throw;
+  } catch (const ImportError &) {
+    return false;
+  }
 }
 
 /// Inputs: trip count (optional), condition (optional), then the carried values. The body takes
@@ -66,15 +85,18 @@ void importLoop(NodeContext &node) {
     if (!node.input(0).isSplat())
       throw ImportError("the trip count is computed from data; export the model with a fixed one");
     count = node.input(0).splatInt();
-    if (node.emitter.dependsOnBatch(*count))
-      throw ImportError("runs once per sample of the batch. " + perSampleRemedy());
   }
   bool goesOn = !node.hasInput(1) || decide(node.input(1), "the first condition");
+  if (count && goesOn && node.emitter.dependsOnBatch(*count))
+    return importSampleLoop(node, *count);
   std::vector<Value> carried;
   for (size_t i = 0; i < numCarried; ++i)
     carried.push_back(node.anyInput(2 + i));
   std::vector<std::vector<Value>> collected(numCollected);
   for (int64_t i = 0; goesOn && (!count || i < *count); ++i) {
+    // A loop that only its condition ends may end at the number of samples.
+    if (i == longLoop && !count && runsOverSamples(node))
+      return;
     std::vector<Value> arguments{Value::ofKnown(DType::I64, Known::ofInt(i)),
                                  Value::ofSplat(DType::Bool, {}, 1)};
     arguments.insert(arguments.end(), carried.begin(), carried.end());

@@ -11,6 +11,7 @@
 #include "frontend/onnx/ModulePath.h"
 #include "frontend/onnx/NodeContext.h"
 #include "frontend/onnx/Parameters.h"
+#include "frontend/onnx/PerSample.h"
 #include "frontend/onnx/Roles.h"
 #include "frontend/onnx/Selection.h"
 #include "frontend/onnx/Sources.h"
@@ -21,6 +22,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/SHA256.h"
@@ -325,7 +327,9 @@ void GraphImporter::importNode(const GraphNode &node) {
       selections.requireWhole(name);
     for (const std::string &name : node.proto->output())
       selections.forget(name);
-    if (selections.concerns(*node.proto, context))
+    if (readsSamples(context))
+      importPerSample(context, *importer);
+    else if (selections.concerns(*node.proto, context))
       selections.import(node, context, *importer);
     else
       importer->import(context);
@@ -344,6 +348,7 @@ void GraphImporter::importNode(const GraphNode &node) {
       emitter->setLocation(locationOf(node, suffix + ".detach"));
       const std::string &name = node.proto->output(i);
       values[name] = detached.defined(*emitter, name, name, value);
+      values[name].perSample = value.perSample;
     }
   // A body may be imported several times.
   if (bodyDepth == 0) {
@@ -377,10 +382,12 @@ std::vector<Value> GraphImporter::runBody(const Body &body, const std::vector<Va
   size_t length = suffix.size();
   suffix += added;
   ++bodyDepth;
+  auto restore = llvm::make_scope_exit([&] { // also if a node is refused
+    --bodyDepth;
+    suffix.resize(length);
+  });
   for (const GraphNode &node : body.nodes)
     importNode(node);
-  --bodyDepth;
-  suffix.resize(length);
   std::vector<Value> results;
   for (const std::string &output : body.outputs) {
     if (!values.count(output) && !model.initializers.count(output))
@@ -534,9 +541,7 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
     OwningOpRef<ModuleOp> check = importAt(otherMarker);
     bindBatch(functionOf(check), otherMarker, bindings.batch);
     if (Operation *op = firstDifference(function, functionOf(check)))
-      throw ImportError(nodeOf(op, "the result") +
-                        " computes with the batch size as a number, so the model means something "
-                        "else at every batch size; export it without that");
+      throw ImportError(nodeOf(op, "the result") + batchAsNumber());
   }
   imported.batch = bindings.batch;
   imported.seq = bindings.seq;

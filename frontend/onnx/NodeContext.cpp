@@ -56,6 +56,29 @@ void NodeContext::requireAllAsked(llvm::StringRef unread) const {
                         "' is not known to this op; export the model without it");
 }
 
+void NodeContext::importAs(const OpImporter &importer, std::vector<const Value *> otherInputs,
+                           std::optional<int64_t> axis, bool withoutAxes) {
+  onnx::NodeProto proto = node;
+  proto.clear_attribute();
+  for (const onnx::AttributeProto &attribute : node.attribute())
+    if (!(axis && attribute.name() == "axis") && !(withoutAxes && attribute.name() == "axes"))
+      *proto.add_attribute() = attribute;
+  if (axis) {
+    onnx::AttributeProto &attribute = *proto.add_attribute();
+    attribute.set_name("axis");
+    attribute.set_type(onnx::AttributeProto::INT);
+    attribute.set_i(*axis);
+  }
+  GraphNode other{&proto, graphNode.name, graphNode.opset, {}, {}};
+  NodeContext context(model, other, emitter, std::move(otherInputs), runBody);
+  importer.import(context);
+  outputs = context.outputs;
+  warnings.insert(warnings.end(), context.warnings.begin(), context.warnings.end());
+  for (size_t i = 0; i < std::min(asked.size(), context.asked.size()); ++i)
+    asked[i] = asked[i] || context.asked[i];
+  askedAttributes.insert(context.askedAttributes.begin(), context.askedAttributes.end());
+}
+
 std::vector<Value> NodeContext::allInputs() const {
   std::vector<Value> values;
   for (size_t i = 0; i < inputs.size(); ++i)

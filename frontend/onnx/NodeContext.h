@@ -14,10 +14,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 
 namespace tbc::frontend {
+
+struct OpImporter;
 
 /// Runs the nodes of a body on `arguments`, one per input, and returns its outputs. `suffix`
 /// distinguishes the op names of each run.
@@ -49,6 +52,8 @@ public:
     asked[i] = true;
     return inputs[i];
   }
+  /// Input `i` without reading it; null if it is omitted.
+  const Value *given(size_t i) const { return i < inputs.size() ? inputs[i] : nullptr; }
   /// An input that is a tensor.
   const Value &input(size_t i) const;
   /// An input that is a sequence of tensors.
@@ -80,6 +85,11 @@ public:
       outputs[i] = std::move(value);
   }
   const std::vector<Value> &results() const { return outputs; }
+
+  /// Imports the node on other inputs and takes the results. `axis`, if given, replaces the
+  /// attribute; `withoutAxes` leaves `axes` out, which is an input then.
+  void importAs(const OpImporter &importer, std::vector<const Value *> otherInputs,
+                std::optional<int64_t> axis, bool withoutAxes);
 
   /// Sets the new value of state `name` after a step; it is also output `output` of the node.
   void setNewState(const std::string &name, DType dtype, mlir::Value value, size_t output) {

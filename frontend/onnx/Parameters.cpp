@@ -137,6 +137,8 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
   }
   sources.finish();
   roles.requireAllMatched();
+  for (std::string &text : roles.warnings())
+    result.warnings.push_back(std::move(text));
   joinTies(result, options.ties);
   warnOfCopies(model, result);
   return result;

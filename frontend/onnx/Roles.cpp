@@ -6,6 +6,8 @@
 #include "frontend/onnx/ModulePath.h"
 #include "frontend/onnx/Suggest.h"
 
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/GlobPattern.h"
 
 #include <algorithm>
@@ -189,6 +191,7 @@ RoleFinder::RoleFinder(const Model &model, const Users &users, const ImportOptio
     read(info.name(), info.metadata_props());
   for (const onnx::TensorProto &tensor : model.graph().initializer())
     read(tensor.name(), tensor.metadata_props());
+  readSignature();
   for (const auto &[name, whole] : model.splitFrom)
     if (auto it = records.find(whole); it != records.end())
       records[name] = it->second;
@@ -196,6 +199,60 @@ RoleFinder::RoleFinder(const Model &model, const Users &users, const ImportOptio
     constants.push_back({"--constant", text});
   for (const std::string &text : options.parameters)
     parameters.push_back({"--parameter", text});
+}
+
+/// Reads the kinds of all tensors of the module, also of those that the exporter has folded away.
+/// Example line: "b_fc_mask: BUFFER target='fc.mask' persistent=True".
+void RoleFinder::readSignature() {
+  llvm::SmallVector<llvm::StringRef> lines;
+  llvm::StringRef(model.scanned.signature).split(lines, '\n');
+  for (llvm::StringRef line : lines) {
+    auto [kind, rest] = line.split(": ").second.split(" target='");
+    llvm::StringRef name = rest.split('\'').first;
+    if (name.empty() || (kind != "PARAMETER" && kind != "BUFFER" && kind != "CONSTANT_TENSOR"))
+      continue;
+    isComplete = true;
+    if (std::string &known = records[name.str()].kind; known.empty())
+      known = kind.str();
+  }
+}
+
+std::vector<std::string> RoleFinder::warnings() const {
+  std::set<std::string> joined, computed;
+  for (const auto &[name, record] : records) {
+    auto own = model.initializers.find(name);
+    if (own == model.initializers.end() || !isComplete)
+      continue;
+    std::vector<std::string> gone;
+    size_t sources = 0;
+    for (const std::string &source : record.foldedFrom) {
+      const Record *from = recordOf(source);
+      if (!from || from->kind != "PARAMETER")
+        continue;
+      ++sources;
+      auto still = model.initializers.find(source);
+      if (still == model.initializers.end())
+        gone.push_back(source);
+      else if (kernels::numElements(shapeOfTensor(*still->second)) !=
+               kernels::numElements(shapeOfTensor(*own->second)))
+        computed.insert(source);
+    }
+    if (sources > 1)
+      joined.insert(gone.begin(), gone.end());
+  }
+  std::vector<std::string> result;
+  auto warn = [&](const std::set<std::string> &names, const char *what) {
+    if (!names.empty())
+      result.push_back("the exporter has " + std::string(what) + " " +
+                       std::to_string(names.size()) +
+                       (names.size() > 1 ? " parameters" : " parameter") + " of the module ('" +
+                       *names.begin() + (names.size() > 1 ? "' and others" : "'") +
+                       "), so training differs from the module's; torch.onnx.export(..., "
+                       "optimize=False) keeps the ops");
+  };
+  warn(joined, "folded into each other");
+  warn(computed, "computed tensors, through which no gradient passes, from");
+  return result;
 }
 
 bool RoleFinder::matches(std::vector<Glob> &globs, const ParameterSource &source) {
@@ -264,6 +321,8 @@ bool RoleFinder::isComputed(const std::vector<std::string> &names) const {
   });
   if (!hasParameter && isFoldedFrozenNorm(names))
     return true;
+  if (isComplete)
+    return !hasParameter;
   return std::all_of(names.begin(), names.end(), [&](const std::string &name) {
     if (const Record *record = recordOf(name); record && !record->kind.empty())
       return record->kind != "PARAMETER";

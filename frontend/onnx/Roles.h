@@ -66,6 +66,11 @@ public:
   /// open.
   RoleDecision decide(const onnx::TensorProto &tensor, const ParameterSource &source);
 
+  /// Returns warnings about parameters that the exporter has folded: joined with each
+  /// other, as the weight of a batch norm with that of a convolution, or to a tensor of
+  /// another size, as the norm of a weight.
+  std::vector<std::string> warnings() const;
+
   /// Throws a UsageError for an option that no initializer matched.
   void requireAllMatched() const;
 
@@ -79,6 +84,7 @@ private:
     bool isMatched = false;
   };
 
+  void readSignature();
   bool matches(std::vector<Glob> &globs, const ParameterSource &source);
   std::optional<RoleDecision> declared(const std::string &name) const;
   bool isComputed(const std::vector<std::string> &names) const;
@@ -89,6 +95,8 @@ private:
   const Model &model;
   const Users &users;
   std::map<std::string, Record> records;
+  /// Whether the records have the kind of every tensor of the module.
+  bool isComplete = false;
   std::vector<Glob> constants, parameters;
 };
 

@@ -45,6 +45,7 @@ enum class Action {
   Text,         // bytes within the limit on attribute strings: copied
   Payload,      // tensor data
   Message,      // copied field by field
+  Signature,    // metadata, of which the signature is kept outside of the skeleton
   Drop,         // not needed
   RefuseSegment // tensors in pieces
 };
@@ -72,6 +73,7 @@ constexpr Field fields[] = {
     {Kind::Graph, 11, Action::Message, Kind::ValueInfo},
     {Kind::Graph, 12, Action::Message, Kind::ValueInfo},
     {Kind::Graph, 13, Action::Message, Kind::ValueRecord},
+    {Kind::Graph, 16, Action::Signature},
     {Kind::Node, 1, Action::Name},
     {Kind::Node, 2, Action::Name},
     {Kind::Node, 3, Action::Name},
@@ -311,6 +313,8 @@ private:
       if (known->child == Kind::ValueRecord && !isWantedRecord(field))
         return;
       return nested(*known, field, graphDepth);
+    case Action::Signature:
+      return keepSignature(field);
     case Action::RefuseSegment:
       throw WireError(field.begin, "tensor stored in segments, which is not supported");
     }
@@ -375,6 +379,24 @@ private:
       at = field.next;
     }
     return false;
+  }
+
+  /// Keeps the value of a metadata entry that is the signature; longer texts are dropped.
+  void keepSignature(const WireField &entry) {
+    if (entry.type != WireType::Bytes)
+      return;
+    std::string_view key, value;
+    for (uint64_t at = entry.data; at < entry.data + entry.bytes;) {
+      WireField field = wire.field(at, entry.data + entry.bytes);
+      if (field.type == WireType::Bytes && (field.number == 1 || field.number == 2))
+        (field.number == 1 ? key : value) = std::string_view(
+            reinterpret_cast<const char *>(model.file.data()) + field.data, field.bytes);
+      at = field.next;
+    }
+    if (key != kSignatureKey || value.size() > limits.attributeStringBytes)
+      return;
+    count(entry.begin, value.size());
+    model.signature = value;
   }
 
   /// Whether the value info of an inner value has such metadata.

@@ -24,6 +24,8 @@ namespace tbc::frontend {
 /// CONSTANT_TENSOR ...), and the names of its source values at export.
 inline constexpr const char *kInputKindKey = "pkg.torch.export.graph_signature.InputSpec.kind";
 inline constexpr const char *kFoldedFromKey = "pkg.onnxscript.optimizer.folded_from";
+/// The key of the graph's list of all parameters and buffers of the module.
+inline constexpr const char *kSignatureKey = "pkg.torch.export.ExportedProgram.graph_signature";
 
 struct ScanLimits {
   uint64_t fileBytes = uint64_t(2) << 30;
@@ -52,6 +54,9 @@ struct ScannedModel {
   /// bytes} in the file, the key of `payloads`.
   std::string skeleton;
   std::map<uint64_t, Payload> payloads;
+  /// The signature of the exported program, as torch prints it; empty if the file has none. A line
+  /// per tensor: "p_fc_weight: PARAMETER target='fc.weight'".
+  std::string signature;
 };
 
 /// Scans `file`. Rejects files that are not ONNX models, naming the byte, the message and the

@@ -220,10 +220,34 @@ Value mergeSpans(Emitter &emitter, const Value &value, const std::vector<Span> &
   return reshape(emitter, value, merged);
 }
 
-Value reshapeKnown(const Value &value, const Shape &shape) {
-  Known full = fullKnown(value);
-  return Value::ofKnown(value.dtype, full.isFloat() ? Known::ofReals(shape, full.reals())
-                                                    : Known::ofInts(shape, full.ints()));
+/// Reshapes listed elements. A span along which the value repeats is not listed. Example: a table
+/// [batch, 4, 6] that repeats along the batch becomes [batch, 24] with 24 elements.
+Value reshapeKnown(const Value &value, const std::vector<Span> &spans, const Shape &shape) {
+  std::vector<unsigned> inDims, outDims;
+  for (const Span &span : spans)
+    if (llvm::any_of(span.in, [&](unsigned dim) { return value.coreDim(dim) >= 0; })) {
+      inDims.insert(inDims.end(), span.in.begin(), span.in.end());
+      outDims.insert(outDims.end(), span.out.begin(), span.out.end());
+    }
+  for (unsigned dim : value.dims) // of size 1, in no span
+    if (!llvm::is_contained(inDims, dim))
+      inDims.push_back(dim);
+  llvm::sort(inDims);
+  Value part = value;
+  part.shape.clear();
+  part.dims.clear();
+  for (auto [position, dim] : llvm::enumerate(inDims)) {
+    part.shape.push_back(value.shape[dim]);
+    if (value.coreDim(dim) >= 0)
+      part.dims.push_back(unsigned(position));
+  }
+  Shape result;
+  for (unsigned dim : outDims)
+    result.push_back(shape[dim]);
+  Known full = fullKnown(part);
+  return Value::ofKnown(value.dtype, shape, outDims,
+                        full.isFloat() ? Known::ofReals(result, full.reals())
+                                       : Known::ofInts(result, full.ints()));
 }
 
 /// Whether no element moves: every span of the core is one dim of unchanged size.
@@ -269,14 +293,17 @@ Value reshape(Emitter &emitter, const Value &value, const Shape &shape) {
   if (checkedElements(value.shape) != checkedElements(shape))
     throw ImportError("reshapes " + printShape(value.shape, emitter.marker) + " to " +
                       printShape(shape, emitter.marker) + ", which has another number of elements");
-  if (llvm::is_contained(shape, 0))
-    return value.isKnown() ? reshapeKnown(value, shape)
-                           : throw ImportError("makes a tensor without elements");
+  if (llvm::is_contained(shape, 0)) {
+    if (!value.isKnown())
+      throw ImportError("makes a tensor without elements");
+    return Value::ofKnown(value.dtype, value.known->isFloat() ? Known::ofReals(shape, {})
+                                                              : Known::ofInts(shape, {}));
+  }
   std::vector<Span> spans = findSpans(value.shape, shape);
   if (onlyRenames(value, spans))
     return renameDims(value, spans, shape);
   if (value.isKnown())
-    return reshapeKnown(value, shape);
+    return reshapeKnown(value, spans, shape);
   if (llvm::any_of(spans, [](const Span &span) { return span.sizes.empty(); }))
     return reshape(emitter, mergeSpans(emitter, value, spans), shape);
 
@@ -409,10 +436,14 @@ static Value concatKnown(const std::vector<Value> &values, unsigned axis, const 
 
 Value concat(Emitter &emitter, const std::vector<Value> &values, unsigned axis) {
   Shape shape = values[0].shape;
+  for (const Value &value : values)
+    for (size_t dim = 0; dim < shape.size() && value.shape.size() == shape.size(); ++dim)
+      shape[dim] = emitter.dependsOnBatch(value.shape[dim]) ? value.shape[dim] : shape[dim];
   shape[axis] = 0;
   std::vector<unsigned> dims{axis};
   std::vector<Value> parts;
-  for (const Value &value : values) {
+  for (const Value &given : values) {
+    Value value = overSamples(given, shape, emitter.marker);
     Shape same = value.shape;
     if (same.size() == shape.size())
       same[axis] = shape[axis];

@@ -92,20 +92,44 @@ std::string printShape(const Shape &shape, int64_t marker) {
   return text + "]";
 }
 
+/// Whether dim `dim` of a constant only repeats it, so that its size, a number, may be that of any
+/// batch.
+static bool repeatsAlong(const Value &value, unsigned dim, int64_t marker) {
+  return value.isKnown() && value.shape[dim] > 1 && value.shape[dim] % marker != 0 &&
+         value.coreDim(dim) < 0;
+}
+
 Shape broadcastShapes(const std::vector<Value> &values, int64_t marker) {
   Shape result;
+  std::vector<bool> repeats; // by dim: its size comes from constants that repeat along it
   for (const Value &value : values) {
-    if (value.shape.size() > result.size())
-      result.insert(result.begin(), value.shape.size() - result.size(), 1);
+    if (value.shape.size() > result.size()) {
+      size_t added = value.shape.size() - result.size();
+      result.insert(result.begin(), added, 1);
+      repeats.insert(repeats.begin(), added, false);
+    }
     size_t shift = result.size() - value.shape.size();
     for (size_t i = 0; i < value.shape.size(); ++i) {
       int64_t size = value.shape[i], &other = result[shift + i];
-      if (other != size && other != 1 && size != 1)
+      if (size == 1)
+        continue;
+      bool repeated = repeatsAlong(value, i, marker);
+      bool isNew = other == 1 || (repeats[shift + i] && size % marker == 0);
+      if (!isNew && other != size && !(repeated && other % marker == 0))
         throw ImportError("shapes " + printShape(result, marker) + " and " +
                           printShape(value.shape, marker) + " do not broadcast");
-      other = other == 1 ? size : other;
+      repeats[shift + i] = repeated && (isNew || repeats[shift + i]);
+      other = isNew ? size : other;
     }
   }
+  return result;
+}
+
+Value overSamples(const Value &value, const Shape &shape, int64_t marker) {
+  Value result = value;
+  for (size_t i = 0; i < shape.size() && shape.size() == value.shape.size(); ++i)
+    if (shape[i] != 0 && shape[i] % marker == 0 && repeatsAlong(value, i, marker))
+      result.shape[i] = shape[i];
   return result;
 }
 

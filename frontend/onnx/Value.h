@@ -37,6 +37,9 @@ struct Value {
   std::function<mlir::Value()> deferred;
   /// A sequence of values instead of a tensor. Only its length and values count, not its shape.
   std::shared_ptr<const std::vector<Value>> sequence;
+  /// Dim 0 has the values of all iterations of a loop over samples, and the nodes of the loop's
+  /// body do not know it; see PerSample.h. A sequence: its one tensor is such a value.
+  bool perSample = false;
   /// The core as an IR tensor once it has been emitted.
   std::shared_ptr<mlir::Value> emitted;
 
@@ -69,8 +72,14 @@ struct Value {
 /// "12*batch".
 std::string printShape(const Shape &shape, int64_t marker);
 
-/// Returns the broadcast shape of values; ImportError if they do not broadcast.
+/// Returns the broadcast shape of values; ImportError if they do not broadcast. A constant that
+/// repeats along a dim fits any batch, since exporters fold `zeros_like(x)` to the exported batch
+/// size. Example: zeros [2, 16] and a tensor [batch, 16] give [batch, 16].
 Shape broadcastShapes(const std::vector<Value> &values, int64_t marker);
+
+/// Returns `value` with the dims of `shape` that count samples, where a known `value` repeats along
+/// them. Example: zeros [2, 16] for [batch, 16] are zeros [batch, 16].
+Value overSamples(const Value &value, const Shape &shape, int64_t marker);
 
 /// Returns all elements of a known value, in row-major order. ImportError if there are too many.
 std::vector<int64_t> fullInts(const Value &value);

@@ -54,6 +54,25 @@ TEST(FixedBatch, ReshapesAreRebatched) {
   }
 }
 
+/// TorchScript folds `zeros_like(x)` to the batch of the example: here 2, for a batch of 3.
+TEST(FixedBatch, AConstantThatRepeatsFitsAnyBatch) {
+  auto modelOf = [](const std::vector<float> &table) {
+    ModelBuilder b;
+    b.input("x", {"batch", "2"});
+    b.output("y");
+    b.floats("table", {2, 2}, table);
+    b.node("Add", {"x", "table"}, {"sum"}, "sum");
+    ModelBuilder::attr(b.node("Concat", {"table", "sum"}, {"y"}, "join"), "axis", int64_t(1));
+    return b;
+  };
+  ModelRunner runner;
+  runner.options.batch = 3;
+  runner.options.constants = {"table"};
+  EXPECT_THAT(runner.run(modelOf({1, 5, 1, 5})), ElementsAre(1, 5, 1, 6, 1, 5, 3, 8, 1, 5, 5, 10));
+  EXPECT_THAT(importError(modelOf({1, 5, 2, 5}).bytes(), runner.options),
+              HasSubstr("node 'sum' (Add): shapes [batch, 2] and [2, 2] do not broadcast"));
+}
+
 TEST(FixedBatch, WhatCannotBeRebatchedSaysHowToExport) {
   EXPECT_THAT(importError(fixedModel("2", {3, 8}, {0, 1}).bytes()),
               HasSubstr("node 'reshape' (Reshape): reshapes [batch, 2, 6] to [3, 8]"));

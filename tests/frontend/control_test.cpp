@@ -211,7 +211,7 @@ TEST(Scan, OverTheBatchIsRefused) {
   EXPECT_THAT(importError(b.bytes()), HasSubstr("node 'scan' (Scan): scans over the batch"));
 }
 
-TEST(Loop, OverTheBatchIsRefused) {
+TEST(Loop, ASumOverTheBatchIsRefused) {
   ModelBuilder b = withInput();
   b.ints("zero", {}, {0});
   bools(b, "yes", true);
@@ -220,7 +220,7 @@ TEST(Loop, OverTheBatchIsRefused) {
   onnx::NodeProto &loop = b.node("Loop", {"samples", "yes", "x"}, {"y"}, "loop");
   graphAttr(loop, "body", {"i", "go", "s"}, {"go", "n"}, {makeNode("Neg", {"s"}, {"n"})});
   EXPECT_THAT(importError(b.bytes()),
-              AllOf(HasSubstr("node 'loop' (Loop): runs once per sample of the batch"),
+              AllOf(HasSubstr("node 'loop' (Loop): carries a value from sample to sample"),
                     HasSubstr("for a tensor [batch, ...]")));
 }
 

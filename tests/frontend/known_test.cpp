@@ -99,4 +99,31 @@ TEST(Known, PoolingKeepsOneWindowLargerThanTheInput) {
   }
 }
 
+/// A table of positions that repeats along the batch, tiled over heads: only one sample's elements
+/// are listed.
+TEST(Known, ATileOfARepeatedTableListsItOnce) {
+  ModelBuilder b;
+  b.input("x", {"batch", "4", "300"});
+  b.output("y");
+  std::vector<int64_t> table;
+  for (int64_t i = 0; i < 600; ++i)
+    table.push_back(i * i % 7);
+  b.ints("table", {1, 2, 300}, table);
+  b.ints("zero", {1}, {0});
+  b.ints("one", {1}, {1});
+  b.ints("sizes", {2}, {2, 300});
+  b.ints("repeats", {3}, {1, 2, 1});
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Slice", {"shape", "zero", "one"}, {"samples"});
+  ModelBuilder::attr(b.node("Concat", {"samples", "sizes"}, {"target"}), "axis", int64_t(0));
+  b.node("Expand", {"table", "target"}, {"expanded"});
+  b.node("Tile", {"expanded", "repeats"}, {"tiled"}, "tile");
+  ModelBuilder::attr(b.node("Cast", {"tiled"}, {"floats"}), "to", int64_t(1));
+  b.node("Mul", {"x", "floats"}, {"y"});
+  ModelRunner runner;
+  std::vector<double> y = runner.run(b);
+  for (int64_t i = 0; i < 2400; ++i)
+    ASSERT_EQ(y[size_t(i)], double(i * table[size_t(i % 600)]));
+}
+
 } // namespace

@@ -65,6 +65,24 @@ TEST(Pairs, LabelsNumberTheSamples) {
   EXPECT_THAT(runner.run(b), ElementsAre(loss(3, 1), loss(3, 13)));
 }
 
+/// CLIP's `arange(len(scores))`: the exporter writes 0, 1 for an example of two samples.
+TEST(Pairs, LabelsOfTheExampleNumberEveryBatch) {
+  ModelRunner counted, listed;
+  counted.options.batch = listed.options.batch = 3;
+  ModelBuilder a = withScores(), b = withScores();
+  numberSamples(a);
+  b.ints("numbers", {2}, {0, 1});
+  for (ModelBuilder *model : {&a, &b})
+    model->node("SoftmaxCrossEntropyLoss", {"scores", "numbers"}, {"y"}, "loss");
+  EXPECT_EQ(counted.run(a), listed.run(b));
+  EXPECT_THAT(listed.model->warnings,
+              Contains(HasSubstr("'loss' has labels that number the 2 samples of the export")));
+  ModelBuilder other = withScores();
+  other.ints("numbers", {2}, {1, 0});
+  other.node("SoftmaxCrossEntropyLoss", {"scores", "numbers"}, {"y"}, "loss");
+  EXPECT_THAT(importError(other.bytes()), HasSubstr("takes labels [2] for scores [batch, batch]"));
+}
+
 TEST(Pairs, TheIdentitySelectsTheDiagonal) {
   ModelBuilder b = withScores();
   b.node("EyeLike", {"scores"}, {"eye"});
@@ -84,6 +102,26 @@ TEST(Pairs, ASumIsDividedByTheSamples) {
   EXPECT_EQ(runner.count("factor_size"), 1u);
   runner.options.batch = 3;
   EXPECT_THAT(runner.run(b), ElementsAre(117. / 3));
+}
+
+/// The same where no samples meet: a loss. A quotient of other tensors is no loss.
+TEST(Pairs, ASumOverTheBatchIsDividedByTheSamples) {
+  for (bool isScalar : {true, false}) {
+    ModelBuilder b;
+    b.input("x", {"batch", "2"});
+    b.output("y");
+    countSamples(b);
+    ModelBuilder::attr(b.node("Cast", {"samples"}, {"number"}), "to", int64_t(1));
+    ModelBuilder::attr(b.node("ReduceSum", {"x"}, {"sum"}), "keepdims", int64_t(0));
+    b.node("Div", {isScalar ? "sum" : "x", "number"}, {"y"}, "mean");
+    ModelRunner runner;
+    runner.options.batch = 3;
+    if (isScalar)
+      EXPECT_THAT(runner.run(b), ElementsAre(15. / 3));
+    else
+      EXPECT_THAT(importError(b.bytes()),
+                  HasSubstr("node 'mean' computes with the batch size as a number"));
+  }
 }
 
 TEST(Pairs, AMeanOverPairsDividesTwice) {

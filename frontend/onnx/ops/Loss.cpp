@@ -69,12 +69,32 @@ struct LossInputs {
     order.push_back(1);
     scores = transpose(e, input, order);
     labels = cast(e, node.input(1), DType::I64);
+    if (numbersExample(e)) {
+      node.warn("has labels that number the " + std::to_string(labels.shape[0]) +
+                " samples of the export (`len(x)` is no shape to the exporter); they number those "
+                "of each batch");
+      labels = positions({scores.shape[0]}, 0);
+    }
     if (Shape(scores.shape.begin(), scores.shape.end() - 1) != labels.shape)
-      throw ImportError("takes labels of the shape of the scores without their classes");
+      throw ImportError("takes labels " + printShape(labels.shape, e.marker) + " for scores " +
+                        printShape(input.shape, e.marker) +
+                        "; they have the shape of the scores without their classes");
     findWeights(node);
   }
 
 private:
+  /// Whether the labels of scores of all pairs are 0 .. n - 1 for another n than the batch: the
+  /// batch of the export, where a model counts its samples by `len`.
+  bool numbersExample(const Emitter &e) const {
+    if (labels.rank() != 1 || !labels.isKnown() || labels.shape[0] < 2 || scores.rank() != 2 ||
+        !e.dependsOnBatch(scores.shape[0]) || scores.shape[0] != scores.shape[1] ||
+        labels.shape[0] > kMaxKnownElements)
+      return false;
+    std::vector<int64_t> elements = fullInts(labels), counted(elements.size());
+    std::iota(counted.begin(), counted.end(), 0);
+    return elements == counted;
+  }
+
   void findWeights(NodeContext &node) {
     Emitter &e = node.emitter;
     DType dtype = scores.dtype;

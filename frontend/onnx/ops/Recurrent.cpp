@@ -284,7 +284,9 @@ private:
     Value value = node.input(input);
     if (node.attrInt("layout", 0) != 0)
       value = transpose(f.emitter, value, {1, 0, 2});
-    if (value.shape != Shape{int64_t(directions), batch, hidden})
+    Shape shape{int64_t(directions), batch, hidden};
+    value = overSamples(value, shape, f.emitter.marker);
+    if (value.shape != shape)
       throw ImportError("has an initial state of shape " +
                         printShape(node.input(input).shape, f.emitter.marker));
     return ofDirection(value, direction);

@@ -1,0 +1,96 @@
+//===- signature_test.cpp - The signature of an exported program -----------===//
+
+#include "tests/frontend/ModelRunner.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+using namespace tbc;
+using namespace tbc::test;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+namespace {
+
+/// x [batch, 2] w + shift, where the exporter has computed `shift` from `sources`.
+ModelBuilder folded(const std::string &sources, const std::string &signature) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  b.floats("fc.weight", {2, 2}, {1, 2, 3, 5});
+  b.floats("shift", {2}, {0.25, 4});
+  b.node("MatMul", {"x", "fc.weight"}, {"h"});
+  b.node("Add", {"h", "shift"}, {"y"});
+  onnx::ValueInfoProto &info = *b.proto.mutable_graph()->add_value_info();
+  info.set_name("shift");
+  onnx::StringStringEntryProto &from = *info.add_metadata_props();
+  from.set_key("pkg.onnxscript.optimizer.folded_from");
+  from.set_value(sources);
+  onnx::StringStringEntryProto &all = *b.proto.mutable_graph()->add_metadata_props();
+  all.set_key("pkg.torch.export.ExportedProgram.graph_signature");
+  all.set_value("\n# inputs\np_fc_weight: PARAMETER target='fc.weight'\n" + signature +
+                "x: USER_INPUT\n\n# outputs\nadd: USER_OUTPUT\n");
+  return b;
+}
+
+std::vector<std::string> parametersOf(ModelRunner &runner, const ModelBuilder &b) {
+  runner.run(b);
+  std::vector<std::string> names;
+  for (const frontend::ParameterSource &source : runner.model->parameters)
+    names.push_back(source.name);
+  return names;
+}
+
+/// Knots of a spline: the buffer itself and values on the way are no initializers any more.
+TEST(Signature, TensorsFoldedFromBuffersAreConstants) {
+  ModelRunner runner;
+  EXPECT_THAT(parametersOf(runner, folded("['fc.knots', 'slice_4', 'val_2']",
+                                          "b_fc_knots: BUFFER target='fc.knots' "
+                                          "persistent=True\n")),
+              ElementsAre("fc.weight"));
+  EXPECT_THAT(runner.model->warnings, Each(Not(HasSubstr("shift"))));
+}
+
+TEST(Signature, TensorsFoldedFromAParameterAreTrained) {
+  ModelRunner runner;
+  EXPECT_THAT(parametersOf(runner, folded("['fc.scale', 'val_2']",
+                                          "p_fc_scale: PARAMETER target='fc.scale'\n")),
+              ElementsAre("fc.weight", "shift"));
+  EXPECT_THAT(runner.model->warnings, Each(Not(HasSubstr("optimize=False"))));
+}
+
+/// A batch norm that was folded into the convolution before it. A table at the positions of a
+/// buffer is one parameter.
+TEST(Signature, JoinedParametersAreWarnedOf) {
+  ModelRunner runner;
+  EXPECT_THAT(
+      parametersOf(runner, folded("['bn.weight', 'conv.weight', 'bn.running_var', 'val_2']",
+                                  "p_bn_weight: PARAMETER target='bn.weight'\n"
+                                  "p_conv_weight: PARAMETER target='conv.weight'\n"
+                                  "b_bn_var: BUFFER target='bn.running_var' persistent=True\n")),
+      ElementsAre("fc.weight", "shift"));
+  EXPECT_THAT(runner.model->warnings,
+              Contains(AllOf(HasSubstr("folded into each other 2 parameters of the module "
+                                       "('bn.weight' and others)"),
+                             HasSubstr("optimize=False"))));
+  parametersOf(runner, folded("['table.weight', 'ids', 'val_2']",
+                              "p_table: PARAMETER target='table.weight'\n"
+                              "b_ids: BUFFER target='ids' persistent=False\n"));
+  EXPECT_THAT(runner.model->warnings, Each(Not(HasSubstr("optimize=False"))));
+}
+
+/// The norm of a weight in a loss, which the exporter takes for a number.
+TEST(Signature, NumbersOfParametersThatAreStillThereAreWarnedOf) {
+  ModelRunner runner;
+  EXPECT_THAT(parametersOf(runner, folded("['fc.weight', 'val_2']", "")),
+              ElementsAre("fc.weight", "shift"));
+  EXPECT_THAT(
+      runner.model->warnings,
+      Contains(AllOf(HasSubstr("no gradient passes, from 1 parameter"), HasSubstr("'fc.weight'"))));
+}
+
+} // namespace
