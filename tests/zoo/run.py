@@ -49,8 +49,10 @@ try:
     import torch
     import transformers  # noqa: F401
 
+    import idioms  # noqa: F401  adds kinds, as others below
     import kinds
-    import library  # noqa: F401  adds kinds, as the next one
+    import library  # noqa: F401
+    import losses  # noqa: F401
     import pictures  # noqa: F401
     import sequences  # noqa: F401
     import signals  # noqa: F401
@@ -141,8 +143,10 @@ def data_of(made):
             data[name] = np.ones(shape, np.int64)
         elif example.dtype.is_floating_point:
             data[name] = rng.standard_normal(shape).astype(np.float32)
+        elif example.dtype == torch.bool:
+            data[name] = rng.random(shape) < float(example.float().mean())
         else:
-            data[name] = rng.integers(3, int(example.max()), shape)
+            data[name] = rng.integers(3, int(example.max()), shape).astype(example.numpy().dtype)
     with torch.no_grad():
         out = made.module(**{name: torch.from_numpy(array) for name, array in data.items()})
     if made.loss == "loss":
