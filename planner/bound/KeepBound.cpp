@@ -120,7 +120,7 @@ bool mayFuse(const GraphOp &op) { return readsRegisters(op.kernelClass); }
 class Prices {
 public:
   Prices(const Graph &graph, const Cluster &cluster, double parts)
-      : graph(graph), cluster(cluster), parts(parts) {}
+      : graph(graph), cluster(cluster), parts(parts), shares(kernelShares(cluster, graph)) {}
 
   /// Returns the least seconds to recompute op `index`, minus the saving elsewhere. An elementwise
   /// op saves if one reader is left in a phase and may take its result from registers: then the
@@ -134,6 +134,10 @@ public:
     AgainSeconds seconds;
     seconds.moreBackward = again(index);
     const GraphOp &op = graph.ops[index];
+    if (isInNest(op)) {
+      addNestSavings(index, seconds);
+      return seconds;
+    }
     if (!isElementwise(op) || op.generator || !isReadInBackward(op.results[0]))
       return seconds;
     const int result = op.results[0];
@@ -160,9 +164,9 @@ public:
     const GraphOp &op = graph.ops[index];
     double bytes = 0;
     for (int value : op.operands)
-      if (!isFromRegisters(value) && hasBatch(value))
+      if (!isFromRegisters(value) && !isFoundInKernel(op, value) && hasBatch(value))
         bytes += sourceOf(graph, value).bytes;
-    if (!mayBeReadOnce(op.results[0], Phase::Backward)) {
+    if (!(isInNest(op) ? staysInKernel(op) : mayBeReadOnce(op.results[0], Phase::Backward))) {
       bytes += hasBatch(op.results[0]) ? fullBytes(graph, op.results[0]) : 0;
       saved.launchSeconds -= cluster.launchSeconds;
     }
@@ -183,9 +187,16 @@ private:
     double bytes = 0;
     if (!readsPart(op.kernelClass))
       for (int value : op.operands)
-        bytes += isFromRegisters(value) ? 0 : sourceOf(graph, value).bytes;
-    bool isFusable = isElementwise(op) && mayBeReadOnce(op.results[0], Phase::Backward);
-    if (!isFusable)
+        bytes +=
+            isFromRegisters(value) || isFoundInKernel(op, value) ? 0 : sourceOf(graph, value).bytes;
+    bool isFusable = isInNest(op)
+                         ? staysInKernel(op)
+                         : isElementwise(op) && mayBeReadOnce(op.results[0], Phase::Backward);
+    // A clone of its reader, counted with a read of the product, may be an epilogue.
+    const bool mayHaveEpilogue = cluster.executor.isOwn() &&
+                                 op.kernelClass == KernelClass::Matmul && op.results.size() == 1 &&
+                                 staysInKernel(op, Phase::Forward);
+    if (!isFusable && !mayHaveEpilogue)
       for (int value : op.results)
         bytes += fullBytes(graph, value);
     double arithmetic =
@@ -195,13 +206,78 @@ private:
     bytes += kernel.bytesPerFlop * work.flops;
     double movement = bytes / parts / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
     double busy = std::max(arithmetic, movement);
-    return isFusable ? busy : std::max(cluster.floorSeconds, cluster.launchSeconds + busy);
+    if (mayHaveEpilogue)
+      busy = std::max(0.0, busy - fullBytes(graph, op.results[0]) / parts *
+                                      std::max(secondsPerByte(KernelClass::Elementwise),
+                                               secondsPerByte(KernelClass::Reduction)));
+    return isFusable || isInNest(op) ? busy
+                                     : std::max(cluster.floorSeconds, cluster.launchSeconds + busy);
+  }
+
+  /// Whether the op is a part of a kernel of tbc's own programs (reshard::planKernels).
+  bool isInNest(const GraphOp &op) const {
+    return cluster.executor.isOwn() && op.isLoopNest && !op.generator &&
+           readsRegisters(op.kernelClass);
+  }
+
+  /// Calls `visit` for every op that reads `value` in `phase`, through views.
+  template <typename Visit> void forEachReader(int value, Phase phase, const Visit &visit) const {
+    for (int user : graph.values[value].users)
+      if (const GraphOp &op = graph.ops[user]; isView(op))
+        forEachReader(op.results[0], phase, visit);
+      else if ((op.phase == Phase::Forward) == (phase == Phase::Forward))
+        visit(user);
+  }
+
+  /// Whether only parts of kernels read the results of `op` in `phase`, so that no result may be
+  /// written.
+  bool staysInKernel(const GraphOp &op, Phase phase = Phase::Backward) const {
+    bool stays = true;
+    for (int value : op.results)
+      forEachReader(value, phase, [&](int user) { stays &= isInNest(graph.ops[user]); });
+    return stays;
+  }
+
+  /// Whether the kernel of a clone of `op` may have operand `value` without reading it for the
+  /// clone: a part of the kernel makes it or reads it.
+  bool isFoundInKernel(const GraphOp &op, int value) const {
+    if (!isInNest(op))
+      return false;
+    const int source = sourceOf(graph, value).value, producer = graph.values[source].producer;
+    bool isFound = producer >= 0 && isInNest(graph.ops[producer]);
+    forEachReader(source, Phase::Backward, [&](int user) { isFound |= isInNest(graph.ops[user]); });
+    return isFound;
+  }
+
+  /// Adds the savings if a part of a kernel runs again: its kernel does not write the results that
+  /// only backward reads from memory, and kernels of the backward do not read them.
+  void addNestSavings(int index, AgainSeconds &seconds) const {
+    const GraphOp &op = graph.ops[index];
+    const bool stays = staysInKernel(op, Phase::Forward);
+    for (size_t r = 0; r < op.results.size(); ++r) {
+      double perByte = 0;
+      int reader = -1;
+      forEachReader(op.results[r], Phase::Backward, [&](int user) {
+        const GraphOp &by = graph.ops[user];
+        if (reader < 0 || isInNest(by))
+          reader = user;
+        if (isInNest(by))
+          perByte = std::max(perByte, secondsPerByte(by.kernelClass));
+      });
+      if (reader < 0)
+        continue;
+      seconds.backwardReader = reader;
+      seconds.foundBackward += fullBytes(graph, op.results[r]) / parts * perByte;
+      if (stays)
+        seconds.lessForward +=
+            shares[size_t(index)].writtenBytes[r] / parts * secondsPerByte(op.kernelClass);
+    }
   }
 
   MostSaved savedBy(int index) const {
     const AgainSeconds again = againSeconds(index);
     MostSaved saved;
-    if (again.lessForward > 0)
+    if (again.forwardReader >= 0)
       saved.launchSeconds = std::max(cluster.floorSeconds, cluster.launchSeconds);
     saved.movementSeconds =
         again.lessForward - saved.launchSeconds + again.foundForward + again.foundBackward;
@@ -290,6 +366,7 @@ private:
   const Graph &graph;
   const Cluster &cluster;
   double parts;
+  std::vector<KernelShare> shares;
 };
 
 } // namespace

@@ -9,13 +9,14 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-WholeWork::WholeWork(const Graph &graph) {
-  std::map<std::tuple<KernelClass, double, double, DType, bool, double>, int> numbers;
+WholeWork::WholeWork(const Graph &graph, const Cluster &cluster) {
+  const std::vector<KernelShare> shares = kernelShares(cluster, graph);
+  std::map<std::tuple<KernelClass, double, double, DType, bool, bool, double>, int> numbers;
   for (int op = 0; op < int(graph.ops.size()); ++op) {
     const KernelClass kernelClass = graph.ops[op].kernelClass;
-    LocalWork work = localWork(graph, op, OpStrategy());
+    LocalWork work = localWork(graph, op, OpStrategy(), shares[op]);
     auto [found, isNew] = numbers.try_emplace(
-        {kernelClass, work.flops, work.bytes, work.dtype, work.isFused, work.depth},
+        {kernelClass, work.flops, work.bytes, work.dtype, work.isFused, work.isCopy, work.depth},
         int(kinds.size()));
     if (isNew)
       kinds.push_back({kernelClass, work});

@@ -46,20 +46,31 @@ static double readBytes(const Graph &graph, int value) {
   }
 }
 
-static bool isFused(const Graph &graph, const GraphOp &op) {
-  return op.results.size() == 1 && isFused(graph, op.results[0]);
+KernelShare frameworkShare(const Graph &graph, const GraphOp &op) {
+  KernelShare share;
+  share.isFused = op.results.size() == 1 && isFused(graph, op.results[0]);
+  for (int value : op.operands)
+    share.readBytes.push_back(readBytes(graph, value));
+  for (int value : op.results)
+    share.writtenBytes.push_back(share.isFused ? 0 : fullBytes(graph, value));
+  return share;
 }
 
 LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy) {
+  return localWork(graph, opIndex, strategy, frameworkShare(graph, graph.ops[opIndex]));
+}
+
+LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy,
+                    const KernelShare &share) {
   const GraphOp &op = graph.ops[opIndex];
   LocalWork work;
   work.flops = op.flops;
-  work.isFused = isFused(graph, op);
-  std::vector<double> operandBytes, resultBytes;
+  work.isFused = share.isFused;
+  work.isCopy = share.isCopy;
+  std::vector<double> operandBytes = share.readBytes, resultBytes = share.writtenBytes;
   double most = 0; // elements of a float operand
   for (int value : op.operands) {
     const TensorLayout &layout = graph.values[value].layout;
-    operandBytes.push_back(readBytes(graph, value));
     double elements = double(layout.numElements());
     const DType dtype = graph.values[value].dtype;
     if (!isFloat(dtype) || elements < most)
@@ -68,8 +79,6 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
       work.dtype = dtype;
     most = elements;
   }
-  for (int value : op.results)
-    resultBytes.push_back(work.isFused ? 0 : fullBytes(graph, value));
 
   // Loops of kind Fixed do not tell if they are summed, so the depth comes from the FLOPs.
   if (op.kernelClass == KernelClass::Matmul && !op.results.empty())
@@ -87,8 +96,9 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
   double results = 0;
   for (double bytes : resultBytes)
     results += bytes;
+  const bool isPart = readsPart(op.kernelClass) || share.isCopy;
   for (double bytes : operandBytes)
-    work.bytes += readsPart(op.kernelClass) ? std::min(bytes, results) : bytes;
+    work.bytes += isPart ? std::min(bytes, results) : bytes;
   work.bytes += results;
   return work;
 }
@@ -102,9 +112,10 @@ double arithmeticSeconds(const Cluster &cluster, KernelClass kernelClass, const 
 }
 
 double kernelSeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work) {
-  if (kernelClass == KernelClass::None)
+  if (kernelClass == KernelClass::None && !work.isCopy)
     return 0;
-  const KernelEfficiency &kernel = cluster.kernel(kernelClass);
+  const KernelEfficiency &kernel =
+      cluster.kernel(work.isCopy ? KernelClass::Elementwise : kernelClass);
   double arithmetic =
       work.flops > 0 ? kernel.rampSeconds + arithmeticSeconds(cluster, kernelClass, work) : 0;
   double movement = (work.bytes + kernel.bytesPerFlop * work.flops) /
@@ -123,17 +134,18 @@ static double sequenceParts(const Graph &graph, int op, const OpStrategy &strate
 }
 
 double opKernelSeconds(const Cluster &cluster, const Graph &graph, int op,
-                       const OpStrategy &strategy, bool isInOrder) {
-  LocalWork work = localWork(graph, op, strategy);
+                       const OpStrategy &strategy, const KernelShare &share, bool isInOrder) {
+  LocalWork work = localWork(graph, op, strategy, share);
   if (isInOrder)
     work.partsInOrder = sequenceParts(graph, op, strategy);
   return double(streamedBlocks(graph, op, strategy)) *
          kernelSeconds(cluster, graph.ops[op].kernelClass, work);
 }
 
-double opLaunches(const Graph &graph, int op, const OpStrategy &strategy) {
-  const GraphOp &o = graph.ops[op];
-  const bool isLaunched = o.kernelClass != KernelClass::None && !isFused(graph, o);
+double opLaunches(const Graph &graph, int op, const OpStrategy &strategy,
+                  const KernelShare &share) {
+  const bool isLaunched =
+      (graph.ops[op].kernelClass != KernelClass::None || share.isCopy) && !share.isFused;
   return isLaunched ? double(streamedBlocks(graph, op, strategy)) : 0;
 }
 

@@ -17,13 +17,37 @@
 
 namespace tbc::planner {
 
+/// The part of an op in the memory traffic of its kernel, for whole tensors. The shares of the ops
+/// of a kernel add up to the kernel.
+struct KernelShare {
+  std::vector<double> readBytes;    // by operand; 0: another op of the kernel makes or reads it
+  std::vector<double> writtenBytes; // by result; 0: only its kernel reads it
+  bool isFused = false;             // another op of the kernel has the launch
+  bool isCopy = false;              // a view that its kernel copies; else views are free
+};
+
+/// Returns the share of every op in the kernels of a program of `cluster`.
+///
+/// - tbc's own programs have the kernels of reshard::planUnsplitKernels. A kernel reads each value
+///   once, and writes those that others read. Its first op that is no view has the launch. A view
+///   alone in a kernel is copied.
+/// - Frameworks have a kernel for each op, but for fused ones (isFused), and views are free.
+///
+/// Constant-derived values move no bytes. Example: h = x + a; y = layer_norm(h), where others read
+/// h too, is one kernel. The sum has the launch, reads x and a, and writes h. The norm writes y.
+std::vector<KernelShare> kernelShares(const Cluster &cluster, const reshard::Graph &graph);
+
+/// Returns the share of `op` in a framework's kernels.
+KernelShare frameworkShare(const reshard::Graph &graph, const reshard::GraphOp &op);
+
 /// Bytes and FLOPs of a kernel on one rank.
 struct LocalWork {
   double flops = 0;
   double bytes = 0;
   /// Of the float operand with the most elements, the widest of equals.
   reshard::DType dtype = reshard::DType::F32;
-  bool isFused = false; // part of its user's kernel: no launch, no write of its result
+  bool isFused = false; // part of another op's kernel: no launch
+  bool isCopy = false;  // of a view, at the rate of an elementwise kernel
   double depth = 0;     // of a matmul: the length of the sum for each result
   /// Number of parts of the sequence if they are split in order: in causal attention the last part
   /// has almost nothing to skip. 1 if all parts have equal work (zigzag).
@@ -36,11 +60,12 @@ struct LocalWork {
 /// fusion merger). Residuals are never fused, because they have users in both phases.
 bool isFused(const reshard::Graph &graph, int value);
 
-/// Returns the work of op `op` on one rank under `strategy`: FLOPs and bytes of operands and
-/// results, divided by the axes on their loops.
-/// - A gather (readsPart) reads from each operand at most the size of its result.
-/// - A view (such as a broadcast) is read with the bytes of its source.
-/// - Fused and constant-derived values move no bytes.
+/// Returns the work of op `op` on one rank under `strategy`: its FLOPs, and the bytes of its
+/// `share`, divided by the axes on their loops. A gather (readsPart) reads from each operand at
+/// most the size of its result.
+LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy,
+                    const KernelShare &share);
+/// The same for a framework's kernel.
 LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy);
 
 /// Returns the seconds of a kernel (without launch if it is fused into another):
@@ -49,8 +74,8 @@ LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrate
 ///         (bytes + bytesPerFlop * flops) / (bandwidth * memoryFraction))).
 /// Executed flops are flops * executedFraction. With n parts of a sequence in order, the last part
 /// skips an n-th of the whole's share: 1 - (1 - executedFraction) / n. Example: 0.5 and n = 4 give
-/// 0.875. Views (KernelClass::None) are free. Source: Williams, Waterman, Patterson, "Roofline",
-/// CACM 52 (2009).
+/// 0.875. Views (KernelClass::None) that are not copied are free. Source: Williams, Waterman,
+/// Patterson, "Roofline", CACM 52 (2009).
 double kernelSeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work);
 
 /// Returns the arithmetic part of kernelSeconds, without the ramp.
@@ -59,11 +84,13 @@ double arithmeticSeconds(const Cluster &cluster, KernelClass kernelClass, const 
 /// Returns the seconds of op `op` on one rank under `strategy`: one kernel, or one per block of a
 /// streamed loop. `isInOrder`: the ranks of a sequence have its parts in order, not zigzag.
 double opKernelSeconds(const Cluster &cluster, const reshard::Graph &graph, int op,
-                       const reshard::OpStrategy &strategy, bool isInOrder = false);
+                       const reshard::OpStrategy &strategy, const KernelShare &share,
+                       bool isInOrder = false);
 
 /// Returns the launches of op `op` under `strategy`: one, or one per block of a streamed loop; 0
-/// for views and for ops fused into their user's kernel.
-double opLaunches(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy);
+/// for views that are not copied, and for ops that are fused into another one's kernel.
+double opLaunches(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy,
+                  const KernelShare &share);
 
 /// Returns the seconds of one update of `bytes` in `launches` launches. The optimizer reads and
 /// writes master copy, state, gradient and parameter once.

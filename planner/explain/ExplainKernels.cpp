@@ -41,28 +41,29 @@ static const char *phaseName(const ExplainedPlan &explained, int op) {
   return explained.step.isRecomputed(op) ? "again" : "backward";
 }
 
-/// Adds `times` executions of op `op`.
-static void addOp(const ExplainedPlan &explained, const Cluster &cluster, int op, double times,
-                  KernelSums &sums) {
+/// Adds `times` executions of op `op`, which has `share` in its kernel.
+static void addOp(const ExplainedPlan &explained, const Cluster &cluster, int op,
+                  const KernelShare &share, double times, KernelSums &sums) {
   const Graph &graph = explained.step.graph;
   const OpStrategy &strategy = explained.step.assignment.strategies[size_t(op)];
   const GraphOp &graphOp = graph.ops[size_t(op)];
-  if (graphOp.kernelClass == KernelClass::None)
+  if (graphOp.kernelClass == KernelClass::None && !share.isCopy)
     return;
-  const LocalWork work = localWork(graph, op, strategy);
+  const KernelClass rated = share.isCopy ? KernelClass::Elementwise : graphOp.kernelClass;
+  const LocalWork work = localWork(graph, op, strategy, share);
   const double blocks = times * double(streamedBlocks(graph, op, strategy));
-  const double launches = times * opLaunches(graph, op, strategy);
-  const KernelEfficiency &kernel = cluster.kernel(graphOp.kernelClass);
-  KernelSum &sum = sums[{phaseName(explained, op), graphOp.kind, name(graphOp.kernelClass)}];
+  const double launches = times * opLaunches(graph, op, strategy, share);
+  const KernelEfficiency &kernel = cluster.kernel(rated);
+  KernelSum &sum = sums[{phaseName(explained, op), graphOp.kind, name(rated)}];
   sum.launches += launches;
   sum.flops += blocks * work.flops;
   sum.bytes += blocks * work.bytes;
-  sum.seconds += times * opKernelSeconds(cluster, graph, op, strategy, !explained.step.isZigzag);
-  sum.atRoof += blocks * std::max(work.flops / cluster.peakFlops(graphOp.kernelClass, work.dtype),
+  sum.seconds +=
+      times * opKernelSeconds(cluster, graph, op, strategy, share, !explained.step.isZigzag);
+  sum.atRoof += blocks * std::max(work.flops / cluster.peakFlops(rated, work.dtype),
                                   work.bytes / cluster.memoryBytesPerSecond);
   if (work.flops > 0)
-    sum.arithmetic +=
-        blocks * (kernel.rampSeconds + arithmeticSeconds(cluster, graphOp.kernelClass, work));
+    sum.arithmetic += blocks * (kernel.rampSeconds + arithmeticSeconds(cluster, rated, work));
   sum.movement += blocks * (work.bytes + kernel.bytesPerFlop * work.flops) /
                   (cluster.memoryBytesPerSecond * kernel.memoryFraction);
   sum.waiting += launches * cluster.launchSeconds;
@@ -98,10 +99,11 @@ Report explainKernels(const ExplainedPlan &explained) {
   const StageDevices devices = stageDevices(plan);
   const Cluster &cluster = devices.of(stage);
   const double microBatches = double(plan.accumulation);
+  const std::vector<KernelShare> shares = kernelShares(cluster, explained.step.graph);
   KernelSums sums;
   for (int op = 0; op < int(explained.step.graph.ops.size()); ++op)
     if (assignment.stageOf(explained.step.graph.ops[size_t(op)].chunk) == stage)
-      addOp(explained, cluster, op, microBatches, sums);
+      addOp(explained, cluster, op, shares[size_t(op)], microBatches, sums);
   for (int chunk = 0; chunk < assignment.numChunks(); ++chunk)
     if (assignment.stageOf(chunk) == stage)
       addRest(explained.prediction.chunks[size_t(chunk)], cluster, microBatches, sums);

@@ -28,7 +28,7 @@ public:
         updatesPerMicroBatch(updatesPerMicroBatch), mustSplit(mustSplit),
         mesh{{{mesh::row(Axis::Tensor).name, axisSize}}}, prices(mesh, cluster),
         nodeOf(graph.ops.size(), -1), parameterOf(graph.values.size(), nullptr),
-        scratch(graph.ops.size()) {
+        scratch(graph.ops.size()), shares(kernelShares(cluster, graph)) {
     for (const GraphParameter &parameter : graph.parameters)
       parameterOf[parameter.value] = &parameter;
   }
@@ -198,7 +198,7 @@ private:
     for (size_t choice = 0; choice < member.strategies.size(); ++choice) {
       const OpStrategy &strategy = member.strategies[choice];
       problem.nodeCosts[node][choice] +=
-          kernelSeconds(cluster, graphOp.kernelClass, localWork(graph, op, strategy));
+          kernelSeconds(cluster, graphOp.kernelClass, localWork(graph, op, strategy, shares[op]));
       bool deferred = int(choice) == nodes[node].deferred && nodes[node].members.empty();
       Sharding partial;
       partial.partial.push_back({wholeAxis(mesh, 0), ReduceKind::Sum});
@@ -436,6 +436,7 @@ private:
   std::vector<const GraphParameter *> parameterOf; // per value
   std::map<int, std::pair<int, int>> memberOf;
   std::vector<OpStrategy> scratch;
+  const std::vector<KernelShare> shares; // by op
 };
 
 } // namespace

@@ -137,12 +137,15 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
   const std::vector<int> firstChunk = firstChunks(assignment);
   size_t numOps = graph.ops.size();
   StageNetworks networks(devices, assignment.mesh, assignment.pipelineAxis);
+  // All stages have one executor.
+  const std::vector<KernelShare> shares = kernelShares(devices.of(0), graph);
   for (int op = 0; op < int(numOps); ++op) {
     const int stage = assignment.stageOf(graph.ops[op].chunk);
     const Cluster &cluster = devices.of(stage);
     const OpStrategy &strategy = assignment.strategies[op];
-    seconds.kernel.push_back(opKernelSeconds(cluster, graph, op, strategy, isInOrder));
-    seconds.launch.push_back(cluster.executor.hostSeconds * opLaunches(graph, op, strategy));
+    seconds.kernel.push_back(opKernelSeconds(cluster, graph, op, strategy, shares[op], isInOrder));
+    seconds.launch.push_back(cluster.executor.hostSeconds *
+                             opLaunches(graph, op, strategy, shares[op]));
     // A block travels while the kernel of the previous one runs, so all kernels but the last can
     // hide it.
     double round = 0, blocks = double(streamedBlocks(graph, op, strategy));

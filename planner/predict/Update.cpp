@@ -45,7 +45,8 @@ double matrixSeconds(const Cluster &cluster, const GraphParameter &parameter,
   double seconds = 0;
   for (int op = 0; op < int(graph.ops.size()); ++op)
     seconds +=
-        opKernelSeconds(cluster, graph, op, matrixStrategy(*parameter.matrices, op, matrices));
+        opKernelSeconds(cluster, graph, op, matrixStrategy(*parameter.matrices, op, matrices),
+                        frameworkShare(graph, graph.ops[op]));
   return seconds;
 }
 

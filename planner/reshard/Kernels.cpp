@@ -356,4 +356,30 @@ BlockKernels planKernels(const Graph &graph, const Assignment &assignment,
   return result;
 }
 
+BlockKernels planUnsplitKernels(const Graph &graph) {
+  Assignment assignment;
+  assignment.strategies.resize(graph.ops.size());
+  Derivation derivation;
+  derivation.raw.resize(graph.values.size());
+  for (const GraphOp &op : graph.ops)
+    derivation.operands.emplace_back(op.operands.size());
+  for (size_t p = 0; p < graph.parameters.size(); ++p)
+    derivation.gradientParts.push_back(gradientParts(graph, int(p)));
+  // Values that another block reads.
+  for (int value = 0; value < int(graph.values.size()); ++value) {
+    const int producer = graph.values[size_t(value)].producer;
+    if (producer < 0 || graph.ops[size_t(producer)].generator)
+      continue;
+    const GraphOp &maker = graph.ops[size_t(producer)];
+    for (int user : graph.values[size_t(value)].users)
+      if (const GraphOp &reader = graph.ops[size_t(user)];
+          reader.chunk != maker.chunk || reader.phase != maker.phase) {
+        derivation.residuals.emplace_back();
+        derivation.residuals.back().value = value;
+        break;
+      }
+  }
+  return planKernels(graph, assignment, derivation);
+}
+
 } // namespace tbc::reshard

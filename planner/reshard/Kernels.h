@@ -65,6 +65,10 @@ std::vector<bool> repeatedOps(const Graph &graph);
 BlockKernels planKernels(const Graph &graph, const Assignment &assignment,
                          const Derivation &derivation);
 
+/// Returns planKernels for a step that is not split: one device executes all chunks, without
+/// communication. A split moves or separates some of these kernels, and makes few new ones.
+BlockKernels planUnsplitKernels(const Graph &graph);
+
 } // namespace tbc::reshard
 
 #endif // TBC_PLANNER_RESHARD_KERNELS_H

@@ -38,7 +38,8 @@ const std::vector<ParameterReaders> &BoundTables::readersDividedBy(int64_t tp) c
 //===----------------------------------------------------------------------===//
 
 const WholeWork &BoundTables::wholeWorkFor(int64_t samples) const {
-  return wholeWorks.get(samples, [&] { return WholeWork(costs.models.graphFor(samples)); });
+  return wholeWorks.get(samples,
+                        [&] { return WholeWork(costs.models.graphFor(samples), problem.cluster); });
 }
 
 /// Sums the evenly divided kernels of the ops of `part`; null: of all ops.

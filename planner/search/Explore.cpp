@@ -271,7 +271,9 @@ static Status addFamilies(Searcher &searcher, const Graph &graph,
     Result<ExactCandidate> exact = deriveExactly(searcher, graph, candidate, limits, pins);
     if (!exact)
       return exact.error();
-    exploration.scored.push_back(exact->candidate);
+    if (std::none_of(exploration.scored.begin(), exploration.scored.end(),
+                     [&](const Candidate &scored) { return scored.order == candidate.order; }))
+      exploration.scored.push_back(exact->candidate);
     exploration.exact.push_back(std::move(*exact));
   }
   sortExact(exploration.exact, limits.goal);

@@ -87,9 +87,18 @@ public:
   }
 
   std::vector<Candidate> run() {
-    for (const Family &family : wanted())
+    const std::vector<Family> families = wanted();
+    for (const Family &family : families)
       scan(family);
     std::vector<Candidate> found;
+    // The best of a family may have been scored before, but be too slow to be derived.
+    for (const Family &family : families) {
+      auto leader = best.find(family);
+      if (leader != best.end() && known.count(leader->second.order) && leader->second.feasible &&
+          (family.isDdp() ||
+           leader->second.seconds <= question.fastestSeconds * (1 + question.tie)))
+        found.push_back(leader->second);
+    }
     for (const Candidate &candidate : fresh) {
       const Candidate &first = best.at(familyOf(candidate));
       if (first.order == candidate.order && (candidate.feasible || familyOf(candidate).isDdp()))

@@ -1,7 +1,8 @@
 """usage: measured_test.py TBC
 
 Predicts steps that were measured on an H200 (docs/gpus.md, "Measured on an H200"): one GPU, bf16, no recompute. Every
-measured step must lie within the printed interval, and the mean error must stay below 10 %.
+measured step, less the kernels that are gone since, must lie within the printed interval, and the mean error must stay
+below 10 %.
 
 The preset's rate of reductions was fitted on kernels of these steps; all else is older than the measurements.
 """
@@ -13,17 +14,23 @@ from pathlib import Path
 
 from programs import ROOT, run
 
-# Model (a file of models/, or arguments of tbc new), flags of tbc plan, measured seconds.
+# Two thirds of the slices, reshapes and transposes around attention: both models have as many tokens of 768 columns in
+# 12 layers. The gradient of cross-entropy of GPT-2 takes 0.8 ms for its 3.3 GB, at the rate of elementwise kernels.
+AROUND_ATTENTION = 4.0e-3 * 2 / 3
+SEARCH_OF_LABELS = 3.0e-3 - 0.8e-3
+
+# Model (a file of models/, or arguments of tbc new), flags of tbc plan, measured seconds, of which are gone.
 ROWS = [
-    ("gpt2.onnx", "--batch 16 --seq 1024 --micro-batch 16", 37.3e-3),
-    ("bert", "--batch 32 --seq 512 --micro-batch 32", 35.2e-3),
+    ("gpt2.onnx", "--batch 16 --seq 1024 --micro-batch 16", 37.3e-3, AROUND_ATTENTION + SEARCH_OF_LABELS),
+    ("bert", "--batch 32 --seq 512 --micro-batch 32", 35.2e-3, AROUND_ATTENTION),
 ]
 MOST = 0.10
 
 
 def main():
     tbc, errors = Path(sys.argv[1]).resolve(), []
-    for model, flags, measured in ROWS:
+    for model, flags, then, gone in ROWS:
+        measured = then - gone
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             path = ROOT / "models" / model
@@ -36,7 +43,7 @@ def main():
         low, high = plan["prediction"]["low_seconds"], plan["prediction"]["high_seconds"]
         errors.append(abs(plan["step_seconds"] / measured - 1))
         print(f"{model[:24]:24} predicted {plan['step_seconds'] * 1e3:.1f} ms ({low * 1e3:.1f} to {high * 1e3:.1f}), "
-              f"measured {measured * 1e3:.1f} ms")
+              f"measured {then * 1e3:.1f} ms, {gone * 1e3:.1f} ms of them gone")
         if not low <= measured <= high:
             sys.exit("the measured step is outside of the interval")
     mean = sum(errors) / len(errors)

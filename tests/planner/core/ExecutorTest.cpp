@@ -178,7 +178,7 @@ TEST(ExecutorPlans, SmallKernelsWaitForTheHost) {
       launches += double(work.count);
   int launched = 0;
   for (int op = 0; op < int(graph.ops.size()); ++op)
-    launched += opLaunches(graph, op, {}) > 0;
+    launched += opLaunches(graph, op, {}, frameworkShare(graph, graph.ops[op])) > 0;
   EXPECT_EQ(launches, launched);
   EXPECT_NEAR(small.prediction.stageSeconds[0], host * launched, 1e-9);
   EXPECT_GT(small.prediction.time.launches, small.prediction.time.compute);

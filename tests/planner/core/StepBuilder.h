@@ -314,7 +314,10 @@ inline Graph makeMlp(int64_t batch, const std::vector<int64_t> &widths, int64_t 
     in = out;
   }
   b.loss("loss", x, labels);
-  return b.finish(n);
+  Graph graph = b.finish(n);
+  for (reshard::GraphOp &op : graph.ops)
+    op.isLoopNest = op.kernelClass == reshard::KernelClass::Elementwise;
+  return graph;
 }
 
 struct ChainSizes {

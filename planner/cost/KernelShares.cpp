@@ -1,0 +1,215 @@
+//===- KernelShares.cpp - The memory traffic of kernels, by op -------------===//
+
+#include "planner/cost/Cost.h"
+#include "planner/graph/Values.h"
+#include "planner/reshard/Kernels.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace tbc::reshard;
+
+namespace tbc::planner {
+
+namespace {
+
+/// The kernels of tbc's own programs.
+class OwnShares {
+public:
+  /// `hasLibrary`: for matmuls, with epilogues.
+  OwnShares(const Graph &graph, bool hasLibrary)
+      : graph(graph), hasLibrary(hasLibrary), kernelOf(graph.ops.size(), none) {}
+
+  std::vector<KernelShare> run() {
+    for (const GraphOp &op : graph.ops) {
+      KernelShare &share = shares.emplace_back();
+      share.readBytes.assign(op.operands.size(), 0);
+      share.writtenBytes.assign(op.results.size(), 0);
+      share.isFused = true;
+    }
+    addGenerators();
+    const BlockKernels blocks = planUnsplitKernels(graph);
+    int number = 0;
+    for (const auto &[key, kernels] : blocks)
+      for (const Kernel &kernel : kernels) {
+        for (int op : kernel.ops)
+          if (!graph.ops[size_t(op)].generator)
+            kernelOf[size_t(op)] = number;
+        ++number;
+      }
+    keepResults();
+    for (const auto &[key, kernels] : blocks)
+      for (size_t k = 0; k < kernels.size(); ++k) {
+        addKernel(kernels[k]);
+        if (hasLibrary && k > 0 && isEpilogue(kernels[k - 1], kernels[k]))
+          addEpilogue(kernels[k - 1].ops[0], kernels[k]);
+      }
+    return std::move(shares);
+  }
+
+private:
+  static constexpr int none = -1;
+
+  /// Constants that no kernel computes again for itself have a kernel each.
+  void addGenerators() {
+    const std::vector<bool> repeated = repeatedOps(graph);
+    for (size_t index = 0; index < graph.ops.size(); ++index) {
+      const GraphOp &op = graph.ops[index];
+      if (!op.generator || repeated[index])
+        continue;
+      shares[index].isFused = false;
+      shares[index].isCopy = op.kernelClass == KernelClass::None;
+      for (size_t r = 0; r < op.results.size(); ++r)
+        shares[index].writtenBytes[r] = fullBytes(graph, op.results[r]);
+    }
+  }
+
+  /// Notes the values that others than ops read.
+  void keepResults() {
+    isKept.assign(graph.values.size(), false);
+    auto keep = [&](int value) {
+      if (value >= 0)
+        isKept[size_t(value)] = true;
+    };
+    for (const GraphParameter &parameter : graph.parameters)
+      keep(parameter.gradient);
+    for (auto [state, updated] : graph.stateUpdates)
+      keep(updated);
+    keep(graph.loss);
+    keep(graph.count);
+  }
+
+  bool isViewHere(int op, int kernel) const {
+    return op >= 0 && kernelOf[size_t(op)] == kernel && isView(graph.ops[size_t(op)]);
+  }
+
+  /// Returns the value that `value` is a view of, by views of the kernel.
+  int sourceOf(int value, int kernel) const {
+    int producer = graph.values[size_t(value)].producer;
+    for (; isViewHere(producer, kernel); producer = graph.values[size_t(value)].producer)
+      value = graph.ops[size_t(producer)].operands[0];
+    return value;
+  }
+
+  /// Returns the bytes that the kernel reads for `value`, which may be a view that it makes itself.
+  /// Each value counts once.
+  double bytesOf(int value, int kernel, std::set<int> &seen) const {
+    double bytes = fullBytes(graph, value);
+    int producer = graph.values[size_t(value)].producer;
+    for (; isViewHere(producer, kernel); producer = graph.values[size_t(value)].producer) {
+      value = graph.ops[size_t(producer)].operands[0];
+      bytes = std::min(bytes, fullBytes(graph, value));
+    }
+    const bool isMade = producer >= 0 && (kernelOf[size_t(producer)] == kernel ||
+                                          graph.ops[size_t(producer)].generator);
+    return isMade || !seen.insert(value).second ? 0 : bytes;
+  }
+
+  bool isWritten(int value, int kernel) const {
+    const std::vector<int> &users = graph.values[size_t(value)].users;
+    return isKept[size_t(value)] || std::any_of(users.begin(), users.end(), [&](int user) {
+             return kernelOf[size_t(user)] != kernel;
+           });
+  }
+
+  void addKernel(const Kernel &kernel) {
+    std::vector<int> ops;
+    for (int op : kernel.ops)
+      if (!graph.ops[size_t(op)].generator)
+        ops.push_back(op);
+    auto isWork = [&](int op) { return graph.ops[size_t(op)].kernelClass != KernelClass::None; };
+    auto first = std::find_if(ops.begin(), ops.end(), isWork);
+    if (ops.empty())
+      return;
+    const int number = kernelOf[size_t(ops.front())];
+    const bool isCopy = first == ops.end();
+    KernelShare &launched = shares[size_t(isCopy ? ops.back() : *first)];
+    launched.isFused = false;
+    launched.isCopy = isCopy;
+    std::set<int> seen;
+    for (int index : ops) {
+      const GraphOp &op = graph.ops[size_t(index)];
+      KernelShare &share = shares[size_t(index)];
+      // The bytes of views count for their readers, or for the last one.
+      const bool counts = isWork(index) || (isCopy && index == ops.back());
+      for (size_t k = 0; counts && k < op.operands.size(); ++k)
+        share.readBytes[k] = bytesOf(op.operands[k], number, seen);
+      for (size_t r = 0; r < op.results.size(); ++r)
+        if ((counts || !isView(op)) && isWritten(op.results[r], number))
+          share.writtenBytes[r] = fullBytes(graph, op.results[r]);
+    }
+  }
+
+  /// Whether `matmul` is one, and a library can execute `kernel` in the same call: a bias or
+  /// another matrix is added, or both, or the product is cast to a wider type.
+  bool isEpilogue(const Kernel &matmul, const Kernel &kernel) const {
+    const GraphOp &product = graph.ops[size_t(matmul.ops[0])];
+    if (matmul.isNest || !kernel.isNest || product.kernelClass != KernelClass::Matmul ||
+        product.results.size() != 1)
+      return false;
+    const std::vector<int> &users = graph.values[size_t(product.results[0])].users;
+    const int number = kernelOf[size_t(kernel.ops.back())];
+    if (isKept[size_t(product.results[0])] || users.empty() ||
+        !std::all_of(users.begin(), users.end(),
+                     [&](int user) { return kernelOf[size_t(user)] == number; }))
+      return false;
+    int terms = 0, casts = 0;
+    bool isStored = false;
+    for (int index : kernel.ops) {
+      const GraphOp &op = graph.ops[size_t(index)];
+      if (op.generator || isView(op))
+        continue;
+      // Sums and casts are the linear ops of one loop nest.
+      if (!op.additive || op.kernelClass != KernelClass::Elementwise || isStored)
+        return false;
+      isStored = isWritten(op.results[0], number);
+      ++(op.operands.size() == 1 ? casts : terms);
+      if (op.operands.size() == 1 && byteWidthOf(op.results[0]) <= byteWidthOf(op.operands[0]))
+        return false;
+    }
+    return casts == 0 ? terms > 0 && terms <= mostTerms : casts == 1 && terms == 0;
+  }
+
+  int64_t byteWidthOf(int value) const { return byteWidth(graph.values[size_t(value)].dtype); }
+
+  /// Adds the traffic of `kernel` to that of the matmul, in place of the product.
+  void addEpilogue(int matmul, const Kernel &kernel) {
+    double &bytes = shares[size_t(matmul)].writtenBytes[0];
+    bytes = 0;
+    for (int op : kernel.ops) {
+      KernelShare &share = shares[size_t(op)];
+      if (graph.ops[size_t(op)].generator)
+        continue;
+      for (size_t k = 0; k < share.readBytes.size(); ++k) {
+        const int source = sourceOf(graph.ops[size_t(op)].operands[k], kernelOf[size_t(op)]);
+        bytes += graph.values[size_t(source)].producer == matmul ? 0 : share.readBytes[k];
+        share.readBytes[k] = 0;
+      }
+      for (double &written : share.writtenBytes) {
+        bytes += written;
+        written = 0;
+      }
+      share.isFused = true;
+    }
+  }
+
+  static constexpr int mostTerms = 2;
+  const Graph &graph;
+  const bool hasLibrary;
+  std::vector<int> kernelOf; // by op; none for constants
+  std::vector<bool> isKept;  // by value
+  std::vector<KernelShare> shares;
+};
+
+} // namespace
+
+std::vector<KernelShare> kernelShares(const Cluster &cluster, const Graph &graph) {
+  if (cluster.executor.isOwn())
+    return OwnShares(graph, cluster.hasKernelWorkspace).run();
+  std::vector<KernelShare> shares;
+  for (const GraphOp &op : graph.ops)
+    shares.push_back(frameworkShare(graph, op));
+  return shares;
+}
+
+} // namespace tbc::planner
