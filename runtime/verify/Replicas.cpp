@@ -291,6 +291,11 @@ private:
       Knowledge &slot = slots[stageIndex][result.slot];
       if (result.accumulate)
         value = {value.differs | slot.differs, value.uniform & slot.uniform, value.flat};
+      // A stage's part of a gradient is its own, even if it is computed from equal values alone.
+      // Example: the norm of a weight in the loss, on the last stage and for the first one's
+      // weight.
+      if (stage.slots[result.slot].role == Role::Gradient)
+        value.differs |= allowed(stage.slots[result.slot]) & pipeline;
       // The loss may differ until the step ends.
       AxisSet wrong = value.differs & ~allowed(stage.slots[result.slot]);
       if (wrong && stage.slots[result.slot].role != Role::Loss)
