@@ -464,11 +464,9 @@ std::vector<RecomputeMode> Space::recomputeModes() const {
   });
 }
 
-bool Space::mayBePartial(const MeshShape &mesh) const {
-  if (!recomputePins.mayBePartial() || recomputePins.blocks)
-    return recomputePins.mayBePartial();
-  return runnable.recompute == RecomputeShare::Any ||
-         (runnable.recompute == RecomputeShare::Even && mesh.pp == 1);
+bool Space::mayBePartial() const {
+  return recomputePins.mayBePartial() &&
+         (recomputePins.blocks || runnable.recompute != RecomputeShare::All);
 }
 
 std::vector<ScheduleChoice> Space::schedules(const MeshShape &mesh) const {

@@ -72,8 +72,8 @@ public:
   /// The pins of buckets and prefetch.
   const OverlapPins &overlap() const { return overlapPins; }
   std::vector<ScheduleChoice> schedules(const MeshShape &mesh) const;
-  /// Whether some blocks may be recomputed, and others not, on `mesh`.
-  bool mayBePartial(const MeshShape &mesh) const;
+  /// Whether some blocks may be recomputed, and others not.
+  bool mayBePartial() const;
   /// Returns the allowed forms of context parallelism; without cp one arbitrary form.
   std::vector<reshard::ContextForm> contexts(const MeshShape &mesh) const;
   /// Whether `mesh` agrees with --strategy and, if it is open, with the executor.

@@ -3,6 +3,7 @@
 #include "planner/predict/Evaluate.h"
 #include "planner/cost/Cost.h"
 #include "planner/cost/StageNetworks.h"
+#include "planner/graph/RecomputeBlocks.h"
 #include "planner/memory/Buffers.h"
 #include "planner/memory/Memory.h"
 #include "planner/plan/PlanDevices.h"
@@ -286,15 +287,14 @@ struct MoreRecomputed {
 } // namespace
 
 /// Returns, by chunk, the forward ops that an executor recomputes with their block and tbc does
-/// not: ops between recomputed ones, such as the last matmul of a block. Counts only chunks that
-/// recompute most of that part of forward.
+/// not: ops between recomputed ones, such as the last matmul of a block. Counts only blocks that
+/// recompute most of that part of forward. Example: of two layers, the first under "full" and the
+/// other under "selective", only the first counts.
 static std::vector<MoreRecomputed> moreRecomputed(const PlannedStep &step, const OpSeconds &ops) {
   const Graph &graph = step.graph;
   const size_t numChunks = size_t(step.assignment.numChunks());
   std::vector<int> first(numChunks, int(graph.ops.size())), last(numChunks, -1);
   std::vector<bool> isCloned(graph.ops.size());
-  std::vector<double> cloned(numChunks);
-  std::vector<MoreRecomputed> others(numChunks);
   for (size_t op = 0; op < graph.ops.size(); ++op)
     if (const int source = step.cloneOf[op]; source >= 0) {
       const size_t chunk = size_t(graph.ops[op].chunk);
@@ -302,21 +302,32 @@ static std::vector<MoreRecomputed> moreRecomputed(const PlannedStep &step, const
       last[chunk] = std::max(last[chunk], source);
       isCloned[size_t(source)] = true;
     }
+  struct Block {
+    double cloned = 0;
+    MoreRecomputed others;
+  };
+  const std::vector<int> begins = blockStarts(graph);
+  std::map<std::pair<size_t, int64_t>, Block> blocks; // by chunk and block
   for (size_t op = 0; op < graph.ops.size(); ++op) {
     const size_t chunk = size_t(graph.ops[op].chunk);
     if (graph.ops[op].phase != Phase::Forward || int(op) < first[chunk] || int(op) > last[chunk])
       continue;
+    const int64_t block = std::upper_bound(begins.begin(), begins.end(), int(op)) - begins.begin();
+    Block &here = blocks[{chunk, block}];
     const double device = ops.kernel[op] + ops.operands[op];
     if (isCloned[op]) {
-      cloned[chunk] += device;
+      here.cloned += device;
     } else {
-      others[chunk].device += device;
-      others[chunk].launches += ops.launch[op];
+      here.others.device += device;
+      here.others.launches += ops.launch[op];
     }
   }
-  for (size_t chunk = 0; chunk < numChunks; ++chunk)
-    if (cloned[chunk] < others[chunk].device)
-      others[chunk] = {};
+  std::vector<MoreRecomputed> others(numChunks);
+  for (const auto &[key, block] : blocks)
+    if (block.cloned >= block.others.device) {
+      others[key.first].device += block.others.device;
+      others[key.first].launches += block.others.launches;
+    }
   return others;
 }
 

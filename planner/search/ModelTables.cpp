@@ -179,7 +179,7 @@ Mix ModelTables::mixOn(const Candidate &candidate, const Mix &mix, int stage) co
 }
 
 bool ModelTables::isPartial(const Candidate &candidate) const {
-  return candidate.recompute != RecomputeMode::None && problem.space.mayBePartial(candidate.mesh);
+  return candidate.recompute != RecomputeMode::None && problem.space.mayBePartial();
 }
 
 void ModelTables::prepare(const std::vector<const Candidate *> &candidates,

@@ -5,6 +5,8 @@
 #include "planner/search/ChunkBlocks.h"
 #include "planner/search/StageBytes.h"
 
+#include <algorithm>
+
 namespace tbc::planner {
 
 /// Recomputes the first `blocks` blocks of the stage.
@@ -15,6 +17,20 @@ static void setRecomputed(const CostTables &costs, Candidate &candidate, int sta
   candidate.recomputedBlocks[stage] = blocks;
   for (auto [chunk, end] : endsOf(costs, candidate, stage, blocks))
     candidate.recomputeEnds[chunk] = end;
+}
+
+/// For an executor that recomputes as many blocks on each stage: gives all stages, and so their
+/// chunks, the number of the stage with the most.
+static void makeEven(const CostTables &costs, Candidate &candidate) {
+  const RecomputeShare share = executorOf(costs.problem.cluster).plans.recompute;
+  if (share != RecomputeShare::Even || costs.problem.space.recompute().blocks)
+    return;
+  const int64_t chunks = candidate.schedule.chunksPerStage;
+  int64_t most = 0;
+  for (int64_t blocks : candidate.recomputedBlocks)
+    most = std::max(most, (blocks + chunks - 1) / chunks * chunks);
+  for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)
+    setRecomputed(costs, candidate, stage, std::min(most, blocksOn(costs, candidate, stage)));
 }
 
 bool chooseRecomputed(const CostTables &costs, Candidate &candidate, const Mix &mix,
@@ -35,13 +51,14 @@ bool chooseRecomputed(const CostTables &costs, Candidate &candidate, const Mix &
     setRecomputed(costs, candidate, stage, low);
     any |= low > 0;
   }
+  makeEven(costs, candidate);
   return any;
 }
 
 bool recomputeStronger(const CostTables &costs, Candidate &candidate) {
   const Space &space = costs.problem.space;
   if (candidate.recompute == recomputeModes().back() || !space.recompute().isOpen() ||
-      !space.mayBePartial(candidate.mesh))
+      !space.mayBePartial())
     return false;
   candidate.recompute = RecomputeMode(int(candidate.recompute) + 1);
   for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)
@@ -68,6 +85,7 @@ bool recomputeMore(const CostTables &costs, Candidate &candidate,
            bytes - heldBytes(costs, candidate, mix, mode, stage) < -headroomBytes[stage]);
     any = true;
   }
+  makeEven(costs, candidate);
   return any;
 }
 
@@ -80,22 +98,22 @@ bool recomputeLess(const CostTables &costs, Candidate &candidate,
   constexpr double tolerance = 0.05;
   Mix mix = costs.models.mixOf(candidate);
   DataMode mode = firstMode(costs, candidate);
-  bool any = false;
+  const std::vector<int64_t> before = candidate.recomputedBlocks;
   for (int stage = 0; stage < int(candidate.recomputedBlocks.size()); ++stage) {
     const int64_t now = candidate.recomputedBlocks[stage];
     double bytes = heldBytes(costs, candidate, mix, mode, stage);
     for (int64_t fewer = now; fewer > 0; --fewer) {
-      double before = heldBytes(costs, candidate, mix, mode, stage);
+      double with = heldBytes(costs, candidate, mix, mode, stage);
       setRecomputed(costs, candidate, stage, fewer - 1);
-      double after = heldBytes(costs, candidate, mix, mode, stage);
-      if (after - bytes > headroomBytes[stage] + tolerance * (after - before)) {
+      double without = heldBytes(costs, candidate, mix, mode, stage);
+      if (without - bytes > headroomBytes[stage] + tolerance * (without - with)) {
         setRecomputed(costs, candidate, stage, fewer);
         break;
       }
     }
-    any |= candidate.recomputedBlocks[stage] < now;
   }
-  return any;
+  makeEven(costs, candidate);
+  return candidate.recomputedBlocks != before;
 }
 
 std::vector<bool> recomputedOps(const CostTables &costs, const Candidate &candidate) {

@@ -2,8 +2,10 @@
 
 #include "planner/cost/Cost.h"
 #include "planner/pins/Runnable.h"
+#include "planner/plan/ModelNames.h"
 #include "planner/plan/PlanFile.h"
 #include "planner/plan/PlanNames.h"
+#include "planner/search/LayerBegins.h"
 #include "planner/search/Search.h"
 #include "tests/planner/core/SmallCluster.h"
 #include "tests/planner/core/StepBuilder.h"
@@ -108,6 +110,33 @@ TEST(ExecutorPlans, AreThoseThatItRuns) {
   const Plan piped = plan("megatron", "pp=2,dp=4", {});
   EXPECT_TRUE(RunnablePlans::has({"1f1b", "interleaved"}, scheduleWord(piped.schedule)));
   EXPECT_LE(piped.parameterDefault.zero, 1);
+}
+
+// The layers of a model begin where the number in the names of modules changes.
+TEST(ExecutorPlans, LayersAreNumberedModules) {
+  const Graph graph =
+      makeMlp(1, std::vector<int64_t>(9, 64), 2); // 8 matmuls, 7 of them with a unary
+  Job job = jobFor(4, 64);
+  EXPECT_EQ(layerBegins(graph, job), std::vector<int>()) << "no names";
+  auto names = std::make_shared<ModelNames>();
+  const int perLayer = 4;
+  for (int op = 0; op < 12; ++op)
+    names->modules[graph.ops[size_t(op)].id] =
+        "h." + std::to_string(op / perLayer) + (op % 2 == 0 ? ".fc" : ".act");
+  names->modules[graph.ops[12].id] = "head.0"; // of a shorter list
+  job.names = names;
+  EXPECT_EQ(layerBegins(graph, job), (std::vector<int>{4, 8}));
+
+  Pins pins;
+  pins.mesh = *parseMesh("pp=2,dp=2");
+  const Cluster megatron = *runBy(*loadCluster("h100-sxm"), "megatron");
+  Result<SearchAnswer> answer = search(graph, job, megatron, pins);
+  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_GT(answer->plan.stages.size(), 1u);
+  for (size_t chunk = 1; chunk < answer->plan.stages.size(); ++chunk) {
+    const std::string &first = answer->plan.stages[chunk];
+    EXPECT_TRUE(first == graph.ops[4].id || first == graph.ops[8].id) << first;
+  }
 }
 
 // The 16-bit gradient of a micro-batch is complete when the micro-batch's residuals are free.
