@@ -48,6 +48,8 @@ Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request) {
   pins.offload = request.offload;
   pins.bucketSize = request.bucketSize;
   pins.prefetch = request.prefetch;
+  if (!request.begin.empty())
+    pins.ops = {{request.begin, "begin", false}};
   planner::Job job;
   job.modelHash = model.step->model.hash;
   job.stepHash = model.step->hash;

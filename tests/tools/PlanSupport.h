@@ -41,6 +41,7 @@ struct PlanRequest {
   std::string bucketSize = "auto";
   std::string prefetch = "auto";
   std::optional<int> zero = std::nullopt; // unset: as the mesh and the strategy leave it
+  std::string begin = "";                 // the op where the second of two stages begins
 };
 
 /// Returns the planner's plan for `cpu-local`, the preset for this machine.
