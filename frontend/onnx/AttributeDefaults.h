@@ -11,7 +11,7 @@
 
 namespace onnx {
 class AttributeProto;
-}
+} // namespace onnx
 
 namespace tbc::frontend {
 

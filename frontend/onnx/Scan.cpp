@@ -284,7 +284,8 @@ private:
     case Action::List:
       requireWholeNumbers(field, kind == Kind::Attribute && field.number == 7 ? 4 : 0);
       count(field.begin, 8 * scalars(field));
-      if ((elements += scalars(field)) > limits.listElements)
+      elements += scalars(field);
+      if (elements > limits.listElements)
         throw WireError(field.begin, "more than " + std::to_string(limits.listElements) +
                                          " elements in lists of dims and attributes");
       return append(field);

@@ -281,9 +281,11 @@ Value renameDims(const Value &value, const std::vector<Span> &spans, const Shape
 /// Returns the product of the sizes; ImportError if it is too large for a tensor.
 static int64_t checkedElements(const Shape &shape) {
   __int128 product = 1;
-  for (int64_t size : shape)
-    if ((product *= size) > (int64_t(1) << 56))
+  for (int64_t size : shape) {
+    product *= size;
+    if (product > (int64_t(1) << 56))
       throw ImportError("a tensor of more than 2^56 elements");
+  }
   return int64_t(product);
 }
 
@@ -451,7 +453,8 @@ Value concat(Emitter &emitter, const std::vector<Value> &values, unsigned axis) 
       throw ImportError("joins tensors of shapes " + printShape(values[0].shape, emitter.marker) +
                         " and " + printShape(value.shape, emitter.marker) + " along dim " +
                         std::to_string(axis));
-    if ((shape[axis] += value.shape[axis]) > (int64_t(1) << 56)) // the sum of two such sizes fits
+    shape[axis] += value.shape[axis];
+    if (shape[axis] > (int64_t(1) << 56)) // the sum of two such sizes fits
       throw ImportError("joins tensors to a dim of more than 2^56");
     if (value.shape[axis] == 0)
       continue;

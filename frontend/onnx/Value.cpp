@@ -140,10 +140,12 @@ Known fullKnown(const Value &value) {
     return core;
   // In 128 bits: the product of hostile dims must not wrap.
   __int128 count = 1;
-  for (int64_t size : value.shape)
-    if ((count *= size) > kMaxKnownElements)
+  for (int64_t size : value.shape) {
+    count *= size;
+    if (count > kMaxKnownElements)
       throw ImportError("a table of more than " + std::to_string(kMaxKnownElements) +
                         " elements would have to be computed at import");
+  }
   if (isWhole)
     return core;
   std::vector<int64_t> ints;

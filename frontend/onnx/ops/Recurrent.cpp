@@ -172,8 +172,9 @@ public:
   /// the cells; the values saved for the gradient, each of `saved` times the size of a
   /// state.
   template <typename Operands>
-  void runWhole(const char *mnemonic, bool hasCell, int64_t biased, std::vector<int64_t> saved,
-                const Attributes &attributes, Operands operands) {
+  void runWhole(const char *mnemonic, bool hasCell, int64_t biased,
+                const std::vector<int64_t> &saved, const Attributes &attributes,
+                Operands operands) {
     Emitter &e = f.emitter;
     std::vector<Value> ys, lastH, lastC;
     for (size_t direction = 0; direction < directions; ++direction) {
