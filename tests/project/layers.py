@@ -54,7 +54,7 @@ LAYERS = {
     "planner/cost": _layer("planner/devices planner/graph planner/reshard planner/support"),
     "planner/memory": _layer("planner/devices planner/plan planner/reshard runtime/memory runtime/schedule"),
     "planner/predict": _layer(
-        "planner/cost planner/devices planner/memory planner/plan planner/reshard runtime/schedule"
+        "planner/cost planner/devices planner/graph planner/memory planner/plan planner/reshard runtime/schedule"
     ),
     "planner/pins": _layer(
         "planner/cost planner/devices planner/graph planner/plan planner/reshard planner/support runtime/schedule", "nlohmann"
