@@ -64,7 +64,8 @@ TEST(ExecutorPlans, PlansForItsExecutor) {
 // Words in files of executors are words of pins.
 TEST(ExecutorPlans, RunnablePlansAreNamedByWordsOfPins) {
   const Cluster cluster = *loadCluster("h100-sxm");
-  std::vector<std::string> schedules = schedule::scheduleNames(), contexts = contextWords();
+  const std::vector<std::string> &schedules = schedule::scheduleNames();
+  const std::vector<std::string> contexts = contextWords();
   auto areAmong = [](const std::vector<std::string> &words, const std::vector<std::string> &known) {
     return std::all_of(words.begin(), words.end(), [&](const std::string &word) {
       return std::find(known.begin(), known.end(), word) != known.end();
