@@ -63,7 +63,7 @@ TEST(Known, CoordinatesMayGetADimInFront) {
   b.ints("front", {1}, {0});
   b.ints("last", {1}, {2});
   b.node("Range", {"zero", "size", "one"}, {"range"});
-  for (auto [name, shape] :
+  for (const auto &[name, shape] :
        {std::pair("i", std::vector<int64_t>{12, 1}), std::pair("j", std::vector<int64_t>{1, 12})}) {
     std::string text = name;
     b.ints(text + "_shape", {2}, shape);
