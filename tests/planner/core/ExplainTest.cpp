@@ -167,8 +167,9 @@ TEST(Explain, ATensorIsNamedByItsNameOrAGlob) {
   // Stored: a quarter of the parameter.
   const tbc::reshard::TensorLayout &layout =
       explained->step.graph.values[graph.parameters[1].value].layout;
+  const int64_t stored = (layout.numElements() + 3) / 4;
   EXPECT_EQ(shardings.rows[0][columnOf(shardings, "bytes")].number,
-            double((layout.numElements() + 3) / 4 * layout.elementBytes));
+            double(stored * layout.elementBytes));
   EXPECT_FALSE(tableOf(*report, "collectives").rows.empty());
 
   Result<Report> several = explainTensor(*explained, "h.0.u*");
