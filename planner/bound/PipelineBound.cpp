@@ -80,10 +80,9 @@ public:
     }
   }
 
-  /// Finds the longest chain if chunk c has `share[c]` of `total`. Adds the
-  /// number of times each phase of each chunk is on it to `counts` (forward,
-  /// backward, weight, by chunk). Returns its number of moves from one stage to
-  /// another.
+  /// Finds the longest chain if chunk c has `share[c]` of `total`. Adds the number of times each
+  /// phase of each chunk is on it to `counts` (forward, backward, weight, by chunk). Returns its
+  /// number of moves from one stage to another.
   int addLongest(const std::vector<double> &share, const WorkShare &total,
                  std::vector<std::array<double, 3>> &counts) {
     end.resize(actions.size());
@@ -160,8 +159,8 @@ private:
 
 double ChainMixture::Counts::least() const { return std::min({forward, backward, weight}); }
 
-/// Returns the least seconds added by `share`, beyond the cost of recomputing
-/// it in `agains` micro-batches.
+/// Returns the least seconds added by `share`, beyond the cost of recomputing it in `agains`
+/// micro-batches.
 double ChainMixture::Counts::of(const WorkShare &share, double agains) const {
   double kept = forward * share.forward + backward * share.backward + weight * share.weight +
                 least() * share.anyPhase;
@@ -174,9 +173,8 @@ double ChainMixture::Counts::of(const WorkShare &share, double agains) const {
 
 namespace {
 
-/// A set of chains, each with its seconds by chunk, as a matrix game. One
-/// player mixes the chains and wants much work, the other shares the work out
-/// to the chunks and wants little.
+/// A set of chains, each with its seconds by chunk, as a matrix game. One player mixes the chains
+/// and wants much work, the other shares the work out to the chunks and wants little.
 class ChainGame {
 public:
   explicit ChainGame(size_t numChunks) : numChunks(numChunks), byChunk(numChunks) {}
@@ -187,9 +185,8 @@ public:
     byChain.push_back(seconds);
   }
 
-  /// Plays some rounds; fewer if the game is large. Source: regret matching+ in
-  /// turns with quadratic averages (Tammelin, "Solving Large Imperfect
-  /// Information Games Using CFR+", 2014).
+  /// Plays some rounds; fewer if the game is large. Source: regret matching+ in turns with
+  /// quadratic averages (Tammelin, "Solving Large Imperfect Information Games Using CFR+", 2014).
   void solve() {
     constexpr size_t mostProducts = 8'000'000, mostRounds = 500, leastRounds = 100;
     const size_t numChains = byChain.size();
@@ -273,8 +270,8 @@ ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &to
     game.addChain(costs);
     found.push_back(std::move(counts));
   };
-  // The player who cuts puts more work on chunks with short chains so far:
-  // multiplicative weights, with a falling rate.
+  // The player who cuts puts more work on chunks with short chains so far: multiplicative weights,
+  // with a falling rate.
   const int64_t mostActions = isFine ? 12'000'000 : 4'000'000;
   const int64_t mostRounds = isFine ? std::clamp<int64_t>(2 * int64_t(numChunks), 160, 480) : 80;
   const int64_t actions = int64_t(numChunks) * schedule.accumulation * (partsBackward ? 3 : 2);
@@ -331,8 +328,7 @@ double ChainMixture::anyhow(const WorkInOrder &work, const std::vector<double> &
 
 /// Returns the minimum over all cuts.
 double ChainMixture::inOrder(const WorkInOrder &work, const std::vector<double> &byKind) const {
-  // By chunk: the least seconds of the parts so far, if the last of them lies
-  // on it.
+  // By chunk: the least seconds of the parts so far, if the last of them lies on it.
   std::vector<double> least(chunks.size(), infinity);
   least[0] = 0;
   for (size_t part = 0; part < work.kindOf.size(); ++part) {
@@ -370,8 +366,8 @@ double ChainMixture::leastSeconds(const WorkInOrder &work, double anywhere, doub
 
 namespace {
 
-/// The shortest makespan over all cuts of parts into the chunks of a schedule,
-/// by depth-first search over the ends of chunks.
+/// The shortest makespan over all cuts of parts into the chunks of a schedule, by depth-first
+/// search over the ends of chunks.
 class CutSearch {
 public:
   CutSearch(const PipelineSchedule &schedule, std::vector<schedule::ChunkTimes> parts,
@@ -412,8 +408,8 @@ private:
     seconds = before;
   }
 
-  /// Whether a stage with these seconds per micro-batch excludes a better cut:
-  /// it executes them for each micro-batch, one after the other.
+  /// Whether a stage with these seconds per micro-batch excludes a better cut: it executes them for
+  /// each micro-batch, one after the other.
   bool isTooLong(double seconds) const {
     constexpr double hair = 1e-9; // for rounding
     return seconds * double(schedule.accumulation) * (1 - hair) > std::min(shortest, limit);
@@ -444,8 +440,7 @@ double shortestCutSeconds(const PipelineSchedule &schedule, const std::vector<Wo
     cuts = cuts * double(positions.size() - i) / double(i + 1);
   if (cuts > double(mostCuts))
     return 0;
-  // The seconds of the ops between two neighbouring positions, once for all
-  // cuts.
+  // The seconds of the ops between two neighbouring positions, once for all cuts.
   const bool isParted = schedule::splitsBackward(schedule.kind);
   std::vector<schedule::ChunkTimes> between(positions.size() + 1);
   for (size_t op = 0, part = 0; op < ops.size(); ++op) {

@@ -111,16 +111,19 @@ double arithmeticSeconds(const Cluster &cluster, KernelClass kernelClass, const 
   return executed * work.flops * fill / peak;
 }
 
+BusySeconds busySeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work) {
+  const KernelEfficiency &kernel = cluster.kernel(kernelClass);
+  return {work.flops > 0 ? kernel.rampSeconds + arithmeticSeconds(cluster, kernelClass, work) : 0,
+          (work.bytes + kernel.bytesPerFlop * work.flops) /
+              (cluster.memoryBytesPerSecond * kernel.memoryFraction)};
+}
+
 double kernelSeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work) {
   if (kernelClass == KernelClass::None && !work.isCopy)
     return 0;
-  const KernelEfficiency &kernel =
-      cluster.kernel(work.isCopy ? KernelClass::Elementwise : kernelClass);
-  double arithmetic =
-      work.flops > 0 ? kernel.rampSeconds + arithmeticSeconds(cluster, kernelClass, work) : 0;
-  double movement = (work.bytes + kernel.bytesPerFlop * work.flops) /
-                    (cluster.memoryBytesPerSecond * kernel.memoryFraction);
-  double busy = std::max(arithmetic, movement);
+  const auto [arithmetic, movement] =
+      busySeconds(cluster, work.isCopy ? KernelClass::Elementwise : kernelClass, work);
+  const double busy = std::max(arithmetic, movement);
   return work.isFused ? busy : std::max(cluster.floorSeconds, cluster.launchSeconds + busy);
 }
 

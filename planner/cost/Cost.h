@@ -78,6 +78,12 @@ LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrate
 /// Patterson, "Roofline", CACM 52 (2009).
 double kernelSeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work);
 
+/// The two parts of kernelSeconds of which the longer counts, without gaps before launches.
+struct BusySeconds {
+  double arithmetic = 0, movement = 0; // with the ramp; of bytes
+};
+BusySeconds busySeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work);
+
 /// Returns the arithmetic part of kernelSeconds, without the ramp.
 double arithmeticSeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work);
 

@@ -68,8 +68,8 @@ static double kernelRate(TomlReader &reader, const toml::table &kernels, const C
   return rate;
 }
 
-/// Reads section `plans`, which may be absent. Words are checked where they are used, by
-/// tests/planner/core/ExecutorTest.cpp.
+/// Reads section `plans`, which may be absent. Executors are built in, so a test checks the words
+/// of their lists (ExecutorPlans.RunnablePlansAreNamedByWordsOfPins).
 static RunnablePlans readPlans(TomlReader &reader, const toml::table &root) {
   RunnablePlans plans;
   const toml::table &table = reader.section(root, "", "plans", false);

@@ -37,7 +37,7 @@ Report explainMemory(const ExplainedPlan &plan);
 Report explainCommunication(const ExplainedPlan &plan);
 
 /// Reports the kernels of a step on the stage that bounds it, by phase, kind and class, the dearest
-/// first: launches, FLOPs, bytes and seconds as the plan prices them, what bounds them, and the
+/// first: launches, FLOPs, bytes and seconds as the plan prices them, their bound, and the
 /// seconds at the roof. Those are max(FLOPs / peak, bytes / bandwidth) of the device, with no
 /// efficiency and no launch. The seconds add up to the plan's kernels and update. Example: 96
 /// matmuls of 12.1 ms, 8.7 ms at the roof, bound by flops.

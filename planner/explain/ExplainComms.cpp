@@ -85,22 +85,12 @@ Report explainCommunication(const ExplainedPlan &explained) {
              {"seconds", "seconds"}},
             {},
             ""};
-  constexpr size_t most = 24;
-  double rest = 0;
-  for (size_t i = 0; i < order.size(); ++i) {
-    const auto &[cause, sum] = order[i];
-    if (i >= most) {
-      rest += sum.seconds;
-      continue;
-    }
+  for (const auto &[cause, sum] : order)
     why.rows.push_back({Cell::of(std::get<0>(cause)), Cell::of(std::get<1>(cause)),
                         Cell::of(std::get<2>(cause)), Cell::of(std::get<3>(cause)),
                         Cell::count(sum.count), Cell::bytes(sum.bytes),
                         Cell::seconds(sum.seconds)});
-  }
-  if (order.size() > most)
-    why.note =
-        std::to_string(order.size() - most) + " more, together " + Cell::seconds(rest).toText();
+  keepFirst(why, 24);
   Report report;
   report.facts = {
       {"exposed_operand_seconds", "exposed, between ops", Cell::seconds(time.operands)},

@@ -1,4 +1,4 @@
-//===- ExplainKernels.cpp - The kernels of a plan, and what bounds them ---===//
+//===- ExplainKernels.cpp - The kernels of a plan, and their bounds -------===//
 
 #include "planner/cost/Cost.h"
 #include "planner/devices/StageDevices.h"
@@ -53,7 +53,6 @@ static void addOp(const ExplainedPlan &explained, const Cluster &cluster, int op
   const LocalWork work = localWork(graph, op, strategy, share);
   const double blocks = times * double(streamedBlocks(graph, op, strategy));
   const double launches = times * opLaunches(graph, op, strategy, share);
-  const KernelEfficiency &kernel = cluster.kernel(rated);
   KernelSum &sum = sums[{phaseName(explained, op), graphOp.kind, name(rated)}];
   sum.launches += launches;
   sum.flops += blocks * work.flops;
@@ -62,15 +61,14 @@ static void addOp(const ExplainedPlan &explained, const Cluster &cluster, int op
       times * opKernelSeconds(cluster, graph, op, strategy, share, !explained.step.isZigzag);
   sum.atRoof += blocks * std::max(work.flops / cluster.peakFlops(rated, work.dtype),
                                   work.bytes / cluster.memoryBytesPerSecond);
-  if (work.flops > 0)
-    sum.arithmetic += blocks * (kernel.rampSeconds + arithmeticSeconds(cluster, rated, work));
-  sum.movement += blocks * (work.bytes + kernel.bytesPerFlop * work.flops) /
-                  (cluster.memoryBytesPerSecond * kernel.memoryFraction);
+  const auto [arithmetic, movement] = busySeconds(cluster, rated, work);
+  sum.arithmetic += blocks * arithmetic;
+  sum.movement += blocks * movement;
   sum.waiting += launches * cluster.launchSeconds;
 }
 
-/// Adds what a chunk's prediction has beside the kernels of its ops: the update, and the passes of
-/// an executor.
+/// Adds the parts of a chunk's prediction beside the kernels of its ops: the update, and the passes
+/// of an executor.
 static void addRest(const ChunkSeconds &chunk, const Cluster &cluster, double microBatches,
                     KernelSums &sums) {
   const std::vector<std::tuple<StagePart, const char *, double>> parts = {
@@ -136,23 +134,13 @@ Report explainKernels(const ExplainedPlan &explained) {
                {"bound_by", "bound by"}},
               {},
               ""};
-  constexpr size_t most = 24;
-  double rest = 0;
-  for (size_t i = 0; i < order.size(); ++i) {
-    const auto &[key, sum] = order[i];
-    if (i >= most) {
-      rest += sum.seconds;
-      continue;
-    }
+  for (const auto &[key, sum] : order)
     table.rows.push_back(
         {Cell::of(std::get<0>(key)), Cell::of(std::get<1>(key)), Cell::of(std::get<2>(key)),
          Cell::count(sum.launches), Cell::amount(sum.flops), Cell::bytes(sum.bytes),
          Cell::seconds(sum.seconds), Cell::seconds(sum.atRoof),
          Cell::share(all.seconds > 0 ? sum.seconds / all.seconds : 0), Cell::of(sum.boundBy())});
-  }
-  if (order.size() > most)
-    table.note =
-        std::to_string(order.size() - most) + " more, together " + Cell::seconds(rest).toText();
+  keepFirst(table, 24);
   Report report;
   report.facts = {{"stage", "stage that bounds the step", Cell::count(stage)},
                   {"seconds", "its kernels and update", Cell::seconds(all.seconds)},

@@ -1,4 +1,4 @@
-//===- Runnable.cpp - What an executor cannot run of a plan ---------------===//
+//===- Runnable.cpp - Decisions that an executor does not run -------------===//
 
 #include "planner/pins/Runnable.h"
 #include "planner/pins/Conditions.h"
@@ -22,6 +22,14 @@ std::vector<std::string> notRunnable(const Plan &plan) {
     parts.push_back("shards in groups");
   if (mesh.pp > 1 && !RunnablePlans::has(runnable.schedules, scheduleWord(plan.schedule)))
     parts.push_back("schedule " + scheduleWord(plan.schedule));
+  const bool isLoop =
+      plan.chunkStage.empty() ||
+      plan.chunkStage ==
+          schedule::Pipeline::loop(int(mesh.pp), int(plan.numChunks() / mesh.pp)).chunkStage;
+  if (!isLoop && !runnable.placesInV)
+    parts.push_back("placement v");
+  if (!plan.recompute.share.isAll() && runnable.recompute == RecomputeShare::All)
+    parts.push_back("recompute " + toString(plan.recompute));
   if (mesh.cp > 1 && !RunnablePlans::has(runnable.contexts, reshard::name(plan.context)))
     parts.push_back(std::string("context ") + reshard::name(plan.context));
   return parts;

@@ -3,6 +3,7 @@
 #include "planner/plan/ModelNames.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 
 using namespace tbc::reshard;
@@ -29,6 +30,19 @@ std::string moduleOf(const Job &job, const Graph &graph, int op) {
 std::string shownModuleOf(const Job &job, const Graph &graph, int op) {
   std::string module = moduleOf(job, graph, op);
   return module.empty() && job.names ? entryOf(job.names->placed, graph, op) : module;
+}
+
+NumberedModule numberedModule(const std::string &path) {
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    const char *last = path.data() + end;
+    int64_t number = 0;
+    auto [rest, error] = std::from_chars(path.data() + begin, last, number);
+    if (error == std::errc() && rest == last && begin > 0)
+      return {path.substr(0, begin - 1), number};
+    begin = end + 1;
+  }
+  return {};
 }
 
 std::string commonModule(const std::string &a, const std::string &b) {

@@ -25,6 +25,13 @@ struct ModelNames {
   std::map<std::string, std::string> parameters;
 };
 
+/// A module path up to its first number. Example: "h.3.fc" is number 3 of "h".
+struct NumberedModule {
+  std::string list;
+  int64_t number = -1; // -1: no component of the path is a number
+};
+NumberedModule numberedModule(const std::string &path);
+
 /// Returns the longest path that has both modules inside. Example: "h.0" of "h.0.attn" and
 /// "h.0.mlp".
 std::string commonModule(const std::string &a, const std::string &b);

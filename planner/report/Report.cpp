@@ -35,6 +35,20 @@ std::string Cell::toText() const {
   return "";
 }
 
+void keepFirst(Table &table, size_t most, const std::string &key) {
+  if (table.rows.size() <= most)
+    return;
+  const auto column = std::find_if(table.columns.begin(), table.columns.end(),
+                                   [&](const Column &one) { return one.key == key; }) -
+                      table.columns.begin();
+  double rest = 0;
+  for (size_t row = most; row < table.rows.size(); ++row)
+    rest += table.rows[row][size_t(column)].number;
+  table.note =
+      std::to_string(table.rows.size() - most) + " more, together " + Cell::seconds(rest).toText();
+  table.rows.resize(most);
+}
+
 static Json jsonOf(const Cell &cell) {
   switch (cell.kind) {
   case Cell::Kind::Text:

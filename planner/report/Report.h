@@ -46,6 +46,10 @@ struct Table {
   std::string note; // a line below it, for people; may be empty
 };
 
+/// Keeps the first `most` rows, and adds up the seconds of the others (column `key`) in the note.
+/// Example: "3 more, together 1.20 ms".
+void keepFirst(Table &table, size_t most, const std::string &key = "seconds");
+
 struct Fact {
   std::string key, label;
   Cell value;

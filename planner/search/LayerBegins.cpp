@@ -5,7 +5,6 @@
 #include "planner/plan/ModelNames.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <string>
 
@@ -20,32 +19,13 @@ struct Layers {
   std::map<int64_t, std::vector<int>> ops; // forward ops by number of the layer
 };
 
-/// A module in a list. Example: "h.3.mlp" is number 3 of "h".
-struct Numbered {
-  std::string list;
-  int64_t number = -1; // none of its names is a number
-};
-
 } // namespace
-
-static Numbered numbered(const std::string &module) {
-  for (size_t begin = 0; begin < module.size();) {
-    const size_t end = std::min(module.find('.', begin), module.size());
-    int64_t number = 0;
-    const char *last = module.data() + end;
-    auto [rest, error] = std::from_chars(module.data() + begin, last, number);
-    if (error == std::errc() && rest == last && begin > 0)
-      return {module.substr(0, begin - 1), number};
-    begin = end + 1;
-  }
-  return {};
-}
 
 std::vector<int> layerBegins(const Graph &graph, const Job &job) {
   const std::vector<bool> mayBegin = stageMayBegin(graph);
   std::map<std::string, Layers> lists;
   for (int op = 0; op < int(mayBegin.size()); ++op) {
-    const Numbered layer = numbered(moduleOf(job, graph, op));
+    const NumberedModule layer = numberedModule(moduleOf(job, graph, op));
     if (layer.number < 0)
       continue;
     lists[layer.list].flops += graph.ops[size_t(op)].flops;

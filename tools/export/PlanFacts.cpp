@@ -2,10 +2,10 @@
 
 #include "tools/export/PlanFacts.h"
 
+#include "planner/plan/ModelNames.h"
 #include "tools/export/Slurm.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <sstream>
 
@@ -32,20 +32,6 @@ const char *name(ZeroForm form) {
   return "";
 }
 
-/// Splits a path at its first component that is a number. Example: "h.3.fc" gives "h" and 3.
-static bool splitAtNumber(const std::string &path, std::string &list, int64_t &number) {
-  for (size_t begin = 0; begin < path.size();) {
-    size_t end = std::min(path.find('.', begin), path.size());
-    auto [rest, error] = std::from_chars(path.data() + begin, path.data() + end, number);
-    if (error == std::errc() && rest == path.data() + end && begin > 0) {
-      list = path.substr(0, begin - 1);
-      return true;
-    }
-    begin = end + 1;
-  }
-  return false;
-}
-
 /// Finds the list of blocks: the numbered path with the most elements of parameters.
 static void findBlocks(const Plan &plan, PlanFacts &facts) {
   std::map<std::string, std::pair<double, int64_t>> lists; // elements, and the number of items
@@ -54,13 +40,12 @@ static void findBlocks(const Plan &plan, PlanFacts &facts) {
     for (int64_t size : group.shape)
       elements *= double(size);
     for (const std::string &path : group.names) {
-      std::string list;
-      int64_t number = 0;
-      if (!splitAtNumber(path, list, number))
+      const planner::NumberedModule module = planner::numberedModule(path);
+      if (module.number < 0)
         continue;
-      auto &[sum, count] = lists[list];
+      auto &[sum, count] = lists[module.list];
       sum += elements;
-      count = std::max(count, number + 1);
+      count = std::max(count, module.number + 1);
     }
   }
   double most = 0;
@@ -73,10 +58,8 @@ static void findBlocks(const Plan &plan, PlanFacts &facts) {
 }
 
 int64_t PlanFacts::blockOf(const std::string &path) const {
-  std::string list;
-  int64_t number = 0;
-  bool isNumbered = !blockPath.empty() && splitAtNumber(path, list, number) && list == blockPath;
-  return isNumbered ? number : -1;
+  const planner::NumberedModule module = planner::numberedModule(path);
+  return module.list == blockPath && !blockPath.empty() ? module.number : -1;
 }
 
 static void findChunks(const Plan &plan, PlanFacts &facts) {

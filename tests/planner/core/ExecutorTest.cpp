@@ -108,6 +108,11 @@ TEST(ExecutorPlans, AreThoseThatItRuns) {
   EXPECT_EQ(notRunnable(pinned),
             (std::vector<std::string>{"fsdp=4", "ZeRO-3", "schedule zero-bubble"}));
   EXPECT_NE(writePlan(pinned).find("pinned, but megatron has no such plans"), std::string::npos);
+  Pins turned;
+  turned.schedule = "interleaved";
+  turned.placement = "v";
+  EXPECT_EQ(notRunnable(plan("megatron", "pp=2,dp=4", turned)),
+            std::vector<std::string>{"placement v"});
   const Plan piped = plan("megatron", "pp=2,dp=4", {});
   EXPECT_TRUE(RunnablePlans::has({"1f1b", "interleaved"}, scheduleWord(piped.schedule)));
   EXPECT_LE(piped.parameterDefault.zero, 1);
