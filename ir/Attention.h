@@ -8,6 +8,15 @@
 #include "runtime/kernels/AttentionScore.h"
 #include "runtime/kernels/HeadLayout.h"
 
+namespace tbc {
+class AttentionGradOp;
+class AttentionBiasGradOp;
+/// Returns the memory of a gradient's tiled kernel on GPUs (ir/TiledAttention.h); unset for what it
+/// does not take.
+WorkspaceFn attentionGradWorkspace(AttentionGradOp op);
+WorkspaceFn attentionGradWorkspace(AttentionBiasGradOp op);
+} // namespace tbc
+
 #define GET_OP_CLASSES
 #include "ir/Attention.h.inc"
 

@@ -66,7 +66,8 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
     drops. The last five masks are then its step and its indices for the dims of [b, h, s, t]. The
     positions of dropped weights are not saved for the gradient.
 
-    FLOPs: 2 b h s t (d + dv), for every mask, bias and cap, and without the dropout. b and heads
+    FLOPs: 2 b h p (d + dv) for p pairs of a query and a key: s * t, or with `left` s times the width
+    of the window if that is less. Masks, biases, caps and dropout do not count. b and heads
     are parallel (the h of q is a product (hk, h / hk)); d and dv are fixed; s is parallel unless it
     has a window and is not `placed`.
     With a parallel s, keys may stream: t is taken block by block, an attention per block, and
@@ -106,6 +107,7 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
 def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMethods<StreamedOpInterface>,
     DeclareOpInterfaceMethods<CompositeOpInterface>]> {
   let resizesFixedLoops = "true";
+  let workspace = "::tbc::attentionGradWorkspace(*this)";
   let summary = "The gradients of attention with respect to q, k and v";
   let description = [{
     With p = exp(z - m) / l at the keys that attention reads and 0 elsewhere: dv = p^T do, dp = do
@@ -116,7 +118,7 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
     its p is 0 in dv and its dp is 0; the other weights are larger by the dropout factor. dz is 0 in
     rows that read keys alike (`hidden_rows` of attention).
 
-    FLOPs: five matmuls, 2 b h s t (3 d + 2 dv).
+    FLOPs: five matmuls, 2 b h p (3 d + 2 dv), with p as of attention.
 
     Constraints:
     (C1) attention of query, key, value and masks gives the types of result, maximum and
@@ -141,12 +143,13 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
 def Tbc_AttentionBiasGradOp : Tbc_InferredOp<"attention_bias_grad", [
     DeclareOpInterfaceMethods<CompositeOpInterface>]> {
   let resizesFixedLoops = "true";
+  let workspace = "::tbc::attentionGradWorkspace(*this)";
   let summary = "The gradient of attention with respect to one of its biases";
   let description = [{
     The gradient of bias number `bias` of `biases`: dz of attention_grad, summed over the dims that
     the bias lacks. Example: a bias "hst" sums over the samples.
 
-    FLOPs: two matmuls, 2 b h s t (d + dv).
+    FLOPs: two matmuls, 2 b h p (d + dv), with p as of attention.
 
     Constraints:
     (C1) The operands are those of attention_grad.

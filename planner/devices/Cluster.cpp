@@ -43,8 +43,8 @@ bool parseKernelKey(const std::string &word, KernelKey &key) {
 }
 
 const KernelEfficiency &Cluster::kernel(KernelKey key) const {
-  if (key == KernelClass::GroupedMatmul && !executor.isOwn())
-    key = KernelClass::Matmul;
+  if (key && isOwnClass(*key) && !executor.isOwn())
+    key = broaderClass(*key);
   auto found = kernels.find(key);
   while (found == kernels.end() && key) {
     key = broaderClass(*key);

@@ -14,11 +14,15 @@ struct Row {
   bool readsRegisters;
   bool readsPart;
   std::optional<KernelClass> broader;
+  bool isOwn;
 };
 } // namespace
 
 static Row matrixRow(const char *name, std::optional<KernelClass> broader = std::nullopt) {
-  return {name, true, false, false, broader};
+  return {name, true, false, false, broader, /*isOwn=*/false};
+}
+static Row ownRow(const char *name, KernelClass broader) {
+  return {name, true, false, false, broader, /*isOwn=*/true};
 }
 
 /// Returns nullopt for an integer beyond the last class.
@@ -27,21 +31,25 @@ static std::optional<Row> findRow(KernelClass kernelClass) {
   case KernelClass::Matmul:
     return matrixRow("matmul");
   case KernelClass::GroupedMatmul:
-    return matrixRow("grouped_matmul", KernelClass::Matmul);
+    return ownRow("grouped_matmul", KernelClass::Matmul);
   case KernelClass::Conv:
     return matrixRow("conv");
   case KernelClass::Attention:
     return matrixRow("attention");
   case KernelClass::CausalAttention:
     return matrixRow("causal_attention", KernelClass::Attention);
+  case KernelClass::TiledAttention:
+    return ownRow("tiled_attention", KernelClass::Attention);
+  case KernelClass::CausalTiledAttention:
+    return ownRow("causal_tiled_attention", KernelClass::CausalAttention);
   case KernelClass::Elementwise:
-    return Row{"elementwise", false, true, false, std::nullopt};
+    return Row{"elementwise", false, true, false, std::nullopt, false};
   case KernelClass::Reduction:
-    return Row{"reduction", false, true, false, std::nullopt};
+    return Row{"reduction", false, true, false, std::nullopt, false};
   case KernelClass::Gather:
-    return Row{"gather", false, false, true, std::nullopt};
+    return Row{"gather", false, false, true, std::nullopt, false};
   case KernelClass::None:
-    return Row{"none", false, false, false, std::nullopt};
+    return Row{"none", false, false, false, std::nullopt, false};
   }
   return std::nullopt;
 }
@@ -72,6 +80,7 @@ std::optional<KernelClass> parseKernelClass(std::string_view word) {
 }
 
 bool isMatrixClass(KernelClass kernelClass) { return row(kernelClass).isMatrix; }
+bool isOwnClass(KernelClass kernelClass) { return row(kernelClass).isOwn; }
 bool readsRegisters(KernelClass kernelClass) { return row(kernelClass).readsRegisters; }
 bool readsPart(KernelClass kernelClass) { return row(kernelClass).readsPart; }
 

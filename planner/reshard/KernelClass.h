@@ -18,13 +18,17 @@ namespace tbc::reshard {
 
 /// GroupedMatmul: matmuls of groups whose sizes are data, such as routed experts.
 /// CausalAttention: queries read only the keys before them, so a kernel may skip about half of the
-/// work. None: views and generators, without a kernel.
+/// work. TiledAttention, CausalTiledAttention: attention that libraries lack, with masks that are
+/// data, windows, biases, caps, sinks or dropout, by tbc's own kernels. None: views and generators,
+/// without a kernel.
 enum class KernelClass {
   Matmul,
   GroupedMatmul,
   Conv,
   Attention,
   CausalAttention,
+  TiledAttention,
+  CausalTiledAttention,
   Elementwise,
   Reduction,
   Gather,
@@ -44,6 +48,9 @@ std::optional<KernelClass> parseKernelClass(std::string_view word);
 /// Whether kernels of this class run on matrix units. Example: matmul and conv do, reduction does
 /// not.
 bool isMatrixClass(KernelClass kernelClass);
+/// Whether only tbc's own kernels have this class. Other executors run ops of it at the rate of the
+/// broader class.
+bool isOwnClass(KernelClass kernelClass);
 /// Whether a kernel of this class may read an operand from the registers of the elementwise kernel
 /// that makes it: elementwise and reduction.
 bool readsRegisters(KernelClass kernelClass);

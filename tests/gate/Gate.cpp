@@ -33,6 +33,8 @@ Device deviceOf(const planner::Cluster &cluster, const roofline::Processor &proc
   device.latency = processor.latencySeconds;
   device.issueRate = processor.issuePerSecond();
   device.clock = processor.clockHertz;
+  device.mmaFlops =
+      processor.mmaShare * cluster.peakFlops(reshard::KernelClass::Matmul, kernels::DType::BF16);
   device.schedulers = processor.multiprocessors * processor.schedulers;
   device.residentThreads =
       double(processor.multiprocessors) * double(processor.threadsPerMultiprocessor);
@@ -62,7 +64,9 @@ Verdict judge(const Sample &sample, double tensorBytes, const Device &device) {
 
   double instructions = sample.ofAll(counts.warpInstructions);
   verdict.instructionsPerByte = instructions / verdict.movedBytes;
-  if (verdict.instructionsPerByte > device.instructionsPerByte())
+  double products = sample.ofAll(counts.matrixFlops) / device.mmaFlops;
+  verdict.idealSeconds = std::max(verdict.movedBytes / device.bandwidth, products);
+  if (instructions > device.issueRate * verdict.idealSeconds)
     verdict.failed.push_back(Criterion::Instructions);
 
   verdict.sectorRatio = double(counts.sectors) / std::max(1.0, double(counts.fewestSectors));
@@ -73,11 +77,10 @@ Verdict judge(const Sample &sample, double tensorBytes, const Device &device) {
   if (verdict.localBytes > 0)
     verdict.failed.push_back(Criterion::LocalMemory);
 
-  verdict.idealSeconds = verdict.movedBytes / device.bandwidth;
   double flight = fills || needed <= 0 ? 1 : std::min(1.0, verdict.bytesInFlight / needed);
   double issue = instructions / (device.issueRate * std::min(1.0, warps / device.schedulers));
   double path = double(counts.longestWarp) * dependentCycles / device.clock;
-  double l2 = verdict.idealSeconds * verdict.sectorRatio / largestSectorRatio;
+  double l2 = verdict.movedBytes / device.bandwidth * verdict.sectorRatio / largestSectorRatio;
   verdict.seconds = std::max({verdict.idealSeconds / flight, issue, path, l2});
   return verdict;
 }

@@ -8,7 +8,8 @@
 //   flight at once. Example, h100-sxm: 242 ns * 2.85 TB/s = 689 kB. A column sum of 1 block of 96
 //   threads with 16 bytes per thread in flight has 1.5 kB, 450 times too little.
 // - instructions: warp instructions per byte are at most issue rate / bandwidth. Example, h100-sxm:
-//   1.05e12 / 2.85e12 = 0.37, or twelve instructions of a thread per byte.
+//   1.05e12 / 2.85e12 = 0.37, or twelve instructions of a thread per byte. If tensor cores need
+//   longer than memory, instructions may take that time.
 // - coalescing: a request touches at most twice the sectors that could hold its bytes. The L2 cache
 //   delivers about twice the bandwidth of memory, so up to this ratio memory is the limit (A100, 40
 //   GB: "2.3x the L2 bandwidth of V100", NVIDIA A100 white paper, against 1.7x of HBM).
@@ -39,6 +40,7 @@ const char *name(Criterion criterion);
 /// The rates of a device per second, and its latency in seconds.
 struct Device {
   double bandwidth = 0, latency = 0, issueRate = 0, clock = 0;
+  double mmaFlops = 0;        // of 16-bit types
   double residentThreads = 0; // of the device
   int schedulers = 0;         // of the device
 
@@ -57,7 +59,7 @@ struct Verdict {
   double sectorRatio = 1;
   int localBytes = 0;
   double seconds = 0;      // estimated from the values above
-  double idealSeconds = 0; // at the speed of memory
+  double idealSeconds = 0; // at the speed of memory, or of tensor cores if they need longer
   std::vector<Criterion> failed;
 };
 

@@ -110,6 +110,25 @@ TEST(KernelGate, ManyInstructionsPerByteFail) {
   EXPECT_GT(verdict.seconds, verdict.idealSeconds);
 }
 
+TEST(KernelGate, TensorCoresMayNeedLongerThanMemory) {
+  std::string product = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0, %f1, %f2, %f3}, "
+                        "{%r4, %r4, %r4, %r4}, {%r4, %r4}, {%f0, %f1, %f2, %f3};\n";
+  std::string loads = "ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%x2];\nmov.u32 %r4, 0;\n";
+  std::string stores = "st.global.v4.f32 [%x3], {%f0, %f1, %f2, %f3};";
+  constexpr int products = 200;
+  Verdict verdict =
+      verdictOf(kernelOf(loads + repeated(product, products) + stores), elements / 4 / 256);
+  EXPECT_THAT(verdict.failed, IsEmpty());
+  // 2 x 16 x 8 x 16 FLOPs of a warp, at 62.9 % of 989 TFLOP/s.
+  double warps = double(elements) / 4 / 32;
+  EXPECT_NEAR(verdict.idealSeconds, products * warps * 4096 / (0.629 * 989e12), 1e-8);
+  // Sixteen other instructions beside each product take longer than it.
+  for (int i = 0; i < 16; ++i)
+    product += "fma.rn.f32 %f0, %f0, %f1, %f2;\n";
+  verdict = verdictOf(kernelOf(loads + repeated(product, products) + stores), elements / 4 / 256);
+  EXPECT_THAT(verdict.failed, ElementsAre(Criterion::Instructions));
+}
+
 TEST(KernelGate, ScatteredLanesFail) {
   // Lane l of warp w reads element 1024 l + w: 32 sectors per request; 4 could hold its bytes.
   std::string body = "and.b32 %r4, %r0, 31;\nshr.u32 %r5, %r0, 5;\n"

@@ -13,6 +13,7 @@ Counts &Counts::operator+=(const Counts &o) {
   loadedBytes += o.loadedBytes, storedBytes += o.storedBytes;
   sectors += o.sectors, fewestSectors += o.fewestSectors;
   flightSum += o.flightSum, flightSquares += o.flightSquares;
+  matrixFlops += o.matrixFlops;
   longestWarp = std::max(longestWarp, o.longestWarp);
   isCut |= o.isCut;
   return *this;

@@ -64,6 +64,7 @@ struct Counts {
   double flightBytes() const { return flightSum > 0 ? flightSquares / flightSum : 0; }
   double flightSum = 0, flightSquares = 0; // over groups of loads: bytes, and bytes squared
   uint64_t longestWarp = 0;                // instructions of the longest warp
+  uint64_t matrixFlops = 0;                // of `mma`, two for each multiply-add
   bool isCut = false;                      // ended by the budget
 
   Counts &operator+=(const Counts &o);

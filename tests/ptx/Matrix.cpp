@@ -98,6 +98,7 @@ double element(uint32_t pair, bool isSecond, const Format &format) {
 /// % 2.
 template <const Format *format> void multiply(Warp &warp, const Instruction &i) {
   needWholeWarp(warp, i);
+  warp.block.run.counts.matrixFlops += uint64_t(2) * tileRows * tileColumns * tileDepth;
   double a[tileRows][tileDepth], b[tileDepth][tileColumns];
   for (int lane = 0; lane < warpLanes; ++lane) {
     int g = lane / 4, t = lane % 4;

@@ -46,6 +46,9 @@ std::optional<Processor> processorOf(const planner::Cluster &cluster) {
     // An FMA counts as two operations. Example: h100-sxm has 6.7e13 / (132 * 128 * 2) = 1.98 GHz.
     found.clockHertz =
         cluster.vectorFlopsPerSecond / (2.0 * double(row.multiprocessors) * double(lanes));
+    constexpr int hopper = 90;
+    constexpr double shareOfHopper = 0.629;
+    found.mmaShare = row.capability >= hopper ? shareOfHopper : 1;
     found.latencySeconds = row.latencyCycles / found.clockHertz;
     return found;
   }

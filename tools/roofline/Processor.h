@@ -21,6 +21,9 @@ struct Processor {
   int schedulers = 4;        // per multiprocessor: each issues one warp instruction per cycle
   double clockHertz = 0;     // clock of the cluster's FP32 peak
   double latencySeconds = 0; // of a load from device memory
+  /// The part of the peak of 16-bit matrix products that `mma.sync` reaches: all, or 62.9 % from
+  /// sm_90 on, whose peak takes `wgmma` (arXiv 2402.13499, section on tensor cores).
+  double mmaShare = 1;
 
   /// Returns warp instructions per second. Example: h100-sxm has 132 * 4 * 1.98e9 = 1.05e12.
   double issuePerSecond() const {

@@ -53,8 +53,9 @@ struct Machine {
 ///
 /// - `launch` is the cluster's launch_seconds.
 /// - `rate` is the ops' class rate for libraries and CPUs, and the vector units' rate for GPU
-///   kernels. Grouped matmuls of 16-bit types have the rate of mma.sync: the peak, or 62.9 % of it
-///   from sm_90 on, whose peak takes wgmma (arXiv 2402.13499).
+///   kernels. Grouped matmuls and tiled attention of 16-bit types have the rate of mma.sync
+///   (Processor::mmaShare); the gradient of attention executes more FLOPs than the op has
+///   (ir/TiledAttention.h).
 /// - No efficiency is applied: these are bounds, not predictions (tbc plan predicts).
 /// - A kernel of fewer blocks than multiprocessors gets their share of bandwidth and arithmetic.
 /// - Gathers and views read at most as many bytes of an operand as their results have.

@@ -1,18 +1,18 @@
 //===- Attention.cpp - Attention on GPUs, a warp per row --------------------===//
 //
-// A plain kernel for any shape. The lanes of a warp share the columns of a row. The score of a key
-// is a dot product over the columns, summed over the lanes; then each lane adds up its own columns
-// of the result. Softmax is computed online, key by key (Milakov and Gimelshein, Online normalizer
-// calculation for softmax, 2018), so no tensor over queries and keys is stored.
+// Plain kernels for any shape and type; TiledAttention.h has those for tensor cores. The lanes of a
+// warp share the columns of a row. The score of a key is a dot product over the columns, summed
+// over the lanes; then each lane adds up its own columns of the result. Softmax is computed online,
+// key by key (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018), so no
+// tensor over queries and keys is stored.
 //
 // Fully masked rows read nothing here. If `hidden_rows` asks for another result and masks may hide
 // all keys of a query, there is no kernel.
 //
 //===----------------------------------------------------------------------===//
 
-#include "ir/Attention.h"
-#include "codegen/cuda/ThreadKernel.h"
-#include "codegen/region/ops/Philox.h"
+#include "codegen/cuda/ops/AttentionCall.h"
+#include "codegen/cuda/ops/TiledAttention.h"
 
 #include <functional>
 #include <limits>
@@ -25,58 +25,6 @@ namespace {
 using Values = SmallVector<Value>;
 using kernels::HeadLayout;
 
-/// Shapes and masks of an attention or its gradient. `first`: the operand index of q.
-class Attention {
-public:
-  Attention(const OpCall &call, int first, int terms)
-      : call(call), first(first), terms(terms),
-        mask(terms + int(kernels::numScoreOperands(call.attrs))), q(layout(0, 'q')),
-        k(layout(1, 'k')), v(layout(2, 'v')),
-        o(q.batch, q.heads, q.tokens, v.width, HeadLayout::isTokenMajorIn(call.attrs, 'o')),
-        batch(q.batch), heads(q.heads), keyHeads(k.heads), queries(q.tokens), keys(k.tokens),
-        width(q.width), valueWidth(v.width) {
-    auto take = [&](const char *flag, int count) {
-      int at = call.attrs.getBool(flag, false) ? mask : -1;
-      mask += at < 0 ? 0 : count;
-      return at;
-    };
-    keyMask = take("key_mask", 1);
-    segments = take("segments", 2);
-    ordered = take("ordered", 2);
-    placed = take("placed", 2);
-    dropout = take("drops_out", 5);
-    biases = kernels::biasLayouts(call.attrs, {batch, heads, queries, keys});
-    if (call.attrs.getBool("sink", false))
-      sink = terms + int(biases.size());
-    cap = call.attrs.getDouble("soft_cap", 0);
-    isCausal = call.attrs.getBool("causal", false);
-    left = call.attrs.getInt("left", -1);
-    right = call.attrs.getInt("right", -1);
-  }
-
-  bool isSupported() const {
-    bool hasMasks = keyMask >= 0 || segments >= 0 || ordered >= 0 || placed >= 0;
-    std::string hidden =
-        call.attrs.has("hidden_rows") ? call.attrs.getString("hidden_rows") : "zero";
-    return keys > 0 && width > 0 && valueWidth > 0 && (!hasMasks || hidden == "zero");
-  }
-
-  HeadLayout layout(int operand, char tensor) const {
-    return {call.attrs, tensor, call.operands[size_t(first + operand)].shape};
-  }
-
-  const OpCall &call;
-  int first, terms, mask; // operands: q; the first bias; the first mask, then the next one
-  HeadLayout q, k, v, o;
-  int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
-  int keyMask, segments, ordered, placed, dropout; // operands, -1 if absent
-  bool isCausal;
-  int64_t left, right;
-  std::vector<kernels::BiasLayout> biases;
-  int sink = -1;  // operand
-  double cap = 0; // 0: none
-};
-
 /// A score, and the derivative of its cap.
 struct Score {
   Value z, slope;
@@ -85,7 +33,7 @@ struct Score {
 /// Builds the common parts of forward and backward.
 class Rows {
 public:
-  Rows(const Attention &a, const ThreadKernel &k)
+  Rows(const AttentionCall &a, const ThreadKernel &k)
       : a(a), k(k), lane(k.remainder(k.thread, k.lanes())), warp(k.divide(k.thread, k.lanes())),
         scale(k.number(a.call.attrs.getDouble("scale"))) {}
 
@@ -175,14 +123,7 @@ public:
     Value indices[] = {sample, head, i, j};
     for (int d = 0; d < 4; ++d)
       number = k.e.add(number, k.load(a.dropout + 1 + d, indices[d]));
-    double ratio = a.call.attrs.getDouble("dropout");
-    // Step 0 is evaluation, without dropout.
-    Value isEvaluation = k.equal(k.load(a.dropout, k.integer(0)), k.integer(0));
-    Value keeps = region::keepsElement(k.e, number, k.load(a.dropout, k.integer(0)),
-                                       a.call.attrs.getInt("dropout_key"),
-                                       a.call.attrs.getInt("dropout_seed"), ratio);
-    Value factor = k.e.select(keeps, k.number(double(1.0F / float(1 - ratio))), k.number(0));
-    return k.e.select(isEvaluation, k.number(1), factor);
+    return dropoutFactor(k, a, number);
   }
 
   /// Returns the end of the keys read by query i, for a window without position ids; else the
@@ -210,7 +151,7 @@ public:
     return k.e.add(offset, k.e.mul(token, k.integer(layout.tokenStride())));
   }
 
-  const Attention &a;
+  const AttentionCall &a;
   const ThreadKernel &k;
   Value lane, warp, scale;
 
@@ -227,9 +168,11 @@ private:
 };
 
 FailureOr<region::Kernel> attention(MLIRContext &context, const OpCall &call, Form form) {
-  Attention a(call, 0, 3);
+  AttentionCall a(call, 0, 3);
   if (!a.isSupported())
     return failure();
+  if (isTiled(a, form))
+    return emitTiledAttention(context, a);
   ThreadKernel k(context, call, threadsOfWarps(a.batch * a.heads * a.queries, form), form);
   Rows rows(a, k);
   Values at = k.split(rows.warp, {a.batch, a.heads, a.queries});
@@ -277,11 +220,8 @@ FailureOr<region::Kernel> attention(MLIRContext &context, const OpCall &call, Fo
 //===----------------------------------------------------------------------===//
 
 /// The weight of one pair of query and key, and the gradient of its score.
-class PairGradient {
+class PairGradient : public GradientOperand {
 public:
-  static constexpr int cotangent = 0, query = 1, key = 2, value = 3, result = 4, maximum = 5,
-                       denominator = 6;
-
   PairGradient(const Rows &rows) : rows(rows), k(rows.k), a(rows.a) {}
 
   struct Query {
@@ -326,13 +266,13 @@ public:
 private:
   const Rows &rows;
   const ThreadKernel &k;
-  const Attention &a;
+  const AttentionCall &a;
 };
 
 /// Computes the warp's row of dq.
 void buildQueryGradient(const Rows &rows, Value row) {
   const ThreadKernel &k = rows.k;
-  const Attention &a = rows.a;
+  const AttentionCall &a = rows.a;
   PairGradient pair(rows);
   Values at = k.split(row, {a.batch, a.heads, a.queries});
   Value keyHead = k.divide(at[1], a.heads / a.keyHeads);
@@ -354,7 +294,7 @@ void buildQueryGradient(const Rows &rows, Value row) {
 /// (GQA).
 void buildKeyGradient(const Rows &rows, Value row) {
   const ThreadKernel &k = rows.k;
-  const Attention &a = rows.a;
+  const AttentionCall &a = rows.a;
   PairGradient pair(rows);
   int64_t group = a.heads / a.keyHeads;
   Values at = k.split(row, {a.batch, a.keyHeads, a.keys});
@@ -384,9 +324,11 @@ void buildKeyGradient(const Rows &rows, Value row) {
 }
 
 FailureOr<region::Kernel> attentionGrad(MLIRContext &context, const OpCall &call, Form form) {
-  Attention a(call, PairGradient::query, 7);
+  AttentionCall a(call, GradientOperand::query, GradientOperand::terms);
   if (!a.isSupported())
     return failure();
+  if (isTiled(a, form))
+    return emitTiledAttentionGrad(context, a);
   int64_t queryRows = a.batch * a.heads * a.queries, keyRows = a.batch * a.keyHeads * a.keys;
   ThreadKernel k(context, call, threadsOfWarps(queryRows + keyRows, form), form);
   Rows rows(a, k);
@@ -399,9 +341,11 @@ FailureOr<region::Kernel> attentionGrad(MLIRContext &context, const OpCall &call
 
 /// A warp does an element of the bias: it sums over the dims that the bias lacks.
 FailureOr<region::Kernel> attentionBiasGrad(MLIRContext &context, const OpCall &call, Form form) {
-  Attention a(call, PairGradient::query, 7);
+  AttentionCall a(call, GradientOperand::query, GradientOperand::terms);
   if (!a.isSupported())
     return failure();
+  if (isTiledBiasGradient(a, form))
+    return emitTiledBiasGradient(context, a);
   const kernels::BiasLayout &bias = a.biases[size_t(call.attrs.getInt("bias"))];
   int64_t elements = kernels::numElements(bias.shape);
   ThreadKernel k(context, call, threadsOfWarps(elements, form), form);

@@ -2,6 +2,7 @@
 
 #include "codegen/cuda/ops/GroupedMatmul.h"
 
+#include "codegen/cuda/TensorCores.h"
 #include "ir/ElementTypes.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -24,14 +25,15 @@ constexpr int64_t accessBytes = 16;
 constexpr int64_t depthBytes = 64; // of the depth of a tile: 32 elements of bf16, 16 of f32
 constexpr int64_t bufferBytes = 10240;
 constexpr int64_t numOperands = 2, numBuffers = 2; // two tiles of each operand
-constexpr StringLiteral kTileMemory = "tile_memory";
+constexpr int64_t tileBytes = numOperands * numBuffers * bufferBytes;
 
 // A warp multiplies 64 rows by 32 columns, as 4 x 4 tiles of mma.m16n8k16. Two warps lie above each
 // other, four beside each other.
 constexpr int64_t warpColumns = 32, warpRows = 64, warpsBeside = tileColumns / warpColumns;
-constexpr int64_t mmaRows = 16, mmaColumns = 8, mmaDepth = 16;
+constexpr int64_t mmaRows = TensorCores::rows, mmaColumns = TensorCores::columns,
+                  mmaDepth = TensorCores::depth;
 constexpr int64_t mmasDown = warpRows / mmaRows, mmasAcross = warpColumns / mmaColumns;
-constexpr int64_t sumsOfMma = 4;     // of a lane: two rows of two adjacent columns
+constexpr int64_t sumsOfMma = TensorCores::sums;
 constexpr int64_t columnsOfPart = 8; // of two parts, these alternate
 
 static_assert(warpsBeside == sumsOfTile);
@@ -65,15 +67,11 @@ class BlockMatmul {
 public:
   BlockMatmul(const ThreadKernel &k, const TileMatmul &tile, DType dtype)
       : k(k), e(k.e), b(k.e.builder), tile(tile), dtype(dtype),
-        depth(depthBytes / kernels::byteWidth(dtype)),
-        thread(k.remainder(k.thread, threadsPerBlock)), lane(k.remainder(thread, warpThreads)),
-        quad(k.divide(lane, 4)), inQuad(k.remainder(lane, 4)) {
-    Value warp = k.divide(thread, warpThreads);
+        depth(depthBytes / kernels::byteWidth(dtype)), cores(k, dtype, tileBytes) {
+    Value warp = k.divide(cores.thread, warpThreads);
     firstRow = e.mul(k.divide(warp, warpsBeside), k.integer(warpRows));
     warpBeside = k.remainder(warp, warpsBeside);
     firstColumn = e.mul(warpBeside, k.integer(warpColumns));
-    shared = LLVM::LLVMPointerType::get(b.getContext(), NVVM::kSharedMemorySpace);
-    memory = e.make<LLVM::AddressOfOp>(shared, kTileMemory);
   }
 
   void build() {
@@ -105,7 +103,7 @@ private:
         : operand(operand), shape(operand, block.dtype), isLeft(isLeft) {
       const ThreadKernel &k = block.k;
       for (int64_t i = 0; i < shape.accesses(); ++i) {
-        Value number = k.e.add(block.thread, k.integer(i * threadsPerBlock));
+        Value number = k.e.add(block.cores.thread, k.integer(i * threadsPerBlock));
         Values at = k.split(number, {shape.lines, shape.elements / shape.each});
         line.push_back(at[0]);
         element.push_back(k.e.mul(at[1], k.integer(shape.each)));
@@ -211,7 +209,7 @@ private:
     Value bytes = e.add(e.mul(place, k.integer(kernels::byteWidth(dtype))), buffer);
     if (!isLeft)
       bytes = e.add(bytes, k.integer(bufferBytes));
-    return e.make<LLVM::GEPOp>(shared, b.getI8Type(), memory, ArrayRef<LLVM::GEPArg>{bytes}, true);
+    return cores.tileAddress(bytes);
   }
 
   /// Returns the integer type with the bytes of `elements` elements.
@@ -240,9 +238,9 @@ private:
   /// (the left operand); else 0 and 1 follow each other in depth, 2 and 3 are the next columns.
   Values loadMatrices(const TileShape &shape, bool isLeft, bool isDepth, Value buffer,
                       Value position, Value depthPosition) const {
-    Value inMatrix = k.remainder(lane, 8);
-    Value low = e.mul(k.remainder(k.divide(lane, 8), 2), k.integer(8));
-    Value high = e.mul(k.divide(lane, 16), k.integer(8));
+    Value inMatrix = k.remainder(cores.lane, 8);
+    Value low = e.mul(k.remainder(k.divide(cores.lane, 8), 2), k.integer(8));
+    Value high = e.mul(k.divide(cores.lane, 16), k.integer(8));
     Value alongRows = isLeft ? low : high, alongDepth = isLeft ? high : low;
     if (isDepth)
       alongDepth = e.add(alongDepth, inMatrix);
@@ -251,14 +249,7 @@ private:
     Value row = e.add(position, alongRows), index = e.add(depthPosition, alongDepth);
     Value line = isDepth ? index : row, element = isDepth ? row : index;
     Value place = e.add(e.mul(line, k.integer(shape.stride)), element);
-    Type i32 = b.getI32Type();
-    auto four = LLVM::LLVMStructType::getLiteral(b.getContext(), {i32, i32, i32, i32});
-    Value loaded = e.make<NVVM::LdMatrixOp>(four, at(isLeft, buffer, place), uint32_t(4),
-                                            isDepth ? NVVM::MMALayout::col : NVVM::MMALayout::row);
-    Values parts;
-    for (int64_t i = 0; i < 4; ++i)
-      parts.push_back(e.make<LLVM::ExtractValueOp>(loaded, ArrayRef<int64_t>{i}));
-    return parts;
+    return cores.loadMatrices(at(isLeft, buffer, place), /*isTransposed=*/isDepth);
   }
 
   Values multiplyByTensorCores(const TileShape &left, const TileShape &right, Value buffer,
@@ -278,33 +269,10 @@ private:
       }
       for (int64_t down = 0; down < mmasDown; ++down)
         for (int64_t across = 0; across < mmasAcross; ++across)
-          multiplyMma(a[size_t(down)], bs[size_t(across)],
-                      MutableArrayRef<Value>(sums).slice(sumOf(down, across, 0), sumsOfMma));
+          cores.multiply(a[size_t(down)], bs[size_t(across)],
+                         MutableArrayRef<Value>(sums).slice(sumOf(down, across, 0), sumsOfMma));
     }
     return sums;
-  }
-  /// sums += a b by one instruction of the warp.
-  void multiplyMma(ArrayRef<Value> a, ArrayRef<Value> right, MutableArrayRef<Value> sums) const {
-    bool isHalf = dtype == DType::F16;
-    auto operandsOf = [&](ArrayRef<Value> raw) {
-      Values operands(raw);
-      if (isHalf)
-        for (Value &operand : operands)
-          operand = e.make<LLVM::BitcastOp>(VectorType::get({2}, b.getF16Type()), operand);
-      return operands;
-    };
-    // NVVM::MmaOp takes no fragments of bf16 (its verifier wants vector<2xf16>).
-    const char *intrinsic =
-        isHalf ? "llvm.nvvm.mma.m16n8k16.row.col.f32.f32" : "llvm.nvvm.mma.m16n8k16.row.col.bf16";
-    Type f32 = b.getF32Type();
-    auto four = LLVM::LLVMStructType::getLiteral(b.getContext(), {f32, f32, f32, f32});
-    Values arguments = operandsOf(a);
-    llvm::append_range(arguments, operandsOf(right));
-    llvm::append_range(arguments, sums);
-    Value made =
-        b.create<LLVM::CallIntrinsicOp>(k.loc, TypeRange{four}, intrinsic, arguments)->getResult(0);
-    for (int64_t i = 0; i < sumsOfMma; ++i)
-      sums[size_t(i)] = e.make<LLVM::ExtractValueOp>(made, ArrayRef<int64_t>{i});
   }
 
   /// f32: each lane multiplies the elements of the sums that it has, as after `mma`.
@@ -340,11 +308,12 @@ private:
 
   /// Returns the tile's row of half `half` of a lane's sums.
   Value rowOf(int64_t down, int64_t half) const {
-    return e.add(e.add(firstRow, k.integer(down * mmaRows + half * mmaColumns)), quad);
+    return e.add(e.add(firstRow, k.integer(down * mmaRows + half * mmaColumns)), cores.quad);
   }
   /// Returns the first of the tile's two columns of a lane's sums.
   Value columnOf(int64_t across) const {
-    return e.add(e.add(firstColumn, k.integer(across * mmaColumns)), e.mul(inQuad, k.integer(2)));
+    return e.add(e.add(firstColumn, k.integer(across * mmaColumns)),
+                 e.mul(cores.inQuad, k.integer(2)));
   }
 
   void consumeAll(ArrayRef<Value> sums) const {
@@ -364,7 +333,7 @@ private:
     Value inTile = columnOf(across);
     if (tile.parts == 2) // 16 columns of the tile are 8 of the result
       inTile = e.add(e.add(k.divide(firstColumn, 2), k.integer(across / 2 * columnsOfPart)),
-                     e.mul(inQuad, k.integer(2)));
+                     e.mul(cores.inQuad, k.integer(2)));
     Value column = e.add(tile.column, inTile), total = k.number(0);
     int64_t width = tile.numColumns % 2 == 0 ? 2 : 1;
     for (int64_t i = 0; i < 2; i += width) {
@@ -390,14 +359,8 @@ private:
   }
   /// Adds the sums of the four lanes with the same row.
   void storeSum(Value row, Value total) const {
-    auto word = [&](int32_t value) {
-      return Value(b.create<arith::ConstantIntOp>(k.loc, value, 32));
-    };
-    for (int distance : {1, 2})
-      total = e.add(total, b.create<NVVM::ShflOp>(k.loc, total.getType(), word(-1), total,
-                                                  word(distance), word(warpThreads - 1),
-                                                  NVVM::ShflKind::bfly, UnitAttr()));
-    k.ifThen(k.equal(inQuad, k.integer(0)), [&] { tile.storeSum(row, warpBeside, total); });
+    total = cores.overQuad(total, /*isSum=*/true);
+    k.ifThen(k.equal(cores.inQuad, k.integer(0)), [&] { tile.storeSum(row, warpBeside, total); });
   }
 
   const ThreadKernel &k;
@@ -405,25 +368,11 @@ private:
   OpBuilder &b;
   const TileMatmul &tile;
   DType dtype;
-  int64_t depth;                    // of a tile, in elements
-  Value thread, lane, quad, inQuad; // of the block, the warp, row and column of a lane
-  Value firstRow, firstColumn;      // of the warp's sums in the tile
+  int64_t depth; // of a tile, in elements
+  TensorCores cores;
+  Value firstRow, firstColumn; // of the warp's sums in the tile
   Value warpBeside;
-  Type shared;
-  Value memory;
 };
-
-/// Gives the kernel's module the shared memory of a block.
-void addTileMemory(const ThreadKernel &k) {
-  OpBuilder &b = k.e.builder;
-  OpBuilder::InsertionGuard guard(b);
-  auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
-  b.setInsertionPointToStart(module.getBody());
-  auto type =
-      LLVM::LLVMArrayType::get(b.getI8Type(), unsigned(numOperands * numBuffers * bufferBytes));
-  b.create<LLVM::GlobalOp>(k.loc, type, /*isConstant=*/false, LLVM::Linkage::Internal, kTileMemory,
-                           Attribute(), /*alignment=*/accessBytes, NVVM::kSharedMemorySpace);
-}
 
 //===----------------------------------------------------------------------===//
 // One element of a tile, by a thread of the host form
@@ -485,7 +434,7 @@ emitGroupedMatmul(MLIRContext &context, const OpCall &call, Form form, DType dty
   ThreadKernel k(context, call, blocks * threads, form);
   TileMatmul tile = describe(k, k.divide(k.thread, threads));
   if (isDevice)
-    addTileMemory(k);
+    TensorCores::addTiles(k, tileBytes);
   k.ifThen(tile.isThere, [&] {
     if (isDevice) {
       BlockMatmul(k, tile, dtype).build();

@@ -43,6 +43,29 @@ FailureOr<region::Kernel> copy(MLIRContext &context, const OpCall &call, Form fo
   return k.finish();
 }
 
+/// Truncates floats to integers. Where the reference refuses a float, beyond 64 bits or no number,
+/// the result is the lowest integer of its type. Regions do all other casts.
+FailureOr<region::Kernel> castToInteger(MLIRContext &context, const OpCall &call, Form form) {
+  const kernels::TensorType &result = call.results[0];
+  if (!kernels::isFloat(call.operands[0].dtype) || kernels::isFloat(result.dtype) ||
+      result.dtype == kernels::DType::Bool)
+    return failure();
+  ThreadKernel k(context, call, kernels::numElements(result.shape), form);
+  constexpr double limit = 0x1p63;
+  Value x = k.load(0, k.thread);
+  auto compare = [&](arith::CmpFPredicate predicate, double bound) {
+    return Value(k.e.make<arith::CmpFOp>(predicate, x, k.number(bound)));
+  };
+  Value fits =
+      k.both(compare(arith::CmpFPredicate::OGE, -limit), compare(arith::CmpFPredicate::OLT, limit));
+  Value whole =
+      k.e.make<arith::FPToSIOp>(k.e.builder.getI64Type(), k.e.select(fits, x, k.number(0)));
+  int bits = 8 * int(kernels::byteWidth(result.dtype));
+  Value lowest = k.integer(std::numeric_limits<int64_t>::min() >> (64 - bits));
+  k.store(0, k.thread, k.e.select(fits, whole, lowest));
+  return k.finish();
+}
+
 /// The threads of an op that moves elements along a dim: each does `each` elements of the result,
 /// at position `at` of the row `outer`. A row is what lies together: the dim and all inner ones.
 struct Rows {
@@ -228,10 +251,10 @@ FailureOr<region::Kernel> scatterAdd(MLIRContext &context, const OpCall &call, F
 
 const OpKernelTable &movementOpKernels() {
   static const OpKernelTable table = {
-      {"concat", concat},      {"constant", constant}, {"gather", gather},
-      {"iota", iota},          {"pad", pad},           {"reshape", copy},
-      {"rotary", rotary},      {"slice", slice},       {"scatter_add", scatterAdd},
-      {"transpose", transpose}};
+      {"cast", castToInteger},     {"concat", concat},      {"constant", constant},
+      {"gather", gather},          {"iota", iota},          {"pad", pad},
+      {"reshape", copy},           {"rotary", rotary},      {"slice", slice},
+      {"scatter_add", scatterAdd}, {"transpose", transpose}};
   return table;
 }
 

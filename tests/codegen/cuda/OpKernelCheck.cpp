@@ -224,6 +224,9 @@ static std::vector<OpCase> moreCases() {
       {"attention", "1x2x37x40xf32, 1x1x37x40xf32, 1x1x37x33xf32, 2x37x37xf32, 37xf32, 2xf32",
        "1x2x37x33xf32, 1x2x37xf32, 1x2x37xf32",
        "scale = 0.1 : f64, causal = true, biases = \"hst,t\", soft_cap = 2.0 : f64, sink = true"},
+      {"cast", "7x37xf32", "7x37xi64"},
+      {"cast", "259xbf16", "259xi32"},
+      {"cast", "33xf16", "33xui8", "", /*positive=*/true},
       {"topk", "2x70x3xf32", "2x5x3xf32, 2x5x3xi64", "dim = 1 : i64, largest = true"},
       {"topk", "3x9xi64", "3x9xi64, 3x9xi64", "dim = 1 : i64, largest = false"},
       {"gather_elements",
@@ -349,7 +352,7 @@ static std::vector<OpCase> expertCases() {
 
 std::vector<OpCase> opKernelCases() {
   std::vector<OpCase> cases = allCases(), more = moreCases(), sums = rowSumCases(),
-                      experts = expertCases(), wide = wideCases();
+                      experts = expertCases(), wide = wideCases(), tiled = tiledAttentionCases();
   cases.insert(cases.end(), experts.begin(), experts.end());
   cases.insert(cases.end(), sums.begin(), sums.end());
   cases.insert(cases.end(), more.begin(), more.end());

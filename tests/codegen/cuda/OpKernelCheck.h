@@ -30,6 +30,9 @@ struct OpKernelCase {
 /// the last on.
 void check(OpKernelCase &one, const RunFn &runKernel, bool inPieces);
 
+/// Returns attentions and their gradients in 16-bit types, which tensor cores make on a device.
+std::vector<OpCase> tiledAttentionCases();
+
 /// Returns the cases of the tables and others: rows longer than a warp, and prime sizes.
 std::vector<OpCase> opKernelCases();
 

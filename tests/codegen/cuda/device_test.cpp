@@ -110,6 +110,7 @@ protected:
   }
 
   void check(std::vector<Compiled> compiled);
+  void checkOps(const std::vector<OpCase> &cases);
 
   cuda::DevicePtr device;
   std::shared_ptr<cuda::Streams> streams;
@@ -251,11 +252,11 @@ TEST_F(DeviceTest, ReductionsInPartsAgreeWithTheReference) {
   check(std::move(compiled));
 }
 
-/// Includes warp shuffles, which the CPU tests leave out.
-TEST_F(DeviceTest, OpKernelsAgreeWithTheReference) {
+/// Checks the cases that have a kernel. Includes warp shuffles, which the CPU tests leave out.
+void DeviceTest::checkOps(const std::vector<OpCase> &cases) {
   std::vector<OpKernelCase> calls;
   std::vector<std::string> texts, symbols;
-  for (const OpCase &opCase : opKernelCases()) {
+  for (const OpCase &opCase : cases) {
     OpKernelCase call(opCase);
     auto source = call.source(cuda::Form::Device, int(texts.size()));
     if (!source)
@@ -275,6 +276,10 @@ TEST_F(DeviceTest, OpKernelsAgreeWithTheReference) {
         /*inPieces=*/false);
   }
 }
+
+TEST_F(DeviceTest, OpKernelsAgreeWithTheReference) { checkOps(opKernelCases()); }
+
+TEST_F(DeviceTest, TiledAttentionAgreesWithTheReference) { checkOps(tiledAttentionCases()); }
 
 /// Printed, not judged: the bandwidth of a kernel, against that of a copy.
 TEST_F(DeviceTest, BytesPerSecond) {

@@ -62,6 +62,7 @@ TEST(CudaOpKernels, AgreeWithTheReference) {
                                                      {"attention_grad", 5},
                                                      {"attention_bias_grad", 2},
                                                      {"attention_merge", 1},
+                                                     {"cast", 3},
                                                      {"avg_pool", 2},
                                                      {"avg_pool_grad", 2},
                                                      {"class_sums", 1},
@@ -121,6 +122,22 @@ TEST(CudaOpKernels, AreLoweredWithoutALibrary) {
   assemblePtx(*ptx, 80, /*mostSpilledBytes=*/12);
 }
 
+/// Their sums and fragments stay in registers, but for a few of the widest heads.
+TEST(CudaOpKernels, TiledAttentionIsAssembled) {
+  std::vector<std::string> texts;
+  for (const OpCase &opCase : tiledAttentionCases()) {
+    OpKernelCase call(opCase);
+    auto source = call.source(cuda::Form::Device, int(texts.size()));
+    ASSERT_TRUE(source) << testing::PrintToString(opCase);
+    EXPECT_THAT(source->text, ::testing::HasSubstr("nvvm.mma.m16n8k16"))
+        << testing::PrintToString(opCase);
+    texts.push_back(source->text);
+  }
+  auto ptx = cuda::lowerToPtx(texts, 80);
+  ASSERT_TRUE(ptx) << ptx.error().message;
+  assemblePtx(*ptx, 80, /*mostSpilledBytes=*/40);
+}
+
 TEST(CudaOpKernels, InBFloat16) { EXPECT_GE(checkAll(inBFloat16(allCases())).size(), 8u); }
 
 TEST(CudaOpKernels, WhatIsOutOfRangeIsNoNumber) {
@@ -140,6 +157,25 @@ TEST(CudaOpKernels, WhatIsOutOfRangeIsNoNumber) {
       runKernel(library.find("op_0", call.kernel), run, operands, call.call.results)[0].toDoubles();
   EXPECT_TRUE(std::isnan(made[0]) && std::isnan(made[2]));
   EXPECT_EQ(made[3], operands[0].toDoubles()[0]);
+}
+
+/// The reference refuses such floats.
+TEST(CudaOpKernels, FloatsWithoutAnIntegerBecomeTheLowest) {
+  OpKernelCase call({"cast", "5xf32", "5xi32"});
+  auto source = call.source(cuda::Form::Host, 0);
+  ASSERT_TRUE(source);
+  auto target = cpu::findCpuTarget("native");
+  ASSERT_TRUE(target);
+  KernelLibrary library({*source}, *target);
+  ASSERT_TRUE(library.isOpen());
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Tensor operand = Tensor::fromDoubles(call.call.operands[0], Arith::Native,
+                                       {-2.75, infinity, std::nan(""), 1e20, 7.9});
+  KernelRun run;
+  run.extent = call.kernel.extent;
+  Tensor made = runKernel(library.find("op_0", call.kernel), run, {operand}, call.call.results)[0];
+  constexpr int64_t lowest = std::numeric_limits<int32_t>::min();
+  EXPECT_EQ(made.data<int64_t>(), (std::vector<int64_t>{-2, lowest, lowest, lowest, 7}));
 }
 
 } // namespace
