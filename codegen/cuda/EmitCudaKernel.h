@@ -26,9 +26,9 @@ void prepareContext(mlir::MLIRContext &context);
 /// lane reduces a part; a butterfly of shuffles combines the parts, so all lanes end with the same
 /// bits.
 ///
-/// A kernel with few threads and long reduced loops takes parts of these loops. It has two launches
-/// per pass, and partial results in a workspace: its functions have that as a further argument.
-/// Example: a sum over 16,384 rows of 768 bf16 has 512 parts.
+/// A kernel with few threads and long reduced loops takes parts of these loops. It has a launch per
+/// pass (in the host form two), and partial results in a workspace: its functions have that as a
+/// further argument. Example: a sum over 16,384 rows of 768 bf16 has 512 parts.
 ///
 /// Arithmetic as in `cpu::emitKernel`; functions without GPU instructions as in `expandMath`. The
 /// order of a sum depends on shapes alone. Fails without a diagnostic if it needs more blocks than

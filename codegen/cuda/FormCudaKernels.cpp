@@ -69,8 +69,8 @@ public:
           if (failed(kernel))
             return kernel;
           std::string symbol = region::symbolOf(*kernel->module);
-          if (!kernel->then.empty())
-            inSteps.try_emplace(symbol, entryOf(symbol, *kernel));
+          if (kernel->workspaceBytes > 0)
+            inParts.try_emplace(symbol, entryOf(symbol, *kernel));
           else if (FailureOr<region::Kernel> thread = emitThread(function, domain, target.form);
                    succeeded(thread))
             threads.try_emplace(symbol, std::move(*thread));
@@ -148,7 +148,7 @@ private:
     program::Block &block = stage.block(id);
     for (const program::Region &region : block.regions)
       if (symbols.insert(region.symbol).second) {
-        auto [entry, isOne] = inSteps.try_emplace(region.symbol);
+        auto [entry, isOne] = inParts.try_emplace(region.symbol);
         if (isOne)
           entry->second.threads = threadsPerBlock;
         entry->second.symbol = region.symbol, entry->second.blocks = region.extent;
@@ -266,7 +266,7 @@ private:
   const CudaTarget &target;
   CudaSources result;
   std::set<std::string> symbols;
-  std::map<std::string, program::CudaKernel> inSteps; // kernels of several launches, by symbol
+  std::map<std::string, program::CudaKernel> inParts; // with a workspace, by symbol
   ThreadCode threads;
   Missing missing;
 };

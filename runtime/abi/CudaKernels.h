@@ -18,9 +18,11 @@
 // tensors.
 //
 // A kernel may take several launches, one after the other in one stream, with the same parameters.
-// Example: a sum over rows by parts of the rows, then over the parts. Between its launches a kernel
-// keeps values in a workspace, whose address is the last parameter if `workspaceBytes` is not 0.
-// It is aligned to 256 bytes and needs no initial content. Kernels of one stream may share it.
+// Example: a batch norm has one per pass over the rows. Between its launches, and between blocks of
+// one, a kernel keeps values in a workspace, whose address is the last parameter if
+// `workspaceBytes` is not 0. It is aligned to 256 bytes and needs no initial content. Kernels of
+// one stream may share it. A kernel with a workspace may also count its blocks in variables of the
+// image, which all such kernels share. So these run one after the other, too.
 //
 // An accumulator adds to a slot. Its parameters are the address of the slot, the address of the
 // value and the number of elements (64 bits). It is correct for any number of blocks.

@@ -153,7 +153,8 @@ TEST_F(DeviceTest, KernelsAgreeWithTheReference) {
   check(std::move(compiled));
 }
 
-/// Reductions over many rows, few columns: several launches, with a workspace between them.
+/// Reductions over many rows, few columns: by several blocks, the last of which combines their
+/// parts.
 std::vector<OpCase> casesInParts() {
   std::vector<OpCase> cases;
   std::string rows = "dims = array<i64: 0>", all = "dims = array<i64: 0, 1>";
@@ -237,12 +238,13 @@ TEST_F(DeviceTest, ReductionsInPartsAgreeWithTheReference) {
   for (const OpCase &opCase : casesInParts()) {
     auto one = compileCase(opCase, emitter(), int(compiled.size()));
     ASSERT_TRUE(one) << testing::PrintToString(opCase);
-    numInParts += one->kernel.then.empty() ? 0 : 1;
+    numInParts += one->kernel.workspaceBytes > 0 ? 1 : 0;
     compiled.push_back(std::move(*one));
   }
   EXPECT_GE(numInParts, int(compiled.size()) / 2); // others are too small
+  // A launch per pass over the rows.
   for (auto [text, launches] :
-       {std::pair(biasGradient, 2), std::pair(twoGradients, 2), std::pair(batchNorm, 5)}) {
+       {std::pair(biasGradient, 1), std::pair(twoGradients, 1), std::pair(batchNorm, 3)}) {
     auto one = compileFunction("region", text, emitter(), int(compiled.size()));
     ASSERT_TRUE(one);
     EXPECT_EQ(int(one->kernel.then.size()) + 1, launches);

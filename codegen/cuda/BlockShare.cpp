@@ -1,0 +1,77 @@
+//===- BlockShare.cpp - What threads of a block and blocks of a launch share ===//
+
+#include "codegen/cuda/BlockShare.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+#include <string>
+
+using namespace mlir;
+
+namespace tbc::cuda {
+
+static constexpr llvm::StringLiteral memoryName = "tbc_block_floats";
+static constexpr unsigned globalSpace = 1, accessBytes = 16;
+
+BlockShare::BlockShare(ModuleOp module, OpBuilder &builder, Location loc, Value inBlock)
+    : module(module), builder(builder), loc(loc), e{builder, loc}, inBlock(inBlock) {}
+
+void BlockShare::addGlobal(StringRef name, Type type, Attribute value, unsigned space) {
+  if (module.lookupSymbol(name))
+    return;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(module.getBody());
+  builder.create<LLVM::GlobalOp>(loc, type, /*isConstant=*/false, LLVM::Linkage::Internal, name,
+                                 value, accessBytes, space);
+}
+
+Value BlockShare::memory() {
+  addGlobal(memoryName, LLVM::LLVMArrayType::get(builder.getF32Type(), numFloats), Attribute(),
+            NVVM::kSharedMemorySpace);
+  return e.make<LLVM::AddressOfOp>(
+      LLVM::LLVMPointerType::get(builder.getContext(), NVVM::kSharedMemorySpace), memoryName);
+}
+
+void BlockShare::barrier() { builder.create<NVVM::Barrier0Op>(loc); }
+
+void BlockShare::fence() {
+  builder.create<LLVM::CallIntrinsicOp>(loc, /*results=*/Type(), "llvm.nvvm.membar.gl",
+                                        ValueRange());
+}
+
+Value BlockShare::isLastOf(Value group, int64_t numGroups, int64_t numBlocks) {
+  // Kernels with as many groups have the same counters.
+  std::string name = "tbc_arrivals_" + std::to_string(numGroups);
+  Type i32 = builder.getI32Type();
+  addGlobal(name, LLVM::LLVMArrayType::get(i32, unsigned(numGroups)),
+            DenseElementsAttr::get(RankedTensorType::get({numGroups}, i32), int32_t(0)),
+            globalSpace);
+  auto number = [&](int64_t value) { return e.make<arith::ConstantIntOp>(value, 32); };
+  barrier();
+  Value isFirst = e.make<arith::CmpIOp>(arith::CmpIPredicate::eq, inBlock, e.number(inBlock, 0));
+  auto branch = builder.create<scf::IfOp>(loc, TypeRange{i32}, isFirst, /*withElseRegion=*/true);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToEnd(branch.thenBlock());
+    Type pointer = LLVM::LLVMPointerType::get(builder.getContext(), globalSpace);
+    Value counters = e.make<LLVM::AddressOfOp>(pointer, name);
+    Value counter = e.make<LLVM::GEPOp>(pointer, i32, counters, ArrayRef<LLVM::GEPArg>{group},
+                                        /*inbounds=*/true);
+    fence();
+    Value before = e.make<LLVM::CallIntrinsicOp>(i32, "llvm.nvvm.atomic.load.inc.32",
+                                                 ValueRange{counter, number(numBlocks - 1)});
+    fence();
+    Value isLast = e.make<arith::CmpIOp>(arith::CmpIPredicate::eq, before, number(numBlocks - 1));
+    builder.create<scf::YieldOp>(loc, Value(e.make<arith::ExtUIOp>(i32, isLast)));
+    builder.setInsertionPointToEnd(branch.elseBlock());
+    builder.create<scf::YieldOp>(loc, number(0));
+  }
+  // A barrier, with the bits of all threads or-ed.
+  Value any =
+      e.make<LLVM::CallIntrinsicOp>(i32, "llvm.nvvm.barrier0.or", ValueRange{branch.getResult(0)});
+  return e.make<arith::CmpIOp>(arith::CmpIPredicate::ne, any, number(0));
+}
+
+} // namespace tbc::cuda
