@@ -29,7 +29,8 @@ static void addRecomputation(const std::vector<AgainSeconds> &changes,
   }
 }
 
-DividedWork divideWork(const Graph &graph, const WholeWork &whole, const Cluster &cluster,
+DividedWork divideWork(const Graph &graph, const WholeWork &whole,
+                       const std::vector<KernelShare> &shares, const Cluster &cluster,
                        int64_t devices) {
   DividedWork work;
   const std::vector<double> seconds = whole.dividedSeconds(cluster, devices);
@@ -42,8 +43,8 @@ DividedWork divideWork(const Graph &graph, const WholeWork &whole, const Cluster
      : canWait[size_t(op)]                 ? share.weight
                                            : share.backward) += seconds[size_t(op)];
   }
-  addRecomputation(secondsOfRunningAgain(graph, cluster, double(devices)), anchors, canWait,
-                   work.byOp);
+  addRecomputation(secondsOfRunningAgain(graph, cluster, double(devices), &shares), anchors,
+                   canWait, work.byOp);
   for (const WorkShare &share : work.byOp) {
     work.leastByOp.push_back(share.least());
     work.least.add(work.leastByOp.back(), 1);

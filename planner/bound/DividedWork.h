@@ -23,7 +23,8 @@ struct DividedWork {
   double largest = 0;               // of leastByOp: seconds of the longest op with its backward
 };
 
-/// Divides the work of `graph`, whose unsplit kernels are `whole`, over `devices` devices.
+/// Divides the work of `graph`, whose unsplit kernels are `whole` with the given shares of its ops,
+/// over `devices` devices.
 ///
 /// Theorem: in every plan without recomputation, op i takes at least byOp[i] seconds on some device
 /// of its stage; with any recomputation, at least leastByOp[i].
@@ -34,7 +35,8 @@ struct DividedWork {
 ///
 /// Example: a matmul of 8 ms forward and 16 ms backward on 4 devices counts 2 ms forward, 2 ms
 /// dgrad and 2 ms wgrad, if its backward has two equal matmuls.
-DividedWork divideWork(const reshard::Graph &graph, const WholeWork &whole, const Cluster &cluster,
+DividedWork divideWork(const reshard::Graph &graph, const WholeWork &whole,
+                       const std::vector<KernelShare> &shares, const Cluster &cluster,
                        int64_t devices);
 
 } // namespace tbc::planner

@@ -119,8 +119,11 @@ bool mayFuse(const GraphOp &op) { return readsRegisters(op.kernelClass); }
 /// Prices single ops. Bytes that may come from registers do not count as read.
 class Prices {
 public:
-  Prices(const Graph &graph, const Cluster &cluster, double parts)
-      : graph(graph), cluster(cluster), parts(parts), shares(kernelShares(cluster, graph)) {}
+  Prices(const Graph &graph, const Cluster &cluster, double parts,
+         const std::vector<KernelShare> *known = nullptr)
+      : graph(graph), cluster(cluster), parts(parts),
+        own(known ? std::vector<KernelShare>() : kernelShares(cluster, graph)),
+        shares(known ? *known : own) {}
 
   /// Returns the least seconds to recompute op `index`, minus the saving elsewhere. An elementwise
   /// op saves if one reader is left in a phase and may take its result from registers: then the
@@ -366,7 +369,8 @@ private:
   const Graph &graph;
   const Cluster &cluster;
   double parts;
-  std::vector<KernelShare> shares;
+  const std::vector<KernelShare> own; // if they were not known
+  const std::vector<KernelShare> &shares;
 };
 
 } // namespace
@@ -383,17 +387,18 @@ MostSaved mostSavedByRunningAgain(const Graph &graph, const Cluster &cluster) {
 }
 
 std::vector<AgainSeconds> secondsOfRunningAgain(const Graph &graph, const Cluster &cluster,
-                                                double parts) {
-  Prices prices(graph, cluster, parts);
+                                                double parts,
+                                                const std::vector<KernelShare> *shares) {
+  Prices prices(graph, cluster, parts, shares);
   std::vector<AgainSeconds> seconds;
   for (int op = 0; op < numForwardOps(graph); ++op)
     seconds.push_back(prices.againSeconds(op));
   return seconds;
 }
 
-KeepBound::KeepBound(const Graph &graph, const Cluster &cluster, const Repeat &repeat,
-                     double parts) {
-  Prices prices(graph, cluster, parts);
+KeepBound::KeepBound(const Graph &graph, const Cluster &cluster, const Repeat &repeat, double parts,
+                     const std::vector<KernelShare> *shares) {
+  Prices prices(graph, cluster, parts, shares);
   count = repeat.count > 0 ? double(repeat.count) : 1;
   numForward = numForwardOps(graph);
   auto isInside = [&](int op) {

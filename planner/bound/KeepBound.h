@@ -7,6 +7,7 @@
 #ifndef TBC_PLANNER_BOUND_KEEPBOUND_H
 #define TBC_PLANNER_BOUND_KEEPBOUND_H
 
+#include "planner/cost/Cost.h"
 #include "planner/devices/Cluster.h"
 #include "planner/graph/Fold.h"
 #include "planner/reshard/Graph.h"
@@ -30,9 +31,10 @@ namespace tbc::planner {
 /// Thread-safe.
 class KeepBound {
 public:
-  /// `parts`: number of devices that share the work and the values of a micro-batch.
-  KeepBound(const reshard::Graph &graph, const Cluster &cluster, const Repeat &repeat,
-            double parts);
+  /// `parts`: number of devices that share the work and the values of a micro-batch. `shares`:
+  /// kernelShares() of `graph`; null: computed here.
+  KeepBound(const reshard::Graph &graph, const Cluster &cluster, const Repeat &repeat, double parts,
+            const std::vector<KernelShare> *shares = nullptr);
 
   /// Returns the least seconds added to one micro-batch, summed over all stages, if the stages keep
   /// at most `bytes` of it in total, counted on one device of each stage. Infinite if no choice
@@ -85,8 +87,10 @@ struct AgainSeconds {
 };
 /// Returns the changes by forward op, with all work divided over `parts` devices. KeepBound uses
 /// the added time less all savings.
+/// `shares`: as KeepBound.
 std::vector<AgainSeconds> secondsOfRunningAgain(const reshard::Graph &graph, const Cluster &cluster,
-                                                double parts);
+                                                double parts,
+                                                const std::vector<KernelShare> *shares = nullptr);
 
 /// The largest saving in a micro-batch by any choice of recomputed ops: `launchSeconds`, plus
 /// `movementSeconds` per sample if the whole sample is on one device. `graph` has one sample.

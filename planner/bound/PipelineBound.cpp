@@ -20,6 +20,13 @@ void WorkShare::add(const WorkShare &o, double times) {
     this->*member += times * o.*member;
 }
 
+void SendSeconds::atLeast(double seconds) {
+  least = std::max(least, seconds);
+  for (std::vector<double> *list : {&forward, &backward})
+    for (double &send : *list)
+      send = std::max(send, seconds);
+}
+
 WorkInOrder::WorkInOrder(const std::vector<WorkShare> &parts, std::vector<bool> mayBegin)
     : mayBegin(std::move(mayBegin)) {
   std::map<std::array<double, 9>, int> numbers;
@@ -46,6 +53,12 @@ WorkShare WorkShare::least() const {
 
 namespace {
 
+/// The number of times that a chain passes a chunk.
+struct ChainCounts {
+  std::array<double, 3> actions = {0, 0, 0};  // forward, backward, weight
+  double sendsForward = 0, sendsBackward = 0; // to it, that the chain waits for
+};
+
 /// The actions of a schedule in topological order.
 class Chains {
 public:
@@ -59,7 +72,7 @@ public:
     std::vector<size_t> next(chunksOf.size(), 0);
     std::vector<int> last(chunksOf.size(), none);
     numbers.assign(size_t(numChunks) * numMicroBatches * 2, none);
-    actions.push_back({0, none, none});
+    actions.push_back({0, none, none, false});
     for (bool progress = true; progress;) {
       progress = false;
       for (size_t stage = 0; stage < chunksOf.size(); ++stage)
@@ -71,7 +84,10 @@ public:
               break;
             if (action.kind != schedule::Action::Kind::Weight)
               number(action.kind, chunk, action.microBatch) = int(actions.size());
-            actions.push_back({chunk * numKinds + int(action.kind), last[stage], before});
+            const bool isSent =
+                before != none &&
+                stageOf[size_t(actions[size_t(before)].place / numKinds)] != stageOf[size_t(chunk)];
+            actions.push_back({chunk * numKinds + int(action.kind), last[stage], before, isSent});
             last[stage] = int(actions.size()) - 1;
           }
           ++next[stage];
@@ -80,11 +96,11 @@ public:
     }
   }
 
-  /// Finds the longest chain if chunk c has `share[c]` of `total`. Adds the number of times each
-  /// phase of each chunk is on it to `counts` (forward, backward, weight, by chunk). Returns its
-  /// number of moves from one stage to another.
-  int addLongest(const std::vector<double> &share, const WorkShare &total,
-                 std::vector<std::array<double, 3>> &counts) {
+  /// Finds the longest chain if chunk c has `share[c]` of `total` and each send between stages
+  /// takes `sendSeconds`. Adds its actions and sends to `counts`, by chunk. Returns its number of
+  /// sends.
+  int addLongest(const std::vector<double> &share, const WorkShare &total, double sendSeconds,
+                 std::vector<ChainCounts> &counts) {
     end.resize(actions.size());
     const double ofPhases[numKinds] = {total.forward, total.backward + (parts ? 0 : total.weight),
                                        total.weight};
@@ -96,7 +112,8 @@ public:
     longestSeconds = 0;
     for (int i = none + 1; i < int(actions.size()); ++i) {
       const Node &node = actions[i];
-      const double seconds = std::max(end[node.before], end[node.onStage]) + secondsOf[node.place];
+      const double arrives = end[node.before] + (node.isSent ? sendSeconds : 0);
+      const double seconds = std::max(arrives, end[node.onStage]) + secondsOf[node.place];
       end[i] = seconds;
       if (seconds > longestSeconds) {
         longestSeconds = seconds;
@@ -106,10 +123,15 @@ public:
     int sends = 0;
     for (int i = longest, from = none; i != none; i = from) {
       const Node &node = actions[i];
-      from = end[node.before] > end[node.onStage] ? node.before : node.onStage;
-      int chunk = node.place / numKinds;
-      ++counts[chunk][node.place % numKinds];
-      sends += from != none && stageOf[actions[from].place / numKinds] != stageOf[chunk];
+      const double arrives = end[node.before] + (node.isSent ? sendSeconds : 0);
+      const bool waits = arrives > end[node.onStage];
+      from = waits ? node.before : node.onStage;
+      ChainCounts &chunk = counts[size_t(node.place / numKinds)];
+      ++chunk.actions[size_t(node.place % numKinds)];
+      if (waits && node.isSent) {
+        ++(node.place % numKinds == int(Kind::Forward) ? chunk.sendsForward : chunk.sendsBackward);
+        ++sends;
+      }
     }
     return sends;
   }
@@ -124,6 +146,7 @@ private:
   struct Node {
     int place;           // of its chunk and kind, as secondsOf
     int onStage, before; // its predecessors: on its stage, and for its input
+    bool isSent;         // its input comes from another stage
   };
 
   int &number(Kind kind, int chunk, int64_t microBatch) {
@@ -179,10 +202,13 @@ class ChainGame {
 public:
   explicit ChainGame(size_t numChunks) : numChunks(numChunks), byChunk(numChunks) {}
 
-  void addChain(const std::vector<double> &seconds) {
-    for (size_t c = 0; c < numChunks; ++c)
-      byChunk[c].push_back(seconds[c]);
+  /// `always`: seconds of the chain on no chunk. The shares add up to 1, so every chunk has them.
+  void addChain(const std::vector<double> &seconds, double always) {
     byChain.push_back(seconds);
+    for (size_t c = 0; c < numChunks; ++c) {
+      byChain.back()[c] += always;
+      byChunk[c].push_back(byChain.back()[c]);
+    }
   }
 
   /// Plays some rounds; fewer if the game is large. Source: regret matching+ in turns with
@@ -249,27 +275,37 @@ private:
 
 } // namespace
 
-ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &total, bool isFine)
+ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &total,
+                           double sendSeconds, bool isFine)
     : partsBackward(schedule::splitsBackward(schedule.kind)), most(infinity) {
   Chains chains(schedule);
   const size_t numChunks = schedule.pipeline.chunkStage.size();
-  std::vector<std::vector<std::array<double, 3>>> found; // by chain and chunk: counts
-  std::vector<int> sendsOf;                              // by chain
+  std::vector<std::vector<ChainCounts>> found; // by chain and chunk
+  std::vector<int> sendsOf;                    // by chain
   ChainGame game(numChunks);
   std::vector<double> costs(numChunks), sums(numChunks, 0);
   auto addLongest = [&](const std::vector<double> &share) {
-    std::vector<std::array<double, 3>> counts(numChunks, {0, 0, 0});
-    sendsOf.push_back(chains.addLongest(share, total, counts));
+    std::vector<ChainCounts> counts(numChunks);
+    sendsOf.push_back(chains.addLongest(share, total, sendSeconds, counts));
     most = std::min(most, chains.seconds());
     for (size_t c = 0; c < numChunks; ++c) {
-      const double weight = partsBackward ? counts[c][2] : counts[c][1];
-      costs[c] =
-          counts[c][0] * total.forward + counts[c][1] * total.backward + weight * total.weight;
+      const auto &[forward, backward, last] = counts[c].actions;
+      const double weight = partsBackward ? last : backward;
+      costs[c] = forward * total.forward + backward * total.backward + weight * total.weight;
       sums[c] += costs[c];
     }
-    game.addChain(costs);
+    game.addChain(costs, sendSeconds * sendsOf.back());
     found.push_back(std::move(counts));
   };
+  // Each stage once, a little longer than the others: with an equal cut many chains are as long,
+  // and these pass all stages equally often.
+  constexpr double longer = 1.1;
+  for (int stage = 0; isFine && stage < schedule.pipeline.numStages; ++stage) {
+    std::vector<double> share(numChunks, 1.0 / double(numChunks));
+    for (size_t c = 0; c < numChunks; ++c)
+      share[c] *= schedule.pipeline.chunkStage[c] == stage ? longer : 1;
+    addLongest(share);
+  }
   // The player who cuts puts more work on chunks with short chains so far: multiplicative weights,
   // with a falling rate.
   const int64_t mostActions = isFine ? 12'000'000 : 4'000'000;
@@ -294,9 +330,11 @@ ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &to
   game.weights.push_back(0);
   chunks.resize(numChunks);
   for (size_t i = 0; i < found.size(); ++i) {
-    sends += game.weights[i] * sendsOf[i];
+    numSends += game.weights[i] * sendsOf[i];
     for (size_t c = 0; c < numChunks; ++c) {
-      const auto &[forward, backward, weight] = found[i][c];
+      const auto &[forward, backward, weight] = found[i][c].actions;
+      chunks[c].sendsForward += game.weights[i] * found[i][c].sendsForward;
+      chunks[c].sendsBackward += game.weights[i] * found[i][c].sendsBackward;
       chunks[c].forward += game.weights[i] * forward;
       chunks[c].backward += game.weights[i] * backward;
       chunks[c].weight += game.weights[i] * (partsBackward ? weight : backward);
@@ -326,15 +364,19 @@ double ChainMixture::anyhow(const WorkInOrder &work, const std::vector<double> &
   return total;
 }
 
-/// Returns the minimum over all cuts.
-double ChainMixture::inOrder(const WorkInOrder &work, const std::vector<double> &byKind) const {
+/// Returns the minimum over all cuts, with their sends.
+double ChainMixture::inOrder(const WorkInOrder &work, const std::vector<double> &byKind,
+                             const SendSeconds &sends) const {
   // By chunk: the least seconds of the parts so far, if the last of them lies on it.
   std::vector<double> least(chunks.size(), infinity);
   least[0] = 0;
   for (size_t part = 0; part < work.kindOf.size(); ++part) {
-    if (part > 0 && work.mayBegin[part])
+    if (part > 0 && work.mayBegin[part]) {
+      const double forward = sends.forwardTo(part), backward = sends.backwardFrom(part);
       for (size_t c = std::min(part, chunks.size() - 1); c > 0; --c)
-        least[c] = std::min(least[c], least[c - 1]);
+        least[c] = std::min(least[c], least[c - 1] + chunks[c].sendsForward * forward +
+                                          chunks[c - 1].sendsBackward * backward);
+    }
     const double *seconds = &byKind[size_t(work.kindOf[part]) * chunks.size()];
     for (size_t c = 0; c < chunks.size(); ++c)
       least[c] += seconds[c];
@@ -342,26 +384,28 @@ double ChainMixture::inOrder(const WorkInOrder &work, const std::vector<double> 
   return least.back();
 }
 
-double ChainMixture::leastSeconds(const WorkInOrder &work, double anywhere, double sendSeconds,
-                                  double againSeconds, bool isInOrder) const {
+double ChainMixture::leastSeconds(const WorkInOrder &work, double anywhere,
+                                  const SendSeconds &sends, double againSeconds,
+                                  bool isInOrder) const {
   double fewest = infinity, mean = 0;
   for (const Counts &chunk : chunks) {
     fewest = std::min(fewest, chunk.least());
     mean += (chunk.forward + chunk.backward) / 2 / double(chunks.size());
   }
-  const double always = sends * sendSeconds + fewest * anywhere;
-  double best = -infinity;
+  double best = -infinity; // without sends
   std::vector<double> bestByKind;
   for (double agains : {fewest, (fewest + mean) / 2, mean}) {
     std::vector<double> seconds = byKind(work, agains);
-    double total = always + agains * againSeconds + anyhow(work, seconds);
+    double total = fewest * anywhere + agains * againSeconds + anyhow(work, seconds);
     if (total <= best)
       continue;
     best = total;
     bestByKind = std::move(seconds);
   }
+  if (!isInOrder)
+    return best + numSends * sends.least;
   // Only the seconds of the parts change.
-  return isInOrder ? best + (inOrder(work, bestByKind) - anyhow(work, bestByKind)) : best;
+  return best + inOrder(work, bestByKind, sends) - anyhow(work, bestByKind);
 }
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -71,6 +72,55 @@ std::vector<SampledBytes> firstSends(const Graph &graph, int64_t others) {
       result.push_back(sent);
   }
   return result;
+}
+
+CutSends cutSends(const Graph &graph) {
+  const std::vector<bool> mayBegin = stageMayBegin(graph), isSum = gradientSums(graph);
+  const std::vector<int> anchors = forwardAnchors(graph);
+  const auto numForward = size_t(numForwardOps(graph));
+  std::vector<int> piece(numForward, 0), begins{0}; // by op; by piece
+  for (size_t op = 1; op < numForward; ++op) {
+    if (mayBegin[op])
+      begins.push_back(int(op));
+    piece[op] = int(begins.size()) - 1;
+  }
+  auto pieceOf = [&](int op) { return piece[size_t(anchors[size_t(op)])]; };
+  // By piece that a chunk begins with.
+  std::vector<SampledBytes> forward(begins.size()), backward(begins.size());
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const GraphValue &value = graph.values[v];
+    const int producer = value.producer;
+    if (producer < 0 || graph.ops[producer].generator || isSum[size_t(producer)])
+      continue;
+    const bool isForward = graph.ops[producer].phase == Phase::Forward;
+    const int from = pieceOf(producer), to = isForward ? from + 1 : from - 1;
+    const bool isSent = std::any_of(value.users.begin(), value.users.end(), [&](int user) {
+      return (graph.ops[user].phase == Phase::Forward) == isForward && !isSum[size_t(user)] &&
+             !graph.ops[user].generator && pieceOf(user) == to;
+    });
+    if (!isSent)
+      continue;
+    const SampledBytes bytes = bytesBySample(graph, int(v));
+    SampledBytes &of = isForward ? forward[size_t(to)] : backward[size_t(from)];
+    of.perSample += bytes.perSample;
+    of.fixed += bytes.fixed;
+  }
+  CutSends sends;
+  std::map<std::pair<double, double>, int> numbers;
+  auto number = [&](const SampledBytes &bytes) {
+    auto [found, isNew] =
+        numbers.try_emplace({bytes.perSample, bytes.fixed}, int(sends.kinds.size()));
+    if (isNew)
+      sends.kinds.push_back(bytes);
+    return found->second;
+  };
+  sends.forward.assign(numForward, number({}));
+  sends.backward = sends.forward;
+  for (size_t i = 1; i < begins.size(); ++i) {
+    sends.forward[size_t(begins[i])] = number(forward[i]);
+    sends.backward[size_t(begins[i])] = number(backward[i]);
+  }
+  return sends;
 }
 
 int64_t chunksElsewhere(const std::vector<int> &stageOf) {

@@ -34,6 +34,31 @@ struct SampledBytes {
 /// 1, `others` is 1: those count that are read before the next position.
 std::vector<SampledBytes> firstSends(const reshard::Graph &graph, int64_t others);
 
+/// Bytes that every pair of neighbouring chunks on different stages sends. Many cuts have equal
+/// ones.
+struct CutSends {
+  std::vector<SampledBytes> kinds;
+  /// By forward op: the index of the bytes sent in forward to a chunk that begins with it, and of
+  /// those sent back by that chunk.
+  std::vector<int> forward, backward;
+};
+
+/// Returns lower bounds on the sends over the cut before each forward op where a stage may begin; 0
+/// bytes elsewhere.
+///
+/// A *piece* is a run of ops between neighbouring positions, with their backward. Counts the values
+/// that the piece before the cut makes and the piece after it reads, and the reverse in backward.
+///
+/// Proof: a chunk is a run of whole pieces. So the last piece of a chunk is the one before the cut,
+/// and the first piece of the next chunk the one after it. A value that another stage reads is sent
+/// there once by its producer (reshard::derive). Constants, and sums of gradients, which each stage
+/// has for itself, do not count.
+///
+/// Example: x of 8 MB leaves an attention layer for an MLP of two matmuls with 28 MB between them.
+/// The cut before the MLP sends 8 MB, that between the matmuls at least 28 MB; the residual stream
+/// also crosses the second one, but the piece before it does not make it.
+CutSends cutSends(const reshard::Graph &graph);
+
 /// Returns the number of chunks after the first before its stage has one again; without such a
 /// chunk, the number of chunks. `stageOf`: by chunk. Example: 2 for 0, 1, 2, 0, 1, 2 and for 0, 1,
 /// 1, 0; 3 for 0, 1, 2.

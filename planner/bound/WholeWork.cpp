@@ -9,8 +9,7 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-WholeWork::WholeWork(const Graph &graph, const Cluster &cluster) {
-  const std::vector<KernelShare> shares = kernelShares(cluster, graph);
+WholeWork::WholeWork(const Graph &graph, const std::vector<KernelShare> &shares) {
   std::map<std::tuple<KernelClass, double, double, DType, bool, bool, double>, int> numbers;
   for (int op = 0; op < int(graph.ops.size()); ++op) {
     const KernelClass kernelClass = graph.ops[op].kernelClass;

@@ -13,8 +13,8 @@ namespace tbc::planner {
 /// kinds of ops, often repeated, and bounds ask for many numbers of devices.
 class WholeWork {
 public:
-  /// `cluster`: its executor has the kernels.
-  WholeWork(const reshard::Graph &graph, const Cluster &cluster);
+  /// `shares`: kernelShares() of `graph`.
+  WholeWork(const reshard::Graph &graph, const std::vector<KernelShare> &shares);
 
   /// Returns by op the seconds of its kernel, divided evenly over the `devices` of a model: a lower
   /// bound on every strategy.

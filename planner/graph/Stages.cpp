@@ -9,8 +9,7 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-/// Returns the backward sums of gradients; across stages they are omitted (gradientParts).
-static std::vector<bool> gradientSums(const Graph &graph) {
+std::vector<bool> gradientSums(const Graph &graph) {
   std::vector<bool> sums(graph.ops.size(), false);
   for (const GraphParameter &parameter : graph.parameters) {
     std::vector<int> pending{parameter.gradient};

@@ -19,6 +19,10 @@ using reshard::setChunks;
 /// every stage has ops of its own.
 std::vector<bool> stageMayBegin(const reshard::Graph &graph);
 
+/// Returns by op whether it is a backward sum of gradients of a parameter. Each stage has its part
+/// of such a sum, so stages do not send its terms (reshard::gradientParts).
+std::vector<bool> gradientSums(const reshard::Graph &graph);
+
 /// Returns the first op that is not a generator.
 int firstOwnOp(const reshard::Graph &graph);
 

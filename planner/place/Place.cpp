@@ -23,12 +23,15 @@ namespace {
 class Placer {
 public:
   Placer(const Graph &graph, int64_t axisSize, const Job &job, const Cluster &cluster,
-         double updatesPerMicroBatch, bool mustSplit, const PinnedOps &pinned = {})
+         double updatesPerMicroBatch, bool mustSplit, const std::vector<KernelShare> *known,
+         const PinnedOps &pinned = {})
       : pinned(pinned), graph(graph), job(job), cluster(cluster),
         updatesPerMicroBatch(updatesPerMicroBatch), mustSplit(mustSplit),
         mesh{{{mesh::row(Axis::Tensor).name, axisSize}}}, prices(mesh, cluster),
         nodeOf(graph.ops.size(), -1), parameterOf(graph.values.size(), nullptr),
-        scratch(graph.ops.size()), shares(kernelShares(cluster, graph)) {
+        scratch(graph.ops.size()),
+        own(known ? std::vector<KernelShare>() : kernelShares(cluster, graph)),
+        shares(known ? *known : own) {
     for (const GraphParameter &parameter : graph.parameters)
       parameterOf[parameter.value] = &parameter;
   }
@@ -436,25 +439,29 @@ private:
   std::vector<const GraphParameter *> parameterOf; // per value
   std::map<int, std::pair<int, int>> memberOf;
   std::vector<OpStrategy> scratch;
-  const std::vector<KernelShare> shares; // by op
+  const std::vector<KernelShare> own;     // if they were not known
+  const std::vector<KernelShare> &shares; // by op
 };
 
 } // namespace
 
 Placement place(const Graph &graph, int64_t axisSize, const Job &job, const Cluster &cluster,
-                double updatesPerMicroBatch, bool mustSplit, const PinnedOps &pinned) {
+                double updatesPerMicroBatch, bool mustSplit, const PinnedOps &pinned,
+                const std::vector<KernelShare> *shares) {
   if (axisSize == 1) {
     Placement placement;
     placement.strategies.resize(graph.ops.size());
     placement.exact = true;
     return placement;
   }
-  return Placer(graph, axisSize, job, cluster, updatesPerMicroBatch, mustSplit, pinned).run();
+  return Placer(graph, axisSize, job, cluster, updatesPerMicroBatch, mustSplit, shares, pinned)
+      .run();
 }
 
 double placementBound(const Graph &graph, const std::vector<bool> &part, int64_t axisSize,
-                      const Job &job, const Cluster &cluster, bool mustSplit) {
-  return Placer(graph, axisSize, job, cluster, /*updatesPerMicroBatch=*/0, mustSplit)
+                      const Job &job, const Cluster &cluster, bool mustSplit,
+                      const std::vector<KernelShare> *shares) {
+  return Placer(graph, axisSize, job, cluster, /*updatesPerMicroBatch=*/0, mustSplit, shares)
       .lowerBound(part);
 }
 

@@ -3,6 +3,7 @@
 #ifndef TBC_PLANNER_PLACE_PLACE_H
 #define TBC_PLANNER_PLACE_PLACE_H
 
+#include "planner/cost/Cost.h"
 #include "planner/pins/OpPins.h"
 #include "planner/plan/Plan.h"
 #include "planner/reshard/Graph.h"
@@ -37,15 +38,18 @@ struct Placement {
 /// shard, against kernels. It is 1 / micro-batches per step. Example: 0.25 with 4 micro-batches.
 ///
 /// `pinned`: forward ops choose only among the allowed splits, if they have any of these.
+///
+/// `shares`: kernelShares() of `graph`; null: computed here.
 Placement place(const reshard::Graph &graph, int64_t axisSize, const Job &job,
                 const Cluster &cluster, double updatesPerMicroBatch, bool mustSplit = false,
-                const PinnedOps &pinned = {});
+                const PinnedOps &pinned = {}, const std::vector<KernelShare> *shares = nullptr);
 
 /// Returns a lower bound on the seconds of `place` for the ops of `part` (a flag by op) and the
 /// reshards between them, without the optimizer. It solves the problem of these ops alone, so
 /// bounds of disjoint parts add up.
 double placementBound(const reshard::Graph &graph, const std::vector<bool> &part, int64_t axisSize,
-                      const Job &job, const Cluster &cluster, bool mustSplit);
+                      const Job &job, const Cluster &cluster, bool mustSplit,
+                      const std::vector<KernelShare> *shares = nullptr);
 
 } // namespace tbc::planner
 

@@ -37,9 +37,13 @@ const std::vector<ParameterReaders> &BoundTables::readersDividedBy(int64_t tp) c
 // Kernels
 //===----------------------------------------------------------------------===//
 
+const std::vector<KernelShare> &BoundTables::sharesFor(int64_t samples) const {
+  return costs.models.sharesFor(problem.cluster, samples);
+}
+
 const WholeWork &BoundTables::wholeWorkFor(int64_t samples) const {
-  return wholeWorks.get(samples,
-                        [&] { return WholeWork(costs.models.graphFor(samples), problem.cluster); });
+  return wholeWorks.get(
+      samples, [&] { return WholeWork(costs.models.graphFor(samples), sharesFor(samples)); });
 }
 
 /// Sums the evenly divided kernels of the ops of `part`; null: of all ops.
@@ -67,8 +71,9 @@ double BoundTables::leastSeconds(int64_t tp, int64_t samples) const {
 
 double BoundTables::computeLeastSeconds(int64_t tp, int64_t samples) const {
   const Repeat &repeat = problem.repeat;
-  double bound = placementBound(costs.models.graphFor(samples), repeat.ops, tp, problem.job,
-                                problem.cluster, problem.space.tensorAxisIsPinned());
+  double bound =
+      placementBound(costs.models.graphFor(samples), repeat.ops, tp, problem.job, problem.cluster,
+                     problem.space.tensorAxisIsPinned(), &sharesFor(samples));
   double divided = dividedSeconds(wholeWorkFor(samples), problem.cluster, tp, &repeat.ops);
   return idealSeconds(tp, samples) + double(repeat.count) * std::max(0.0, bound - divided);
 }
@@ -91,15 +96,15 @@ double BoundTables::computeBeyondBlocks(int64_t tp, int64_t samples) const {
   if (size_t(std::count(outside.begin(), outside.end(), true)) > mostOps)
     return 0;
   double placed = placementBound(batched, outside, tp, problem.job, problem.cluster,
-                                 problem.space.tensorAxisIsPinned());
+                                 problem.space.tensorAxisIsPinned(), &sharesFor(samples));
   return std::max(0.0,
                   placed - dividedSeconds(wholeWorkFor(samples), problem.cluster, tp, &outside));
 }
 
 const DividedWork &BoundTables::workFor(int64_t devices, int64_t samples) const {
   return works.get({devices, samples}, [&] {
-    return divideWork(costs.models.graphFor(samples), wholeWorkFor(samples), problem.cluster,
-                      devices);
+    return divideWork(costs.models.graphFor(samples), wholeWorkFor(samples), sharesFor(samples),
+                      problem.cluster, devices);
   });
 }
 
@@ -143,7 +148,7 @@ double BoundTables::mostSaved(double samples, double parts) const {
 const KeepBound &BoundTables::keepBoundFor(int64_t devices, int64_t samples) const {
   return *keepBounds.get({devices, samples}, [&] {
     return std::make_unique<KeepBound>(costs.models.graphFor(samples), problem.cluster,
-                                       problem.repeat, double(devices));
+                                       problem.repeat, double(devices), &sharesFor(samples));
   });
 }
 
@@ -218,9 +223,52 @@ const std::vector<SampledBytes> &BoundTables::firstSendsFor(int64_t others) cons
   return sends.get(others, [&] { return firstSends(problem.graph, others); });
 }
 
+/// Returns the least seconds of a send of `bytes` between neighbouring stages.
+static double leastNeighbourSend(const NetworkCost &network, int64_t stages, double bytes) {
+  double least = INFINITY;
+  for (int stage = 0; stage + 1 < int(stages); ++stage)
+    least = std::min(least, network.seconds(CollectiveKind::Send,
+                                            network.stageGroupShape({stage, stage + 1}), bytes));
+  return least;
+}
+
+CutSeconds BoundTables::computeCutSeconds(const MeshShape &mesh, int64_t microBatch) const {
+  const CutSends &cuts = sendsOverCuts.get([&] { return cutSends(problem.graph); });
+  const NetworkCost &network = costs.meshes.networkFor(mesh);
+  std::vector<double> kinds;
+  for (const SampledBytes &bytes : cuts.kinds) {
+    const double all = bytes.at(double(microBatch));
+    kinds.push_back(
+        all == 0 ? 0 : leastNeighbourSend(network, mesh.pp, all / double(mesh.tp * mesh.cp)));
+  }
+  CutSeconds seconds;
+  const std::vector<bool> mayBegin = stageMayBegin(problem.graph);
+  std::vector<double> both;
+  for (size_t op = 0; op < cuts.forward.size(); ++op) {
+    seconds.sends.forward.push_back(kinds[size_t(cuts.forward[op])]);
+    seconds.sends.backward.push_back(kinds[size_t(cuts.backward[op])]);
+    if (op > 0 && mayBegin[op])
+      both.push_back(seconds.sends.forward.back() + seconds.sends.backward.back());
+  }
+  std::sort(both.begin(), both.end());
+  if (!both.empty())
+    seconds.typical = both[both.size() / 2] / 2;
+  seconds.cheapest.push_back(0);
+  for (double of : both)
+    seconds.cheapest.push_back(seconds.cheapest.back() + of);
+  return seconds;
+}
+
+const CutSeconds &BoundTables::cutSecondsFor(const Candidate &candidate) const {
+  const MeshShape &mesh = candidate.mesh;
+  return secondsOverCuts.get(
+      {candidate.microBatch, mesh.tp * mesh.cp, mesh.pp, mesh.numRanks() / mesh.pp},
+      [&] { return computeCutSeconds(mesh, candidate.microBatch); });
+}
+
 const ChainMixture &BoundTables::mixtureFor(const Candidate &candidate, const WorkShare &total,
-                                            bool isFine) const {
-  constexpr double parts = 128;
+                                            double sendSeconds, bool isFine) const {
+  constexpr double parts = 128, sendSteps = 2; // steps of a factor of sqrt(2)
   const double whole = total.forward + total.backward + total.weight;
   const auto partsOf = [&](double seconds) {
     return whole > 0 ? int(std::lround(seconds / whole * parts)) : 0;
@@ -228,11 +276,16 @@ const ChainMixture &BoundTables::mixtureFor(const Candidate &candidate, const Wo
   const std::array<int, 3> of = {partsOf(total.forward), partsOf(total.backward),
                                  partsOf(total.weight)};
   const ScheduleChoice &choice = candidate.schedule;
+  // Sends of less than 2^-20 of a micro-batch do not count.
+  const int send =
+      std::max(-40, int(std::lround(sendSteps * std::log2(std::max(1e-9, sendSeconds / whole)))));
+  const double sendShare = send > -40 ? std::exp2(send / sendSteps) : 0;
   return mixtures.get({choice.kind(), choice.chunksPerStage, choice.thereAndBack, candidate.mesh.pp,
-                       candidate.accumulation, of, isFine},
+                       candidate.accumulation, of, send, isFine},
                       [&] {
                         return ChainMixture(costs.schedules.scheduleFor(candidate),
-                                            {of[0] / parts, of[1] / parts, of[2] / parts}, isFine);
+                                            {of[0] / parts, of[1] / parts, of[2] / parts},
+                                            sendShare, isFine);
                       });
 }
 

@@ -18,6 +18,14 @@
 
 namespace tbc::planner {
 
+/// Sends of a micro-batch over the cuts of a model.
+struct CutSeconds {
+  SendSeconds sends;  // by forward op; without `least`
+  double typical = 0; // the median of a send
+  /// By number of cuts: the seconds of a send each way over the cheapest of them.
+  std::vector<double> cheapest;
+};
+
 /// Memo tables of the bounds. A value depends only on its key and on the problem, and most hold
 /// for many candidates: bounds do not see ZeRO, cuts or recomputation in them. Thread-safe.
 /// `devices` is the number of devices of a model replica's stage, tp * cp * ep; `samples` the
@@ -69,15 +77,18 @@ public:
   /// 1.88 GB over ep, or 3.76 GB over both.
   double expertSeconds(const MeshShape &mesh, int64_t microBatch) const;
   const std::vector<SampledBytes> &firstSendsFor(int64_t others) const;
+  /// Returns cutSends() in seconds, on the fastest link between neighbouring stages.
+  const CutSeconds &cutSecondsFor(const Candidate &candidate) const;
   /// Returns slowestStageSeconds() of a micro-batch on the stages of `mesh`; 0 if all stages have
   /// one type of device.
   double heterogeneousSeconds(const MeshShape &mesh, int64_t microBatch) const;
   /// Returns a mixture of chains of the candidate's schedule, for work with roughly the proportions
-  /// of `total`, so many candidates share one.
+  /// of `total` and of a send, so many candidates share one.
   const ChainMixture &mixtureFor(const Candidate &candidate, const WorkShare &total,
-                                 bool isFine) const;
+                                 double sendSeconds, bool isFine) const;
 
 private:
+  const std::vector<KernelShare> &sharesFor(int64_t samples) const;
   double computeLeastSeconds(int64_t tp, int64_t samples) const;
   double computeBeyondBlocks(int64_t tp, int64_t samples) const;
   /// An exchange along ep, for one sample on each rank.
@@ -102,11 +113,15 @@ private:
   mutable ByDevicesAndSamples<DividedWork> works;
   mutable ByDevicesAndSamples<std::unique_ptr<KeepBound>> keepBounds;
   mutable Once<MostSaved> saving;
+  CutSeconds computeCutSeconds(const MeshShape &mesh, int64_t microBatch) const;
   mutable OnceMap<int64_t, std::vector<SampledBytes>> sends; // by other chunks
+  mutable Once<CutSends> sendsOverCuts;
+  mutable OnceMap<std::array<int64_t, 4>, CutSeconds> secondsOverCuts;
   mutable OnceMap<std::array<int64_t, 4>, double> heterogeneous;
   /// By schedule and by proportions of the work.
-  mutable OnceMap<std::tuple<ScheduleKind, int, bool, int64_t, int64_t, std::array<int, 3>, bool>,
-                  ChainMixture>
+  mutable OnceMap<
+      std::tuple<ScheduleKind, int, bool, int64_t, int64_t, std::array<int, 3>, int, bool>,
+      ChainMixture>
       mixtures;
 };
 

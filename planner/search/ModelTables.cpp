@@ -18,6 +18,12 @@ const Graph &ModelTables::graphFor(int64_t samples) const {
   return graphs.get(samples, [&] { return withBatch(problem.graph, samples); });
 }
 
+const std::vector<KernelShare> &ModelTables::sharesFor(const Cluster &devices,
+                                                       int64_t samples) const {
+  return shares.get({devices.hasKernelWorkspace, samples},
+                    [&] { return kernelShares(devices, graphFor(samples)); });
+}
+
 const std::vector<uint64_t> &ModelTables::hashes() const {
   return structure.get([&] { return structuralHashes(problem.graph); });
 }
@@ -78,7 +84,8 @@ Placement ModelTables::computePlacement(int64_t tp, int64_t microBatch, bool has
   const Cluster &devices = problem.isMixed ? problem.cluster.groups[0] : problem.cluster;
   Placement placement = place(hasExperts ? inside : graphFor(microBatch), tp, problem.job, devices,
                               double(microBatch) / double(problem.job.globalBatch),
-                              problem.space.tensorAxisIsPinned(), problem.pinned);
+                              problem.space.tensorAxisIsPinned(), problem.pinned,
+                              hasExperts || tp == 1 ? nullptr : &sharesFor(devices, microBatch));
   counts.strategies += placement.compared;
   return placement;
 }

@@ -30,6 +30,8 @@ public:
 
   /// Returns the graph with `samples` samples per micro-batch.
   const reshard::Graph &graphFor(int64_t samples) const;
+  /// Returns kernelShares() of that graph for a program of `devices`, a group of the problem.
+  const std::vector<KernelShare> &sharesFor(const Cluster &devices, int64_t samples) const;
   /// Returns structuralHashes() of the graph.
   const std::vector<uint64_t> &hashes() const;
   /// Returns by op whether mode `recompute` recomputes it, with the user's pins.
@@ -79,6 +81,8 @@ private:
   const MeshTables &meshes;
   RunningCounts &counts;
   mutable OnceMap<int64_t, reshard::Graph> graphs;
+  /// By whether kernels may have a workspace, and by samples: all groups have one executor.
+  mutable OnceMap<std::pair<bool, int64_t>, std::vector<KernelShare>> shares;
   mutable Once<std::vector<uint64_t>> structure;
   mutable OnceMap<std::pair<int64_t, RecomputeMode>, std::vector<bool>> flags;
   mutable OnceMap<std::tuple<int64_t, int64_t, bool>, Placement> placements;

@@ -30,21 +30,31 @@ double leastSendSeconds(const BoundTables &tables, const Candidate &candidate) {
   return network.seconds(CollectiveKind::Send, network.stageGroupShape({0, 1}), bytes / parts);
 }
 
-/// Returns the larger of `least` and the bound by chains of actions. `isFinal`: as refinedBound.
+/// Returns the larger of `least` and the bound by chains of actions. `leastSend`: of every send.
+/// `isFinal`: as refinedBound.
 static double chainSeconds(const BoundTables &tables, const Candidate &candidate,
-                           const MicroBatchWork &work, double send, double least, double limit,
+                           const MicroBatchWork &work, double leastSend, double least, double limit,
                            bool isFinal) {
   const WorkInOrder &inOrder = work.kernels.inOrder;
   const double seconds = work.kernels.total.seconds() + work.anywhere + work.recomputeSeconds;
+  const CutSeconds &cuts = tables.cutSecondsFor(candidate);
+  SendSeconds sends;
+  sends.least = leastSend;
   for (bool isFine : {false, true}) {
-    const ChainMixture &mixture = tables.mixtureFor(candidate, work.kernels.total, isFine);
+    const ChainMixture &mixture =
+        tables.mixtureFor(candidate, work.kernels.total, std::max(leastSend, cuts.typical), isFine);
     auto leastOf = [&](bool isInOrder) {
-      return mixture.leastSeconds(inOrder, work.anywhere, send, work.recomputeSeconds, isInOrder);
+      return mixture.leastSeconds(inOrder, work.anywhere, sends, work.recomputeSeconds, isInOrder);
     };
     least = std::max(least, leastOf(false));
     // The order of chunks, if it may prove that no cut is faster than `limit`.
-    if (least < limit && (isFinal || mixture.mostSeconds() * seconds >= limit))
+    if (least < limit && (isFinal || mixture.mostSeconds() * seconds >= limit)) {
+      if (sends.forward.empty()) {
+        sends = cuts.sends;
+        sends.atLeast(leastSend);
+      }
       least = std::max(least, leastOf(true));
+    }
     // More rounds take longer than to score a few candidates.
     if (least >= limit || !isFinal)
       break;
@@ -60,7 +70,11 @@ double leastPipelineSeconds(const BoundTables &tables, const Candidate &candidat
   const double send = leastSendSeconds(tables, candidate);
   const double pass =
       splitsBackward ? kernels.least.forward + kernels.least.backward : work.seconds();
-  least = std::max(least, pass + 2 * double(numHops(tables.costs, candidate)) * send);
+  const int64_t hops = numHops(tables.costs, candidate);
+  const std::vector<double> &cheapest = tables.cutSecondsFor(candidate).cheapest;
+  least = std::max(least, pass + 2 * double(hops) * send);
+  if (size_t(hops) < cheapest.size())
+    least = std::max(least, pass + cheapest[size_t(hops)]);
   if (least >= limit)
     return least;
 

@@ -29,7 +29,7 @@ double leastSendSeconds(const BoundTables &tables, const Candidate &candidate);
 ///
 /// Theorem: the makespan is at least each of these:
 /// - (1) one micro-batch through all chunks, forward and backward (without wgrad if the schedule
-///   splits it off), with two sends for each hop between stages;
+///   splits it off), with two sends for each hop between stages, over as many different cuts;
 /// - (2) CutBound::leastSeconds(): ops are indivisible;
 /// - (3) ChainMixture::leastSeconds(): chains of actions that must follow each other;
 /// - (4) shortestCutSeconds(): all cuts one by one, for a small graph.
