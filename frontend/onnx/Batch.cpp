@@ -8,6 +8,7 @@
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -85,16 +86,46 @@ std::string nodeOf(Operation *op, const std::string &otherwise) {
   return name ? "node '" + name.getName().str() + "'" : otherwise;
 }
 
-/// ImportError if the batch size is more than the divisor of a scalar, where no samples meet.
-/// Example: sum(x) / batch is a loss, and x / batch is another function for every batch.
-static void checkSampleCounts(Block &block, bool meets) {
-  for (auto size : block.getOps<FactorSizeOp>()) {
-    if (!size->removeAttr(kSampleCountAttr) || meets)
-      continue;
-    for (OpOperand &use : size.getResult().getUses())
-      if (!isa<DivOp>(use.getOwner()) || use.getOperandNumber() != 1)
-        throw ImportError(nodeOf(use.getOwner(), "the result") + batchAsNumber());
+/// Returns true if `value` has no dim over the batch, and is computed from inputs that have one.
+static bool isStatistic(mlir::Value value, int64_t marker) {
+  auto isOverBatch = [&](mlir::Value tensor) {
+    return llvm::any_of(tensorType(tensor).getShape(),
+                        [&](int64_t size) { return factorsOf(size, marker) > 0; });
+  };
+  if (isOverBatch(value))
+    return false;
+  llvm::SetVector<mlir::Value> sources;
+  sources.insert(value);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (isOverBatch(sources[i]))
+      return true;
+    if (Operation *op = sources[i].getDefiningOp())
+      sources.insert(op->operand_begin(), op->operand_end());
   }
+  return false;
+}
+
+/// ImportError if the batch size is more than a part of a mean, where no samples meet. Examples:
+/// sum(x) / batch is a loss, a sum of squares / (batch - 1) a variance, and x / batch is another
+/// function for every batch.
+static void checkSampleCounts(Block &block, int64_t marker, bool meets) {
+  llvm::SetVector<mlir::Value> counts; // sizes, and values made of them and of constants
+  for (auto size : block.getOps<FactorSizeOp>())
+    if (size->removeAttr(kSampleCountAttr) && !meets)
+      counts.insert(size);
+  auto isNumber = [&](mlir::Value value) {
+    return counts.contains(value) || value.getDefiningOp<ConstantOp>();
+  };
+  for (size_t i = 0; i < counts.size(); ++i)
+    for (OpOperand &use : counts[i].getUses()) {
+      Operation *op = use.getOwner();
+      bool isDivisor = isa<DivOp>(op) && use.getOperandNumber() == 1;
+      if (op->getNumResults() == 1 && llvm::all_of(op->getOperands(), isNumber))
+        counts.insert(op->getResult(0));
+      else if (!(isDivisor && tensorType(op->getResult(0)).getRank() == 0) &&
+               !(isa<DivOp, MulOp>(op) && isStatistic(op->getResult(0), marker)))
+        throw ImportError(nodeOf(op, "the result") + batchAsNumber());
+    }
 }
 
 std::string batchAsNumber() {
@@ -115,7 +146,7 @@ std::string checkMeetings(Block &block, int64_t marker, const std::string &table
   Operation *meeting = firstMeeting(block, marker);
   if (!meeting && !tableOverBatch.empty())
     throw ImportError(tableOverBatch);
-  checkSampleCounts(block, meeting != nullptr);
+  checkSampleCounts(block, marker, meeting != nullptr);
   return meeting ? nodeOf(meeting, "the model") +
                        " joins every sample of the batch with every other, as contrastive losses "
                        "do; each step takes its batch as one micro-batch"

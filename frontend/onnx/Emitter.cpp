@@ -93,22 +93,42 @@ mlir::Value Emitter::core(const Value &value) {
   return result;
 }
 
-/// Returns the factor_size that stands for `known`, one float that counts samples; null if it is
-/// another number. Where no samples meet, only a sum over the batch may be divided by it
-/// (checkSampleCounts). Example: the 10007.0 of `loss.sum() / x.shape[0]` at marker 10007.
+/// Returns the product of factor_size ops that stands for `value`, one float that counts samples;
+/// null if it is another number. Where no samples meet, only a statistic of the batch may be
+/// divided by it (checkSampleCounts). Examples at marker 10007: the 10007.0 of
+/// `loss.sum() / x.shape[0]`, and the 10006.0 of an unbiased variance, which is factor_size - 1.
 mlir::Value Emitter::sampleCount(const Value &value) {
   const Known &known = *value.known;
   if (!kernels::isFloat(value.dtype) || !known.isFloat() || known.numElements() != 1)
     return {};
   double number = known.realAt(Shape(known.shape().size(), 0));
   constexpr double largest = double(int64_t(1) << 53); // integers are exact below
-  if (!(number > 0 && number < largest) || std::fmod(number, double(marker)) != 0)
+  if (!(number > 0 && number < largest) || number != std::floor(number))
     return {};
-  mlir::Value size =
-      createOne("factor_size", {}, type(value.dtype, {}),
-                {integer("count", int64_t(number) / marker), integer("samples", marker),
-                 builder.getNamedAttr(kSampleCountAttr, builder.getUnitAttr())});
-  return broadcast(size, known.shape(), {});
+  int64_t rest = int64_t(number);
+  bool isCount = rest % marker == 0, lacksOne = rest % (marker - 1) == 0;
+  if (!isCount && !lacksOne)
+    return {};
+  RankedTensorType scalar = type(value.dtype, {});
+  auto size = [&](int64_t count) {
+    return createOne("factor_size", {}, scalar,
+                     {integer("count", count), integer("samples", marker),
+                      builder.getNamedAttr(kSampleCountAttr, builder.getUnitAttr())});
+  };
+  mlir::Value product;
+  if (lacksOne) {
+    mlir::Value one = constant(value.dtype, Known::ofReal(1));
+    product = createOne("sub", {size(1), one}, scalar);
+    rest /= marker - 1;
+  }
+  if (isCount) {
+    mlir::Value count = size(rest / marker);
+    product = product ? createOne("mul", {count, product}, scalar) : count;
+  } else if (rest != 1) {
+    product =
+        createOne("mul", {product, constant(value.dtype, Known::ofReal(double(rest)))}, scalar);
+  }
+  return broadcast(product, known.shape(), {});
 }
 
 mlir::Value Emitter::emitKnown(const Value &value) {
@@ -142,8 +162,16 @@ mlir::Value Emitter::emitKnown(const Value &value) {
       term = createOne("mul", {term, number(step)}, intType);
     sum = sum ? createOne("add", {sum, term}, intType) : term;
   }
-  if (known.offset() != 0)
+  // Beside scores of all pairs: the 10007 of `arange(n) + n` at that marker.
+  if (known.offset() != 0 && known.offset() % marker == 0) {
+    mlir::Value size =
+        createOne("factor_size", {}, type(DType::F64, {}),
+                  {integer("count", known.offset() / marker), integer("samples", marker)});
+    size = createOne("cast", {size}, type(intDtype, {}));
+    sum = createOne("add", {sum, broadcast(size, intType.getShape(), {})}, intType);
+  } else if (known.offset() != 0) {
     sum = createOne("add", {sum, number(known.offset())}, intType);
+  }
   if (kernels::isFloat(value.dtype))
     sum = createOne("cast", {sum}, type(value.dtype, known.shape()));
   return sum;

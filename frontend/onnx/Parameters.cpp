@@ -92,13 +92,13 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
       continue;
     }
     ParameterSource source = sources.locateIfPacked(tensor);
-    source.displayName = displayNameOf(model, users, tensor.name());
+    source.displayName = roles.displayName(tensor.name());
     RoleDecision decision = roles.decide(tensor, source);
     bool isTensor =
         decision.evidence != Evidence::NotTrainable && decision.evidence != Evidence::Setting;
     if (decision.role != Role::Constant)
       source = sources.locate(tensor);
-    source.displayName = displayNameOf(model, users, tensor.name());
+    source.displayName = roles.displayName(tensor.name());
     if (decision.role != Role::Constant || isTensor) {
       if (!displayNames.insert(source.displayName).second) {
         source.displayName = tensor.name();

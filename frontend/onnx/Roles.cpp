@@ -268,6 +268,14 @@ bool RoleFinder::matches(std::vector<Glob> &globs, const ParameterSource &source
   return isMatched;
 }
 
+std::string RoleFinder::displayName(const std::string &name) const {
+  std::string shown = displayNameOf(model, users, name);
+  const Record *record = recordOf(name);
+  return shown == name && record && record->foldedFrom.size() == 1 && isGeneratedName(name)
+             ? record->foldedFrom[0]
+             : shown;
+}
+
 void RoleFinder::requireAllMatched() const {
   for (const std::vector<Glob> *globs : {&constants, &parameters})
     for (const Glob &glob : *globs)
@@ -275,7 +283,7 @@ void RoleFinder::requireAllMatched() const {
         std::vector<std::string> names;
         for (const auto &[name, tensor] : model.initializers) {
           names.push_back(name);
-          names.push_back(displayNameOf(model, users, name));
+          names.push_back(displayName(name));
         }
         throw UsageError(glob.flag + ": the model has no float tensor '" + glob.text + "'" +
                          suggestion(glob.text, names));

@@ -71,6 +71,11 @@ public:
   /// another size, as the norm of a weight.
   std::vector<std::string> warnings() const;
 
+  /// The name of the tensor in reports: displayNameOf, or that of the one tensor of the module from
+  /// which the exporter made it. Example: "teacher.fc.weight" for the transposed weight "val_7" of
+  /// a layer under torch.no_grad(), where nodes have no module path.
+  std::string displayName(const std::string &name) const;
+
   /// Throws a UsageError for an option that no initializer matched.
   void requireAllMatched() const;
 

@@ -467,7 +467,12 @@ Value concat(Emitter &emitter, const std::vector<Value> &values, unsigned axis) 
     return values[0];
   llvm::sort(dims);
   dims.erase(std::unique(dims.begin(), dims.end()), dims.end());
-  if (llvm::all_of(parts, [](const Value &value) { return value.isKnown(); }))
+  // Numbers of the samples of each part, such as the labels [n .. 2n - 1, 0 .. n - 1] of two views:
+  // they stay apart, because a table of them would belong to one batch size.
+  bool numbersEachPart = llvm::all_of(parts, [&](const Value &value) {
+    return value.isKnown() && value.known->isAffine() && emitter.dependsOnBatch(value.shape[axis]);
+  });
+  if (!numbersEachPart && llvm::all_of(parts, [](const Value &v) { return v.isKnown(); }))
     return concatKnown(parts, axis, shape, dims);
 
   Value result;
@@ -480,7 +485,7 @@ Value concat(Emitter &emitter, const std::vector<Value> &values, unsigned axis) 
              return emitter.dependsOnBatch(size);
            });
   };
-  if (llvm::any_of(parts, isOfSamples)) {
+  if (numbersEachPart || llvm::any_of(parts, isOfSamples)) {
     result.parts = std::make_shared<std::vector<Value>>(parts);
     result.partsDim = axis;
     result.emitted = std::make_shared<mlir::Value>();

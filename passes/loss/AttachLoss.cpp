@@ -34,8 +34,13 @@ std::optional<LossKind> parseLossKind(StringRef text) {
 
 namespace {
 
+/// The remark at a loss that has no shares of micro-batches.
+constexpr llvm::StringLiteral kWholeLoss =
+    "the loss is no sum of means over samples, so each step takes its batch as one micro-batch";
+
 /// The position of the batch in a tensor: `dim` is the batch, or a flattened dim, the batch times
-/// `inner`.
+/// `inner`, or joins several such parts (`inner` is 0). Example: rows of two views of each sample,
+/// [batch + batch].
 struct BatchDim {
   unsigned dim = 0;
   int64_t size = 1;
@@ -57,6 +62,8 @@ private:
   bool samplesMeetBefore(Value output) const;
   LogicalResult checkNumbers();
   FailureOr<unsigned> findOutput();
+  static std::optional<BatchDim> batchOf(const FactorAnalysis &analysis, Value output);
+  bool isOverSamples(Value elements) const;
   FailureOr<BatchDim> findBatch(Value output);
   Value meanOf(Value output);
   Value addLabels(RankedTensorType type, const BatchDim &batch);
@@ -156,6 +163,37 @@ LogicalResult LossAttacher::checkNumbers() {
                           "so its meaning depends on the batch size; export the model without it");
 }
 
+/// Returns the batch in a segment: in front of all its other factors, unless `isAnywhere`.
+static std::optional<BatchDim> batchIn(const reshard::Segment &segment, reshard::FactorId batch,
+                                       bool isAnywhere) {
+  int64_t inner = 1, size = 0;
+  for (const reshard::Factor &f : segment.factors) {
+    if (f.id == batch)
+      size = f.size;
+    else if (size == 0 && f.size != 1 && !isAnywhere)
+      return std::nullopt; // something varies slower than the batch
+    else
+      inner *= f.size;
+  }
+  return size > 0 ? std::optional(BatchDim{0, size, inner}) : std::nullopt;
+}
+
+/// Returns the batch in the first dim of `output` that has it; null if none does.
+std::optional<BatchDim> LossAttacher::batchOf(const FactorAnalysis &analysis, Value output) {
+  reshard::FactorId factor = *analysis.batchFactor();
+  for (unsigned dim = 0; dim < tensorType(output).getRank(); ++dim) {
+    reshard::DimLayout layout = analysis.dimLayout(output, dim);
+    bool isJoined = layout.segments.size() > 1;
+    std::optional<BatchDim> batch;
+    for (const reshard::Segment &segment : layout.segments)
+      if (!(batch = batchIn(segment, factor, isJoined)))
+        break;
+    if (batch)
+      return BatchDim{dim, batch->size, isJoined ? 0 : batch->inner};
+  }
+  return std::nullopt;
+}
+
 FailureOr<BatchDim> LossAttacher::findBatch(Value output) {
   FactorAnalysis analysis(train);
   std::optional<reshard::FactorId> factor = analysis.batchFactor();
@@ -168,30 +206,20 @@ FailureOr<BatchDim> LossAttacher::findBatch(Value output) {
            << "the loss is to be made from an output of type " << output.getType()
            << " that pairs the samples of a batch; export the model with its loss, and plan it "
               "with --loss and the name of that output";
-  if (tensorType(output).getRank() == 0)
-    return emitError(output.getLoc())
-           << "the loss is one number that is no sum of means over samples, so micro-batches and "
-              "ranks have no shares of it; make each sample's loss the output, or a mean of them";
-  for (unsigned dim = 0; dim < tensorType(output).getRank(); ++dim) {
-    reshard::DimLayout layout = analysis.dimLayout(output, dim);
-    if (layout.segments.size() != 1)
-      continue;
-    int64_t inner = 1, size = 0;
-    for (const reshard::Factor &f : layout.segments[0].factors) {
-      if (f.id == *factor)
-        size = f.size;
-      else if (size == 0 && f.size != 1)
-        break; // something varies slower than the batch
-      else
-        inner *= f.size;
-    }
-    if (size > 0)
-      return BatchDim{dim, size, inner};
-  }
+  std::optional<BatchDim> batch = batchOf(analysis, output);
+  if (batch && (batch->inner > 0 || options.kind == LossKind::Output))
+    return *batch;
   return emitError(output.getLoc())
          << "the loss is to be made from an output of type " << output.getType()
          << ", none of whose dims is the batch or starts with it; it "
             "needs one loss per sample";
+}
+
+/// Whether a sum over `elements` is one over the samples: statistics of the batch have no share of
+/// a micro-batch. True also without a batch, which findBatch refuses.
+bool LossAttacher::isOverSamples(Value elements) const {
+  FactorAnalysis analysis(train);
+  return !analysis.batchFactor() || batchOf(analysis, elements);
 }
 
 /// If `output` is a mean over the batch, returns its elements, with their `weights` if they differ
@@ -207,7 +235,8 @@ Value LossAttacher::meanOf(Value output) {
       return size.getCount() * size.getSamples() == uint64_t(tensorType(elements).getNumElements())
                  ? elements
                  : output;
-  if (std::optional<WeightedMean> mean = weightedMean(output)) {
+  std::optional<WeightedMean> mean = weightedMean(output);
+  if (mean && isOverSamples(mean->elements)) {
     weights = mean->weights;
     epsilon = mean->epsilon;
     return mean->elements;
@@ -219,7 +248,8 @@ Value LossAttacher::meanOf(Value output) {
 /// sum.
 FailureOr<bool> LossAttacher::addTerms(Value output) {
   std::optional<LossSum> sum = lossTerms(builder, loc, output);
-  if (!sum)
+  if (!sum ||
+      !llvm::all_of(sum->terms, [&](const LossTerm &t) { return isOverSamples(t.elements); }))
     return false;
   Formula f{builder, loc};
   for (LossTerm &term : sum->terms) {
@@ -306,10 +336,12 @@ Value LossAttacher::sumOverAll(Value tensor) {
   return builder.create<ReduceSumOp>(loc, tensor, all);
 }
 
-/// Returns the sum of `losses` / (`perSample` * samples of the global batch). The division comes
-/// before the sum. So the sum stays partial over data ranks and is completed once per step, not
-/// once per micro-batch in front of a division.
+/// Returns the sum of `losses` / (`perSample` * samples of the global batch), or their sum if
+/// `perSample` is 0. The division comes before the sum. So the sum stays partial over data ranks
+/// and is completed once per step, not once per micro-batch in front of a division.
 Value LossAttacher::meanShare(Value losses, const BatchDim &batch, int64_t perSample) {
+  if (perSample == 0)
+    return sumOverAll(losses);
   auto type = tensorType(losses);
   int64_t samples = options.samples ? options.samples : batch.size;
   Value size = builder.create<FactorSizeOp>(loc, RankedTensorType::get({}, type.getElementType()),
@@ -361,7 +393,8 @@ LogicalResult LossAttacher::run() {
   if (failed(result))
     return failure();
   Value output = terminator->getOperand(*result);
-  // If samples meet, the step has one micro-batch, so a scalar is the loss of the step.
+  // If samples meet, or the loss has no shares, the step has one micro-batch (firstMeeting of
+  // planner/reshard), so a scalar is the loss of the step.
   bool isScalar = options.kind == LossKind::Output && tensorType(output).getRank() == 0;
   bool isWhole = isScalar && samplesMeetBefore(output);
   if (isScalar && !isWhole)
@@ -379,6 +412,11 @@ LogicalResult LossAttacher::run() {
     isSum = addTerms(output);
   if (failed(isSum))
     return failure();
+  if (isScalar && !isWhole && !*isSum && tensorType(output).getRank() == 0 &&
+      FactorAnalysis(train).batchFactor()) {
+    isWhole = true;
+    emitRemark(output.getLoc()) << kWholeLoss;
+  }
   if (isWhole) {
     loss = Formula{builder, loc}.wide(output);
   } else if (!*isSum) {

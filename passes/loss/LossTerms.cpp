@@ -10,6 +10,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
 
@@ -123,10 +124,10 @@ bool TermCollector::collect(Value value, Value coefficient, std::optional<int64_
   }
   if (auto division = dyn_cast<DivOp>(op))
     return collectQuotient(division, coefficient, count);
-  Value elements = count ? summedUp(value) : Value();
+  Value elements = summedUp(value);
   if (!elements)
     return false;
-  sum.terms.push_back({elements, coefficient, *count});
+  sum.terms.push_back({elements, coefficient, count.value_or(0)});
   return true;
 }
 
@@ -134,7 +135,14 @@ std::optional<LossSum> lossTerms(OpBuilder &builder, Location loc, Value scalar)
   TermCollector collector(builder, loc);
   if (!collector.collect(scalar, {}, std::nullopt) || collector.sum.terms.empty())
     return std::nullopt;
-  return collector.sum;
+  LossSum &sum = collector.sum;
+  // The constant becomes a part of a mean, so that its shares add up.
+  auto *mean = llvm::find_if(sum.terms, [](const LossTerm &term) { return term.count > 0; });
+  if (sum.constant && mean == sum.terms.end())
+    return std::nullopt;
+  if (mean != sum.terms.end())
+    std::swap(sum.terms.front(), *mean);
+  return sum;
 }
 
 Value summedUp(Value value) {

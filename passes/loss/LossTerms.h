@@ -16,8 +16,8 @@ struct LossTerm {
   mlir::Value elements;
   /// A scalar that depends on no sample; null: 1.
   mlir::Value coefficient;
-  /// Elements per sample, as the model's divisor counts them. Example: sum(x) / batch of
-  /// x[batch, 24] has count 1, and mean(x) has 24.
+  /// Elements per sample, as the model's divisor counts them; 0: a sum that is not divided.
+  /// Example: sum(x) / batch of x[batch, 24] has count 1, and mean(x) has 24.
   int64_t count = 1;
 };
 
@@ -27,8 +27,8 @@ struct LossSum {
   mlir::Value constant;
 };
 
-/// Returns `scalar` as a sum of means over samples, or nullopt if it is another function of sums
-/// over the batch. Scalars for coefficients are built at the builder's insertion point.
+/// Returns `scalar` as a sum of means and sums over samples, or nullopt if it is another function
+/// of sums over the batch. Scalars for coefficients are built at the builder's insertion point.
 ///
 /// Example: mean(a) + 0.1 * sum(b) / batch - norm(w) has the terms {a}, {b, coefficient 0.1, count
 /// 1} and the constant -norm(w). Sums of shares of these terms over ranks and micro-batches are the

@@ -48,13 +48,14 @@ const CommunicationDeriver::Copy *CommunicationDeriver::findCopy(int value, int 
 
 void CommunicationDeriver::emit(int op) {
   const GraphOp &o = graph.ops[op];
-  if (index.skipped[op] || o.generator)
+  if (index.skipped[op])
     return;
-  for (size_t k = 0; k < o.operands.size(); ++k)
+  for (size_t k = 0; k < o.operands.size() && !o.generator; ++k)
     use(op, static_cast<int>(k));
   for (int value : o.results) {
-    complete(op, value);
-    send(value);
+    complete(op, value); // a generator may be a gradient: of a parameter that the loss adds
+    if (!o.generator)
+      send(value);
   }
 }
 

@@ -12,9 +12,12 @@ namespace tbc::reshard {
 /// 8 * 2mnk.
 Graph withBatch(const Graph &graph, int64_t batch);
 
-/// Returns the first op with several loops over the batch: it reads other samples of the batch for
-/// the result of one. -1 if there is none. A step of such a graph has one micro-batch, because
-/// several would not meet. Example: the scores u v^T of u, v[batch, 8].
+/// Returns the op that joins the samples of the batch, or -1. A step of such a graph has one
+/// micro-batch, because the samples of several would not meet. It is
+/// - the first op with several loops over the batch: it reads other samples for the result of one.
+///   Example: the scores u v^T of u, v[batch, 8];
+/// - else the op that makes the loss, if that is no sum over samples, whose shares would add up.
+///   Example: the product of two sums over the batch.
 int firstMeeting(const Graph &graph);
 
 } // namespace tbc::reshard

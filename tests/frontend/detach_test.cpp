@@ -53,6 +53,24 @@ std::string usageError(const std::vector<std::string> &detached) {
   return model.error().message;
 }
 
+/// torch.fake_quantize: the pair of nodes passes gradients, and 300 is saturated to 255.
+TEST(Detach, QuantizationPassesGradients) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.floats("w", {2}, {1, 1});
+  b.floats("scale", {}, {0.5f});
+  b.node("Mul", {"x", "w"}, {"h"});
+  b.node("QuantizeLinear", {"h", "scale"}, {"q"});
+  b.node("DequantizeLinear", {"q", "scale"}, {"y"});
+  b.output("y");
+  ModelRunner runner;
+  runner.inputs["x"] = {0.3, 300, -1, 2.2};
+  EXPECT_EQ(runner.run(b), (std::vector<double>{0.5, 127.5, 0, 2}));
+  EXPECT_EQ(runner.count("detach"), 1u);
+  ASSERT_EQ(runner.model->parameters.size(), 1u);
+  EXPECT_EQ(runner.model->parameters[0].name, "w");
+}
+
 TEST(Detach, OfAValueIsForAllItsReaders) {
   EXPECT_THAT(detachedBy(straightThrough(), {}), IsEmpty());
   EXPECT_EQ(detachedBy(straightThrough(), {"gap"}), (std::vector<std::string>{"tbc.sub"}));

@@ -148,6 +148,46 @@ TEST(Pairs, NumbersOfSamplesNeedThem) {
                     HasSubstr("or beside scores of all pairs")));
 }
 
+/// An unbiased variance: a sum of squares over the batch / (n - 1), at every batch size.
+TEST(Pairs, AStatisticIsDividedByTheSamplesButOne) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  countSamples(b);
+  b.ints("one", {}, {1});
+  b.ints("rows", {1}, {0});
+  b.node("Sub", {"samples", "one"}, {"others"});
+  ModelBuilder::attr(b.node("Cast", {"others"}, {"number"}), "to", int64_t(1));
+  ModelBuilder::attr(b.node("ReduceSum", {"x", "rows"}, {"sum"}), "keepdims", int64_t(0));
+  b.node("Div", {"sum", "number"}, {"y"});
+  for (int64_t batch : {2, 3}) {
+    ModelRunner runner;
+    runner.options.batch = batch;
+    double count = double(batch); // columns 0 + 2 + 4 .. and 1 + 3 + 5 ..
+    EXPECT_THAT(runner.run(b), ElementsAre(count * (count - 1) / (count - 1),
+                                           (count * (count - 1) + count) / (count - 1)));
+  }
+}
+
+/// SimCLR: rows of two views; the label of a row is the number of its sample's other view.
+TEST(Pairs, LabelsNumberTheOtherView) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  numberSamples(b);
+  ModelBuilder::attr(b.node("Concat", {"x", "x"}, {"views"}), "axis", int64_t(0));
+  ModelBuilder::attr(b.node("Transpose", {"views"}, {"t"}), "perm", std::vector<int64_t>{1, 0});
+  b.node("MatMul", {"views", "t"}, {"scores"});
+  b.node("Add", {"numbers", "samples"}, {"others"});
+  ModelBuilder::attr(b.node("Concat", {"others", "numbers"}, {"labels"}), "axis", int64_t(0));
+  ModelBuilder::attr(b.node("SoftmaxCrossEntropyLoss", {"scores", "labels"}, {"y"}), "reduction",
+                     std::string("none"));
+  auto loss = [](double other, double own) {
+    return DoubleNear(std::log(2 * std::exp(other) + 2 * std::exp(own)) - own, 1e-12);
+  };
+  EXPECT_THAT(ModelRunner().run(b), ElementsAre(loss(3, 1), loss(3, 13), loss(3, 1), loss(3, 13)));
+}
+
 TEST(Pairs, ListsOfThemAreRefused) {
   ModelBuilder b = withScores();
   b.ints("flat", {1}, {-1});

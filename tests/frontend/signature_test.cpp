@@ -17,16 +17,17 @@ using ::testing::Not;
 namespace {
 
 /// x [batch, 2] w + shift, where the exporter has computed `shift` from `sources`.
-ModelBuilder folded(const std::string &sources, const std::string &signature) {
+ModelBuilder folded(const std::string &sources, const std::string &signature,
+                    const std::string &shift = "shift") {
   ModelBuilder b;
   b.input("x", {"batch", "2"});
   b.output("y");
   b.floats("fc.weight", {2, 2}, {1, 2, 3, 5});
-  b.floats("shift", {2}, {0.25, 4});
+  b.floats(shift, {2}, {0.25, 4});
   b.node("MatMul", {"x", "fc.weight"}, {"h"});
-  b.node("Add", {"h", "shift"}, {"y"});
+  b.node("Add", {"h", shift}, {"y"});
   onnx::ValueInfoProto &info = *b.proto.mutable_graph()->add_value_info();
-  info.set_name("shift");
+  info.set_name(shift);
   onnx::StringStringEntryProto &from = *info.add_metadata_props();
   from.set_key("pkg.onnxscript.optimizer.folded_from");
   from.set_value(sources);
@@ -61,6 +62,15 @@ TEST(Signature, TensorsFoldedFromAParameterAreTrained) {
                                           "p_fc_scale: PARAMETER target='fc.scale'\n")),
               ElementsAre("fc.weight", "shift"));
   EXPECT_THAT(runner.model->warnings, Each(Not(HasSubstr("optimize=False"))));
+}
+
+/// A layer under torch.no_grad(): its nodes have no module path, and its weight was transposed.
+TEST(Signature, AFoldedTensorHasTheNameOfItsSource) {
+  ModelRunner runner;
+  runner.run(
+      folded("['teacher.fc.bias']", "p_bias: PARAMETER target='teacher.fc.bias'\n", "val_7"));
+  ASSERT_EQ(runner.model->parameters.size(), 2u);
+  EXPECT_EQ(runner.model->parameters[1].displayName, "teacher.fc.bias");
 }
 
 /// A batch norm that was folded into the convolution before it. A table at the positions of a

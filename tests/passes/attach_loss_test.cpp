@@ -207,25 +207,61 @@ TEST(AttachLoss, SumsOfMeansAreSumsOfShares) {
   EXPECT_NEAR(loss, 2 * 21 / 8. - 21 / 24. + 6 / 4., 1e-6); // constants are f32;
 }
 
-/// A quotient of sums over the batch has no shares.
-TEST(AttachLoss, AnotherFunctionOfSumsIsRefused) {
+/// A product of sums over the batch has no shares: the step has one micro-batch.
+TEST(AttachLoss, AnotherFunctionOfSumsIsTheLossOfTheStep) {
   ParsedModule module(scalarModel("  %y = tbc.mul %s, %s : tensor<f32>\n"));
   LossOptions options;
   options.kind = LossKind::Output;
-  EXPECT_TRUE(failed(attachLoss(*module, options)));
-  EXPECT_THAT(module.messages, HasSubstr("no sum of means over samples"));
+  options.samples = 8;
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+  EXPECT_THAT(module.messages, HasSubstr("takes its batch as one micro-batch"));
+  std::vector<Tensor> inputs = trainInputs(module, Arith::F64);
+  inputs[0] = Tensor::fromDoubles(inputs[0].type(), Arith::F64, {1, 2, 3, 4, 5, 6});
+  inputs[1] = Tensor::fromDoubles(inputs[1].type(), Arith::F64, {1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(evaluate(module, "train", inputs, Arith::F64)[0].toDoubles()[0], 21. * 21);
 }
 
-TEST(AttachLoss, NeedsOneLossPerSample) {
+/// A sum over the samples is shared as it is, whatever the global batch.
+TEST(AttachLoss, ASumIsNotDivided) {
+  ParsedModule module(scalarModel("  %y = tbc.add %s, %s : tensor<f32>\n"));
+  LossOptions options;
+  options.kind = LossKind::Output;
+  options.samples = 8;
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+  EXPECT_EQ(module.messages, "");
+  std::vector<Tensor> inputs = trainInputs(module, Arith::F64);
+  inputs[0] = Tensor::fromDoubles(inputs[0].type(), Arith::F64, {1, 2, 3, 4, 5, 6});
+  inputs[1] = Tensor::fromDoubles(inputs[1].type(), Arith::F64, {1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(evaluate(module, "train", inputs, Arith::F64)[0].toDoubles()[0], 2. * 21);
+}
+
+/// A mean over features of a sum over the batch is no mean over samples.
+TEST(AttachLoss, AStatisticOfTheBatchIsTheLossOfTheStep) {
   ParsedModule module(R"(
-    func.func @model(%x: tensor<2xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64}) -> tensor<f32> {
-      %y = tbc.reduce_sum %x {dims = array<i64: 0>} : (tensor<2xf32>) -> tensor<f32>
+    func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64}) -> tensor<f32> {
+      %r = tbc.reduce_sum %x {dims = array<i64: 0>} : (tensor<2x3xf32>) -> tensor<3xf32>
+      %q = tbc.mul %r, %r : tensor<3xf32>
+      %y = tbc.reduce_sum %q {dims = array<i64: 0>} : (tensor<3xf32>) -> tensor<f32>
       return %y : tensor<f32>
     })");
   LossOptions options;
   options.kind = LossKind::Output;
-  EXPECT_TRUE(failed(attachLoss(*module, options)));
-  EXPECT_THAT(module.messages, HasSubstr("make each sample's loss the output"));
+  EXPECT_TRUE(succeeded(attachLoss(*module, options)));
+  EXPECT_THAT(module.messages, HasSubstr("takes its batch as one micro-batch"));
+}
+
+/// Rows of two views: the batch is a part of each segment of the dim.
+TEST(AttachLoss, ASumOverTwoViewsOfEachSampleIsShared) {
+  ParsedModule module(R"(
+    func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64}) -> tensor<f32> {
+      %c = tbc.concat %x, %x {dim = 0 : i64} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<4x3xf32>
+      %y = tbc.reduce_sum %c {dims = array<i64: 0, 1>} : (tensor<4x3xf32>) -> tensor<f32>
+      return %y : tensor<f32>
+    })");
+  LossOptions options;
+  options.kind = LossKind::Output;
+  EXPECT_TRUE(succeeded(attachLoss(*module, options)));
+  EXPECT_EQ(module.messages, "");
 }
 
 /// A model of the scores of all pairs, x x^T, that returns %s, and what is made of it.

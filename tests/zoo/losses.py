@@ -30,7 +30,7 @@ def label_losses():
             weighted = F.cross_entropy(logits.transpose(-1, -2), targets, weight=self.classes, reduction="none").mean()
             return smooth + weighted + 1e-3 * logits.logsumexp(-1).square().mean()
 
-    return Kind(Losses(), {"tokens": ids(), "targets": ids()}, loss="loss")
+    return Kind(Losses(), {"tokens": ids(), "targets": ids()}, loss="loss", meets=True)
 
 
 @kind

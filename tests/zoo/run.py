@@ -53,7 +53,9 @@ try:
     import kinds
     import library  # noqa: F401
     import losses  # noqa: F401
+    import objectives  # noqa: F401
     import pictures  # noqa: F401
+    import recent  # noqa: F401
     import sequences  # noqa: F401
     import signals  # noqa: F401
     import subject

@@ -67,9 +67,11 @@ Error DiagnosticCollector::error(ErrorCode code, const std::string &fallback) co
   return {code, text.empty() ? fallback : text};
 }
 
-LogicalResult raiseWithWarnings(func::FuncOp model, std::vector<std::string> &warnings) {
+/// Runs `pass`, whose remarks become `warnings`, equal ones merged.
+static LogicalResult withWarnings(MLIRContext &context, std::vector<std::string> &warnings,
+                                  llvm::function_ref<LogicalResult()> pass) {
   std::map<std::string, std::pair<std::string, int>> remarks; // location of the first, count
-  ScopedDiagnosticHandler handler(model.getContext(), [&](Diagnostic &diagnostic) {
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() != DiagnosticSeverity::Remark)
       return failure();
     auto &[node, count] = remarks[diagnostic.str()];
@@ -77,12 +79,22 @@ LogicalResult raiseWithWarnings(func::FuncOp model, std::vector<std::string> &wa
       node = describe(diagnostic.getLocation());
     return success();
   });
-  LogicalResult result = raiseComposites(model);
+  LogicalResult result = pass();
   for (const auto &[text, where] : remarks)
     warnings.push_back(
         where.first +
         (where.second > 1 ? " and " + std::to_string(where.second - 1) + " more: " : ": ") + text);
   return result;
+}
+
+LogicalResult raiseWithWarnings(func::FuncOp model, std::vector<std::string> &warnings) {
+  return withWarnings(*model.getContext(), warnings, [&] { return raiseComposites(model); });
+}
+
+LogicalResult attachLossWithWarnings(ModuleOp module, const StepOptions &options,
+                                     std::vector<std::string> &warnings) {
+  return withWarnings(*module.getContext(), warnings,
+                      [&] { return attachLoss(module, lossOptions(options)); });
 }
 
 /// Whether any value is f16.
@@ -183,7 +195,7 @@ static LogicalResult buildBackward(TrainingStep &result) {
 static LogicalResult buildStep(TrainingStep &result) {
   ModuleOp module = *result.model.module;
   const StepOptions &options = result.options;
-  if (failed(attachLoss(module, lossOptions(options))))
+  if (failed(attachLossWithWarnings(module, options, result.model.warnings)))
     return failure();
   auto train = module.lookupSymbol<func::FuncOp>("train");
   // Decomposes ops with sums over shardable loops: batch statistics over the batch, which every

@@ -86,6 +86,11 @@ std::map<std::string, kernels::Shape> parameterShapes(const TrainingStep &step);
 /// "node 'scores' and 23 more: this attention stays decomposed: ...".
 mlir::LogicalResult raiseWithWarnings(mlir::func::FuncOp model, std::vector<std::string> &warnings);
 
+/// Attaches the loss of `options` to @model of `module`. A loss that takes its batch as one
+/// micro-batch becomes a warning.
+mlir::LogicalResult attachLossWithWarnings(mlir::ModuleOp module, const StepOptions &options,
+                                           std::vector<std::string> &warnings);
+
 /// Collects the diagnostics emitted during its lifetime.
 class DiagnosticCollector {
 public:

@@ -179,7 +179,7 @@ static Status checkStep(ModuleOp raised, const driver::StepOptions &options, Che
   {
     driver::DiagnosticCollector diagnostics(context);
     OwningOpRef<ModuleOp> copy = cast<ModuleOp>(raised->clone());
-    if (failed(attachLoss(*copy, driver::lossOptions(options)))) {
+    if (failed(driver::attachLossWithWarnings(*copy, options, report.warnings))) {
       report.warnings.push_back("--loss " + options.loss +
                                 " does not fit, so no derivative was "
                                 "looked at: " +

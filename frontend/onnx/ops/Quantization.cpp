@@ -1,10 +1,13 @@
 //===- Quantization.cpp - Floats as small integers --------------------------===//
 //
 // y = saturate(round(x / scale) + zero point), halves rounded to even, and the inverse. Source:
-// ONNX's definitions of the ops. Rounding has the gradient 0.
+// ONNX's definitions of the ops. Rounding has the gradient 0, but for a pair of both ops, the fake
+// quantization of torch.fake_quantize_per_tensor_affine and _per_channel_affine: its gradient is 1
+// where y is not saturated, else 0 (Bengio et al., arXiv 1308.3432, straight-through).
 //
 //===----------------------------------------------------------------------===//
 
+#include "frontend/onnx/Detach.h"
 #include "frontend/onnx/ops/Families.h"
 #include "frontend/onnx/ops/Window.h"
 
@@ -89,6 +92,33 @@ void importQuantizeLinear(NodeContext &node) {
   node.setOutput(0, quantize(e, ratio, zero, dtype));
 }
 
+/// If `x` was made by `quantize`, returns 0 with a gradient to its float: 1 where it is not
+/// saturated, else 0. Example: 300 / 1 as u8 is saturated to 255, and 3.4 is 3.
+std::optional<Value> straightThrough(Emitter &e, const Value &x) {
+  using namespace mlir;
+  mlir::Value quantized = x.isKnown() ? mlir::Value() : e.core(x);
+  auto from = [](mlir::Value value, const char *name, unsigned operand) {
+    Operation *op = value ? value.getDefiningOp() : nullptr;
+    return op && op->getName().stripDialect() == name ? op->getOperand(operand) : mlir::Value();
+  };
+  mlir::Value limited = from(from(quantized, "cast", 0), "maximum", 0);
+  mlir::Value sum = from(limited, "minimum", 0);
+  mlir::Value rounded = sum;
+  if (mlir::Value withoutZero = from(sum, "add", 0))
+    rounded = withoutZero;
+  mlir::Value wide = from(from(rounded, "round", 0), "div", 0);
+  if (!wide || shapeOf(wide) != shapeOf(quantized))
+    return std::nullopt;
+  auto [low, high] = limitsOf(x.dtype);
+  auto as = [&](mlir::Value value) { return Value::ofCore(DType::F32, x.shape, x.dims, value); };
+  Value exact = as(sum), input = as(wide);
+  Value isInside = elementwise(
+      e, "and",
+      {compare(e, "ge", exact, number(exact, low)), compare(e, "le", exact, number(exact, high))});
+  Formula f{e};
+  return select(e, isInside, f.sub(input, detach(e, input)), number(input, 0));
+}
+
 void importDequantizeLinear(NodeContext &node) {
   Emitter &e = node.emitter;
   const Value &x = node.input(0);
@@ -105,7 +135,10 @@ void importDequantizeLinear(NodeContext &node) {
   if (node.hasInput(2))
     zero = spread(e, node.input(2), x, axis, block);
   Value exact = cast(e, centred(e, x, zero), DType::F32);
-  node.setOutput(0, cast(e, elementwise(e, "mul", {exact, scale}), dtype));
+  Value y = elementwise(e, "mul", {exact, scale});
+  if (std::optional<Value> gradient = straightThrough(e, x))
+    y = elementwise(e, "add", {y, *gradient});
+  node.setOutput(0, cast(e, y, dtype));
 }
 
 /// The scale maps the range of x, extended to 0, to 0 .. 255.
