@@ -2,6 +2,8 @@
 
 #include "codegen/cuda/LowerPtx.h"
 
+#include "codegen/cuda/DeviceMath.h"
+
 #include "codegen/cuda/EmitCudaKernel.h"
 #include "codegen/region/KernelPasses.h"
 
@@ -153,6 +155,7 @@ Result<std::string> lowerToPtx(const std::vector<std::string> &texts, int archit
   auto module = lowering.join(texts);
   if (!module)
     return module.error();
+  useDeviceMath(**module);
   region::allowContraction(**module);
   PassManager passes(&lowering.context);
   region::addKernelPasses(passes);

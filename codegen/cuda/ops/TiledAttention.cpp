@@ -285,7 +285,7 @@ private:
       most = tiles.cores.overQuad(most, /*isSum=*/false);
       Value shift = scores.inUnits(most);
       // Not by powerOf: equal scores have the difference 0.
-      Value shrinks = scores.powerOfTwo(e.sub(scores.inUnits(m), shift));
+      Value shrinks = scores.powerOfTwo(scores.inUnits(e.sub(m, most)));
       m = most;
       l = e.mul(l, shrinks);
       for (size_t i = 0; i < pairs.products.size(); ++i)

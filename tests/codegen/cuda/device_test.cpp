@@ -11,8 +11,10 @@
 #include "tests/codegen/cuda/OpKernelCheck.h"
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <limits>
 
 using namespace mlir;
 using namespace tbc;
@@ -276,6 +278,53 @@ void DeviceTest::checkOps(const std::vector<OpCase> &cases) {
           return run(kernel, how, operands, types);
         },
         /*inPieces=*/false);
+  }
+}
+
+/// Over their range, beside f64. Bounds of codegen/cuda/DeviceMath.h.
+TEST_F(DeviceTest, FunctionsAreWithinTheirBounds) {
+  struct Function {
+    const char *op;
+    double (*exact)(double);
+    double bound; // in units of 2^-24 of the result
+  };
+  const std::vector<Function> functions = {
+      {"exp", std::exp, 8}, {"tanh", std::tanh, 16}, {"erf", std::erf, 16}};
+  constexpr int64_t count = 16384;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  std::vector<double> points = {0, infinity, -infinity, std::nan(""), 1e-30, -1e-30, 3e38, -3e38};
+  while (int64_t(points.size()) < count) {
+    auto i = double(points.size());
+    points.push_back((i / count - 0.5) * (int64_t(i) % 2 == 0 ? 12 : 176)); // 176: of exp
+  }
+  std::string type = std::to_string(count) + "xf32";
+  std::vector<Compiled> compiled;
+  std::vector<std::string> texts;
+  for (const Function &function : functions) {
+    auto one = compileCase({function.op, type, type}, emitter(), int(compiled.size()));
+    ASSERT_TRUE(one) << function.op;
+    texts.push_back(sourceOf(*one).text);
+    compiled.push_back(std::move(*one));
+  }
+  load(texts);
+  const kernels::TensorType tensor{kernels::DType::F32, {count}};
+  for (size_t f = 0; module && f < functions.size(); ++f) {
+    const Function &function = functions[f];
+    Tensor x = Tensor::fromDoubles(tensor, kernels::Arith::Native, points);
+    std::vector<double> in = x.toDoubles(), made = run(find(compiled[f].symbol, compiled[f].kernel),
+                                                       {}, {x}, {tensor})[0]
+                                                       .toDoubles();
+    for (size_t i = 0; i < in.size(); ++i) {
+      double exact = double(float(function.exact(in[i])));
+      if (std::isnan(exact) || std::isinf(exact) || exact == 0) {
+        EXPECT_TRUE(made[i] == exact || (std::isnan(exact) && std::isnan(made[i])))
+            << function.op << "(" << in[i] << ") = " << made[i];
+        continue;
+      }
+      double unit = std::max(std::abs(exact) * 0x1p-24, 0x1p-149); // of subnormal results
+      EXPECT_LE(std::abs(made[i] - function.exact(in[i])), function.bound * unit)
+          << function.op << "(" << in[i] << ") = " << made[i];
+    }
   }
 }
 
