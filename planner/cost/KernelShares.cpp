@@ -50,12 +50,25 @@ public:
 private:
   static constexpr int none = -1;
 
+  /// Whether only causal attention in 16 bits reads the constant: a library knows these positions.
+  bool isOfAttention(const GraphOp &op) const {
+    auto isAttention = [&](int user) {
+      const GraphOp &reader = graph.ops[size_t(user)];
+      return reader.kernelClass == KernelClass::CausalAttention &&
+             graph.values[size_t(reader.results[0])].layout.elementBytes == 2;
+    };
+    return std::all_of(op.results.begin(), op.results.end(), [&](int value) {
+      const std::vector<int> &users = graph.values[size_t(value)].users;
+      return !users.empty() && std::all_of(users.begin(), users.end(), isAttention);
+    });
+  }
+
   /// Constants that no kernel computes again for itself have a kernel each.
   void addGenerators() {
     const std::vector<bool> repeated = repeatedOps(graph);
     for (size_t index = 0; index < graph.ops.size(); ++index) {
       const GraphOp &op = graph.ops[index];
-      if (!op.generator || repeated[index])
+      if (!op.generator || repeated[index] || (hasLibrary && isOfAttention(op)))
         continue;
       shares[index].isFused = false;
       shares[index].isCopy = op.kernelClass == KernelClass::None;

@@ -15,11 +15,15 @@ Status LibraryCalls::prepare(BlockId id) {
   if (matmuls)
     if (Status status = prepareMatmuls(id); !status)
       return status;
-  if (plans)
-    for (const Region &region : code().block(id).regions)
-      if (region.count == 1 && isCudnnOp(instructionAt(id, region.first).op))
-        if (Status status = prepareCudnn(id, region); !status)
-          return status;
+  if (!plans)
+    return Status::ok();
+  std::map<int, std::set<ValueId>> reads;
+  for (const Region &region : code().block(id).regions)
+    if (region.count == 1 && isCudnnOp(instructionAt(id, region.first).op))
+      if (Status status = prepareCudnn(id, region, reads); !status)
+        return status;
+  std::set<int> unread = unreadRegions(code().block(id), reads);
+  blocks[id].leftOut.insert(unread.begin(), unread.end());
   return Status::ok();
 }
 
@@ -175,7 +179,8 @@ Status LibraryCalls::prepareEpilogue(BlockId id, const Epilogue &e) {
 // Attention and convolution
 //===----------------------------------------------------------------------===//
 
-Status LibraryCalls::prepareCudnn(BlockId id, const Region &region) {
+Status LibraryCalls::prepareCudnn(BlockId id, const Region &region,
+                                  std::map<int, std::set<ValueId>> &reads) {
   const Instruction &instruction = instructionAt(id, region.first);
   Result<CudnnWork> work = cudnnWorkOf(
       cudnnRequestOf(program, stage, id, region, plans->version(), plans->onDevice().capability()));
@@ -211,6 +216,7 @@ Status LibraryCalls::prepareCudnn(BlockId id, const Region &region) {
     return Status::ok();
   }
   ++byCudnn[instruction.op];
+  reads[region.first] = valuesRead(*work, instruction);
   blocks[id].calls[region.first] =
       [plans = plans.get(), work = *work, found, bytes, operands = instruction.operands,
        results = instruction.results](const Stream &stream, const AddressOf &addressOf) {

@@ -39,7 +39,8 @@ public:
   Status prepare(program::BlockId id);
   /// Returns null if the kernel of the region that begins there executes it.
   const Call *find(program::BlockId id, int first) const;
-  /// Returns whether the call of a later region executes it.
+  /// Returns whether the call of a later region executes it, or it needs no launch
+  /// (`unreadRegions`).
   bool isLeftOut(program::BlockId id, int instruction) const;
 
   /// Describes the libraries' work in all prepared blocks, and the reasons for the rest.
@@ -68,7 +69,9 @@ private:
   Result<Fp8Matmuls::Enqueue> inFp8(const program::Instruction &einsum, const EinsumMatmul &matmul,
                                     const MatmulShape &shape) const;
 
-  Status prepareCudnn(program::BlockId id, const program::Region &region);
+  /// Adds to `reads` the values that cuDNN reads, if it executes the region.
+  Status prepareCudnn(program::BlockId id, const program::Region &region,
+                      std::map<int, std::set<program::ValueId>> &reads);
 
   const program::Program &program;
   int stage;

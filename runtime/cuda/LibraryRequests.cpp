@@ -1,6 +1,7 @@
 //===- LibraryRequests.cpp - Requests to NVIDIA's libraries ----------------===//
 
 #include "runtime/cuda/LibraryRequests.h"
+#include "runtime/abi/Region.h"
 #include "runtime/mesh/Axes.h"
 
 #include <algorithm>
@@ -58,6 +59,46 @@ CudnnRequest cudnnRequestOf(const program::Program &program, int stage, BlockId 
   request.version = version;
   request.capability = capability;
   return request;
+}
+
+std::set<ValueId> valuesRead(const CudnnWork &work, const Instruction &instruction) {
+  std::set<ValueId> values;
+  for (const CudnnWork::Step &step : work.steps)
+    for (const auto &[tensor, place] : step.places)
+      if (place.of == CudnnWork::Place::Of::Operand)
+        values.insert(instruction.operands[size_t(place.number)]);
+  return values;
+}
+
+std::set<int> unreadRegions(const program::Block &block,
+                            const std::map<int, std::set<ValueId>> &reads) {
+  std::set<int> begins, unread;
+  for (const Region &region : block.regions)
+    begins.insert(region.first);
+  std::set<ValueId> read, ignored; // ignored: operands of a call that does not read them
+  for (const program::BlockResult &result : block.results)
+    read.insert(result.value);
+  const std::vector<std::pair<int, int>> spans = program::regionSpans(block);
+  for (int last = int(spans.size()) - 1, first = 0; last >= 0; last = first - 1) {
+    first = spans[size_t(last)].first;
+    bool isRead = begins.count(first) == 0, isIgnored = false;
+    for (int i = first; i <= last; ++i)
+      for (ValueId value : block.instructions[size_t(i)].results) {
+        isRead |= read.count(value) > 0;
+        isIgnored |= ignored.count(value) > 0;
+      }
+    const bool isUnread = isIgnored && !isRead;
+    if (isUnread)
+      unread.insert(first);
+    auto call = reads.find(first);
+    for (int i = first; i <= last; ++i)
+      for (ValueId value : block.instructions[size_t(i)].operands)
+        if (isUnread || (call != reads.end() && call->second.count(value) == 0))
+          ignored.insert(value);
+        else
+          read.insert(value);
+  }
+  return unread;
 }
 
 //===----------------------------------------------------------------------===//
@@ -125,6 +166,7 @@ LibraryUse libraryUseOf(const program::Program &program, int stage, BlockId id, 
     use.leftOut.insert(epilogue.leftOut.begin(), epilogue.leftOut.end());
     use.regions[epilogue.region.first] = Library::CublasLt;
   }
+  std::map<int, std::set<ValueId>> reads; // of cuDNN
   for (const Region &region : block.regions) {
     const Instruction &instruction = block.instructions[size_t(region.first)];
     if (region.count != 1 || use.leftOut.count(region.first))
@@ -132,10 +174,15 @@ LibraryUse libraryUseOf(const program::Program &program, int stage, BlockId id, 
     if (instruction.op == "einsum" &&
         einsumMatmulOf(code, instruction, code.values[size_t(instruction.results[0])]))
       use.regions[region.first] = Library::CublasLt;
-    if (isCudnnOp(instruction.op) &&
-        cudnnWorkOf(cudnnRequestOf(program, stage, id, region, version, capability)))
+    if (!isCudnnOp(instruction.op))
+      continue;
+    if (Result<CudnnWork> work =
+            cudnnWorkOf(cudnnRequestOf(program, stage, id, region, version, capability))) {
       use.regions[region.first] = Library::Cudnn;
+      reads[region.first] = valuesRead(*work, instruction);
+    }
   }
+  use.unread = unreadRegions(block, reads);
   return use;
 }
 

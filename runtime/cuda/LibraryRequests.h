@@ -23,6 +23,19 @@ namespace tbc::cuda {
 CudnnRequest cudnnRequestOf(const program::Program &program, int stage, program::BlockId id,
                             const program::Region &region, size_t version, int capability);
 
+/// Returns the operands of `instruction` that cuDNN's graphs of it read.
+std::set<program::ValueId> valuesRead(const CudnnWork &work,
+                                      const program::Instruction &instruction);
+
+/// Returns the regions that need no launch, as only libraries have their results as operands and do
+/// not read them. `reads` has the values that a library's call reads, by the first instruction of
+/// its region. A region is in it by its first instruction.
+///
+/// Example: cuDNN knows the positions of causal attention. So an iota of these, read by attention
+/// alone, is computed only where attention is the program's own kernel.
+std::set<int> unreadRegions(const program::Block &block,
+                            const std::map<int, std::set<program::ValueId>> &reads);
+
 /// Returns the einsum at `index` of a block as one matmul with a result of this type. Errors:
 /// Usage, as for matmulOf.
 Result<EinsumMatmul> einsumMatmulOf(const program::Stage &stage, const program::Instruction &einsum,
@@ -42,6 +55,7 @@ const char *name(Library library);
 struct LibraryUse {
   std::map<int, Library> regions; // by the first instruction of the region
   std::set<int> leftOut;          // regions included in the call of a later region
+  std::set<int> unread;           // regions without a launch (unreadRegions)
 };
 LibraryUse libraryUseOf(const program::Program &program, int stage, program::BlockId id,
                         int capability);

@@ -92,6 +92,8 @@ private:
         launch.instructions.push_back(k);
       int first = i;
       i += count;
+      if (use.unread.count(first))
+        continue;
       if (use.leftOut.count(first)) {
         leftOut.insert(leftOut.end(), launch.instructions.begin(), launch.instructions.end());
         continue;

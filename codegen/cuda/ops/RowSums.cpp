@@ -13,6 +13,7 @@ using Values = SmallVector<Value>;
 
 constexpr int64_t comparedUpdates = 32; // at most, without sorting
 constexpr int64_t sortedAtOnce = 128;   // keys
+constexpr int64_t mostRuns = 16;        // that one launch merges
 constexpr int64_t groupSize = 32;       // updates that are summed ahead
 constexpr int64_t atOnce = 4;           // loads in flight of a thread
 constexpr int64_t accessBytes = 16;
@@ -40,7 +41,7 @@ public:
 
   FailureOr<region::Kernel> compareAll() {
     ThreadKernel k(context, call, threadsOfTable(), form);
-    Position at = positionOf(k, sums.rows);
+    Position at = positionOf(k, k.thread, sums.rows);
     Values total = k.loop(k.integer(0), k.integer(sums.count), zeros(k),
                           [&](Value update, ArrayRef<Value> inner) {
                             return k.choose(
@@ -57,11 +58,9 @@ public:
     emitKeys();
     emitSortedGroups();
     int64_t from = 1; // of the two lists of keys
-    for (int64_t run = sortedAtOnce; run < sums.count; run *= 2, from = 1 - from)
+    for (int64_t run = sortedAtOnce; run < sums.count; run *= mostRuns, from = 1 - from)
       emitMerge(run, from);
-    emitStarts(from);
-    if (numGroups > 0)
-      emitGroupSums(from);
+    emitStartsAndGroupSums(from);
     emitRows(from);
     if (!isGood)
       return failure();
@@ -82,8 +81,8 @@ private:
   }
 
   int64_t threadsOfTable() const { return sums.outer * sums.rows * (sums.width / each); }
-  Position positionOf(const ThreadKernel &k, int64_t numRows) const {
-    Values at = k.split(k.thread, {sums.outer, numRows, sums.width / each});
+  Position positionOf(const ThreadKernel &k, Value thread, int64_t numRows) const {
+    Values at = k.split(thread, {sums.outer, numRows, sums.width / each});
     return {at[0], at[1], k.e.mul(at[2], k.integer(each))};
   }
   Values zeros(const ThreadKernel &k) const { return Values(size_t(each), k.number(0)); }
@@ -138,48 +137,71 @@ private:
     add(k.finish());
   }
 
-  /// Returns the first index in [begin, end) of a sorted list whose key is not below `key`; `end`
-  /// if there is none. `steps` suffice for the range; `valid` is any index with a key.
-  Value lowerBound(const ThreadKernel &k, int64_t list, Value key, Value begin, Value end,
-                   int64_t length, Value valid) const {
+  /// Returns for each range [begin, end) of a sorted list the first index whose key is not below
+  /// `key`; `end` if there is none. The searches take their steps together, with a load of each in
+  /// flight. No range is longer than `length`; `valid` is any index with a key.
+  Values lowerBounds(const ThreadKernel &k, int64_t list, Value key, ArrayRef<Value> begins,
+                     ArrayRef<Value> ends, int64_t length, Value valid) const {
     int64_t steps = int64_t(llvm::Log2_64_Ceil(uint64_t(length))) + 1;
-    return k.loop(k.integer(0), k.integer(steps), {begin, end}, [&](Value, ArrayRef<Value> range) {
-      Value isOpen = k.e.less(range[0], range[1]);
-      Value middle = k.divide(k.e.add(range[0], range[1]), 2);
-      Value found = loadKey(k, list, k.e.select(isOpen, middle, valid));
-      Value isBelow = k.e.less(found, key);
-      Value up = k.both(isOpen, isBelow);
-      Value down = k.both(isOpen, k.negate(isBelow));
-      return Values{k.e.select(up, k.e.add(middle, k.integer(1)), range[0]),
-                    k.e.select(down, middle, range[1])};
-    })[0];
+    size_t count = begins.size();
+    Values ranges(begins);
+    ranges.append(ends.begin(), ends.end());
+    ranges = k.loop(k.integer(0), k.integer(steps), ranges, [&](Value, ArrayRef<Value> inner) {
+      Values isOpen, middle, found, next(2 * count);
+      for (size_t i = 0; i < count; ++i) {
+        isOpen.push_back(k.e.less(inner[i], inner[count + i]));
+        middle.push_back(k.divide(k.e.add(inner[i], inner[count + i]), 2));
+        found.push_back(loadKey(k, list, k.e.select(isOpen[i], middle[i], valid)));
+      }
+      for (size_t i = 0; i < count; ++i) {
+        Value isBelow = k.e.less(found[i], key);
+        Value up = k.both(isOpen[i], isBelow);
+        Value down = k.both(isOpen[i], k.negate(isBelow));
+        next[i] = k.e.select(up, k.e.add(middle[i], k.integer(1)), inner[i]);
+        next[count + i] = k.e.select(down, middle[i], inner[count + i]);
+      }
+      return next;
+    });
+    ranges.truncate(count);
+    return ranges;
   }
 
-  /// Merges pairs of sorted runs from list `from` into the other. A key moves behind the smaller
-  /// keys of the other run.
+  /// Merges up to `mostRuns` neighbouring sorted runs from list `from` into the other. A key moves
+  /// behind the smaller keys of all these runs, its own included.
   void emitMerge(int64_t run, int64_t from) {
     ThreadKernel k(context, staged, sums.count, form);
     Value key = loadKey(k, from, k.thread);
-    Value pair = k.e.mul(k.divide(k.thread, 2 * run), k.integer(2 * run));
-    Value middle = k.e.add(pair, k.integer(run));
-    Value isLeft = k.e.less(k.thread, middle);
-    auto within = [&](Value index) {
-      return Value(k.e.make<arith::MinSIOp>(index, k.integer(sums.count)));
-    };
-    Value begin = k.e.select(isLeft, within(middle), pair);
-    Value end = k.e.select(isLeft, within(k.e.add(middle, k.integer(run))), middle);
-    Value other = k.e.sub(lowerBound(k, from, key, begin, end, run, k.thread), begin);
-    Value own = k.e.select(isLeft, k.thread, k.e.sub(k.thread, k.integer(run)));
-    storeKey(k, 1 - from, k.e.add(own, other), key);
+    Value first = k.e.mul(k.divide(k.thread, mostRuns * run), k.integer(mostRuns * run));
+    int64_t numRuns =
+        std::min(mostRuns, int64_t(llvm::divideCeil(uint64_t(sums.count), uint64_t(run))));
+    Values bounds;
+    for (int64_t i = 0; i <= numRuns; ++i)
+      bounds.push_back(
+          k.e.make<arith::MinSIOp>(k.e.add(first, k.integer(i * run)), k.integer(sums.count)));
+    ArrayRef<Value> begins = ArrayRef<Value>(bounds).drop_back();
+    Value place = first;
+    for (auto [begin, found] :
+         llvm::zip_equal(begins, lowerBounds(k, from, key, begins,
+                                             ArrayRef<Value>(bounds).drop_front(), run, k.thread)))
+      place = k.e.add(place, k.e.sub(found, begin));
+    storeKey(k, 1 - from, place, key);
     add(k.finish());
   }
 
-  void emitStarts(int64_t list) {
-    ThreadKernel k(context, staged, sums.rows + 1, form);
-    Value key = k.e.make<arith::ShLIOp>(k.thread, k.integer(keyShift));
-    Value zero = k.integer(0);
-    Value start = lowerBound(k, list, key, zero, k.integer(sums.count), sums.count, zero);
-    k.store(firstResult + 1, k.e.add(k.thread, k.integer(beginOfStarts)), start);
+  /// The first threads find the starts of rows, the others sum groups.
+  void emitStartsAndGroupSums(int64_t list) {
+    int64_t numStarts = sums.rows + 1;
+    ThreadKernel k(context, staged, numStarts + sums.outer * numGroups * (sums.width / each), form);
+    Value isStart = k.e.less(k.thread, k.integer(numStarts));
+    k.ifThen(isStart, [&] {
+      Value key = k.e.make<arith::ShLIOp>(k.thread, k.integer(keyShift));
+      Value zero = k.integer(0);
+      Value start = lowerBounds(k, list, key, {zero}, {k.integer(sums.count)}, sums.count, zero)[0];
+      k.store(firstResult + 1, k.e.add(k.thread, k.integer(beginOfStarts)), start);
+    });
+    if (numGroups > 0)
+      k.ifThen(k.negate(isStart),
+               [&] { sumGroup(k, list, k.e.sub(k.thread, k.integer(numStarts))); });
     add(k.finish());
   }
 
@@ -216,9 +238,8 @@ private:
     return k.e.add(offsetOf(k, at, group, numGroups), k.integer(beginOfSums));
   }
 
-  void emitGroupSums(int64_t list) {
-    ThreadKernel k(context, staged, sums.outer * numGroups * (sums.width / each), form);
-    Position at = positionOf(k, numGroups);
+  void sumGroup(const ThreadKernel &k, int64_t list, Value thread) const {
+    Position at = positionOf(k, thread, numGroups);
     Value begin = k.e.mul(at.row, k.integer(groupSize));
     Value end = k.e.add(begin, k.integer(groupSize));
     Value first = rowOfKey(k, loadKey(k, list, begin));
@@ -227,12 +248,11 @@ private:
       Values total = sumOfUpdates(k, list, at, begin, end, zeros(k));
       k.storeTogether(firstResult + 2, sumOffset(k, at, at.row), total);
     });
-    add(k.finish());
   }
 
   void emitRows(int64_t list) {
     ThreadKernel k(context, staged, threadsOfTable(), form);
-    Position at = positionOf(k, sums.rows);
+    Position at = positionOf(k, k.thread, sums.rows);
     auto startOf = [&](Value row) {
       return k.loadResult(firstResult + 1, k.e.add(row, k.integer(beginOfStarts)));
     };

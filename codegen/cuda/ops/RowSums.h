@@ -21,14 +21,16 @@ struct RowSums {
 ///
 /// Up to 32 updates, a thread per access of the table compares all of them. For more:
 ///
-/// 1. Keys, row * 2^32 + update, are sorted: groups of 128 by counting, then runs by merging.
-/// 2. `starts` gets the first key of each row.
-/// 3. Aligned groups of 32 sorted updates of one row are summed. So a row with many updates, such
-///    as a frequent word or padding, is not the work of few threads.
-/// 4. Every row adds its updates, or groups of these, and is written once.
+/// 1. Keys, row * 2^32 + update, are sorted: groups of 128 by counting, then up to 16 runs at once
+///    by merging. A key's place is the number of smaller keys, found by bisection of every run.
+/// 2. Of each row the first key is found. Aligned groups of 32 sorted updates of one row are
+/// summed.
+///    So a row with many updates, such as a frequent word or padding, is not the work of few
+///    threads.
+/// 3. Every row adds its updates, or groups of these, and is written once.
 ///
-/// Example: 16,384 tokens take 7 merges, so 12 launches. Comparing all tokens with 50,304 rows
-/// takes 31 ms on an H100 by the estimate of tests/gate.
+/// Example: 16,384 tokens are 128 groups, which take 2 merges, so 6 launches. Comparing all tokens
+/// with 50,304 rows takes 31 ms on an H100 by the estimate of tests/gate.
 mlir::FailureOr<region::Kernel> sumByRows(mlir::MLIRContext &context, const OpCall &call,
                                           const RowSums &sums, Form form);
 

@@ -504,7 +504,7 @@ TEST(Fusion, WhatStaysInRegistersIsNotMoved) {
 }
 
 // x w + bias is one kernel of the library. Two functions of the next product are one kernel. The
-// slice is a copy.
+// slice is a copy. Positions that attention alone reads need no kernel.
 TEST(KernelShares, AddUpToTheKernelsOfAProgram) {
   using namespace tbc::reshard;
   Graph graph;
@@ -537,6 +537,10 @@ TEST(KernelShares, AddUpToTheKernelsOfAProgram) {
   int once = op(KernelClass::Elementwise, true, {again}, {a, c});
   int twice = op(KernelClass::Elementwise, true, {once, again}, {a, c});
   int slice = op(KernelClass::None, false, {twice}, {a, c}, true);
+  int places = op(KernelClass::None, false, {}, {a});
+  graph.ops.back().generator = true;
+  int attended = op(KernelClass::CausalAttention, false, {slice, places}, {a, c});
+  graph.values[size_t(attended)].layout.elementBytes = 2;
   graph.loss = slice;
 
   const double whole = 64 * 64 * 4, row = 64 * 4;
@@ -563,13 +567,20 @@ TEST(KernelShares, AddUpToTheKernelsOfAProgram) {
   EXPECT_EQ(launches(slice), 1);
   EXPECT_EQ(bytes(wide), 0);
   EXPECT_EQ(launches(wide), 0);
+  EXPECT_EQ(bytes(places), 0); // the library knows the positions
+  EXPECT_EQ(launches(places), 0);
+  graph.values[size_t(attended)].layout.elementBytes = 4; // cuDNN's attention has 16 bits
+  shares = kernelShares(gpus, graph);
+  EXPECT_EQ(launches(places), 1);
 
-  // CPUs have no epilogues.
+  // CPUs have no libraries.
   gpus.hasKernelWorkspace = false;
   shares = kernelShares(gpus, graph);
   EXPECT_EQ(bytes(product), 3 * whole);
   EXPECT_EQ(bytes(sum), 2 * whole + row);
   EXPECT_EQ(launches(sum), 1);
+  EXPECT_EQ(bytes(places), row);
+  EXPECT_EQ(launches(places), 1);
 
   // A framework has views for free, and a kernel per op.
   gpus.executor.name = "megatron";

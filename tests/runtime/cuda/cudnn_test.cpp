@@ -362,6 +362,42 @@ TEST_F(CudnnRefusals, PlacesThatAreIndicesAreNoParts) {
   EXPECT_NE(calls.find(forward, 0), nullptr);
 }
 
+/// cuDNN knows them. They are computed if something else reads them.
+TEST_F(CudnnRefusals, PlacesThatOnlyCudnnIsGivenNeedNoLaunch) {
+  AttentionShapes a{16, 16};
+  TensorType q{DType::BF16, a.q()}, k{DType::BF16, a.k()}, v{DType::BF16, a.v()},
+      o{DType::BF16, a.o()}, m{DType::F32, a.m()}, places{DType::I64, {16}};
+  program::Program program =
+      programOf("attention", with("placed", true), {q, k, v, places}, {o, m, m});
+  program::Stage &stage = program.stages[0];
+  program::Block &block = stage.chunks[0].forward;
+  block.instructions[0].operands.push_back(3);
+  program::Instruction iota;
+  iota.id = iota.op = "iota";
+  iota.attrs = {{"dim", int64_t(0)}};
+  iota.results = {3};
+  block.instructions.insert(block.instructions.begin(), iota);
+  block.regions = {{0, 1, "iota", 1}, {1, 1, "attention", 1}};
+  auto isLeftOut = [&] {
+    cuda::LibraryCalls calls(program, 0, nullptr, plans);
+    EXPECT_TRUE(calls.prepare(forward));
+    EXPECT_NE(calls.find(forward, 1), nullptr);
+    const bool answer = calls.isLeftOut(forward, 0);
+    EXPECT_EQ(answer, cuda::libraryUseOf(program, 0, forward, 90).unread.count(0) > 0);
+    return answer;
+  };
+  EXPECT_TRUE(isLeftOut());
+  program::Instruction reader;
+  reader.id = reader.op = "neg";
+  reader.operands = {3}, reader.results = {3};
+  block.instructions.push_back(reader);
+  EXPECT_FALSE(isLeftOut());
+  block.instructions.pop_back();
+  EXPECT_TRUE(isLeftOut());
+  block.results.push_back({3, 0});
+  EXPECT_FALSE(isLeftOut());
+}
+
 TEST_F(CudnnRefusals, VersionsThatAreWrong) {
   AttentionShapes a{16, 16};
   TensorType q{DType::BF16, a.q()}, k{DType::BF16, a.k()}, v{DType::BF16, a.v()},
