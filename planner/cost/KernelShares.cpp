@@ -1,8 +1,7 @@
 //===- KernelShares.cpp - The memory traffic of kernels, by op -------------===//
 
-#include "planner/cost/Cost.h"
+#include "planner/cost/KernelShares.h"
 #include "planner/graph/Values.h"
-#include "planner/reshard/Kernels.h"
 
 #include <algorithm>
 #include <set>
@@ -20,7 +19,8 @@ public:
   OwnShares(const Graph &graph, bool hasLibrary)
       : graph(graph), hasLibrary(hasLibrary), kernelOf(graph.ops.size(), none) {}
 
-  std::vector<KernelShare> run() {
+  /// `blocks`: planUnsplitKernels() of the graph.
+  std::vector<KernelShare> run(const BlockKernels &blocks) {
     for (const GraphOp &op : graph.ops) {
       KernelShare &share = shares.emplace_back();
       share.readBytes.assign(op.operands.size(), 0);
@@ -28,7 +28,6 @@ public:
       share.isFused = true;
     }
     addGenerators();
-    const BlockKernels blocks = planUnsplitKernels(graph);
     int number = 0;
     for (const auto &[key, kernels] : blocks)
       for (const Kernel &kernel : kernels) {
@@ -216,9 +215,14 @@ private:
 
 } // namespace
 
+std::vector<KernelShare> ownKernelShares(const Cluster &cluster, const Graph &graph,
+                                         const BlockKernels &kernels) {
+  return OwnShares(graph, cluster.hasKernelWorkspace).run(kernels);
+}
+
 std::vector<KernelShare> kernelShares(const Cluster &cluster, const Graph &graph) {
   if (cluster.executor.isOwn())
-    return OwnShares(graph, cluster.hasKernelWorkspace).run();
+    return ownKernelShares(cluster, graph, planUnsplitKernels(graph));
   std::vector<KernelShare> shares;
   for (const GraphOp &op : graph.ops)
     shares.push_back(frameworkShare(graph, op));

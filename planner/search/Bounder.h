@@ -46,12 +46,13 @@ public:
   /// Computes the result of refined() ahead. Thread-safe, but not concurrently with refined().
   double refinedAhead(const Candidate &candidate, double limit);
 
-private:
   /// All inputs of a refined bound except its limit. It holds for any recomputation, so candidates
   /// of all modes share it.
   using Key =
       std::tuple<std::array<int64_t, 6>, int64_t, int64_t, int, bool, ScheduleKind, int, bool>;
   static Key keyOf(const Candidate &candidate);
+
+private:
   struct Refined {
     double seconds = 0, limit = 0;
     /// Whether a larger `limit` may give a better bound.

@@ -102,6 +102,12 @@ static double refineBounds(Searcher &searcher, Workers &workers,
   std::sort(loose.begin(), loose.end(), [](const Candidate *a, const Candidate *b) {
     return std::tie(a->provenBound, a->order) < std::tie(b->provenBound, b->order);
   });
+  // Candidates that differ by recomputation share their bound.
+  std::set<Bounder::Key> seen;
+  auto isKnown = [&](const Candidate *candidate) {
+    return !seen.insert(Bounder::keyOf(*candidate)).second;
+  };
+  loose.erase(std::remove_if(loose.begin(), loose.end(), isKnown), loose.end());
   constexpr int mostFinal = 256; // most share their chains
 
   std::set<std::tuple<double, bool, size_t>> refined; // bound, whether it is final, index in loose

@@ -1,6 +1,7 @@
 //===- ModelTables.cpp - Placements and profiles shared by candidates -----===//
 
 #include "planner/search/ModelTables.h"
+#include "planner/cost/KernelShares.h"
 #include "planner/graph/PlaceAxes.h"
 #include "planner/graph/Recompute.h"
 #include "planner/graph/RecomputeBlocks.h"
@@ -20,8 +21,14 @@ const Graph &ModelTables::graphFor(int64_t samples) const {
 
 const std::vector<KernelShare> &ModelTables::sharesFor(const Cluster &devices,
                                                        int64_t samples) const {
-  return shares.get({devices.hasKernelWorkspace, samples},
-                    [&] { return kernelShares(devices, graphFor(samples)); });
+  return shares.get({devices.hasKernelWorkspace, samples}, [&] {
+    const Graph &batched = graphFor(samples);
+    if (!devices.executor.isOwn())
+      return kernelShares(devices, batched);
+    const BlockKernels &blocks =
+        kernels.get(samples > 1, [&] { return planUnsplitKernels(batched); });
+    return ownKernelShares(devices, batched, blocks);
+  });
 }
 
 const std::vector<uint64_t> &ModelTables::hashes() const {

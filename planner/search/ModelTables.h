@@ -3,6 +3,7 @@
 #ifndef TBC_PLANNER_SEARCH_MODELTABLES_H
 #define TBC_PLANNER_SEARCH_MODELTABLES_H
 
+#include "planner/reshard/Kernels.h"
 #include "planner/search/MeshTables.h"
 #include "planner/search/ModelSplit.h"
 #include "planner/search/Profile.h"
@@ -81,6 +82,7 @@ private:
   const MeshTables &meshes;
   RunningCounts &counts;
   mutable OnceMap<int64_t, reshard::Graph> graphs;
+  mutable OnceMap<bool, reshard::BlockKernels> kernels; // by whether there are several samples
   /// By whether kernels may have a workspace, and by samples: all groups have one executor.
   mutable OnceMap<std::pair<bool, int64_t>, std::vector<KernelShare>> shares;
   mutable Once<std::vector<uint64_t>> structure;

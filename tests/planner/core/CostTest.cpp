@@ -1,9 +1,10 @@
 //===- CostTest.cpp - Closed forms of kernels and collectives -----------------===//
 
-#include "planner/cost/Cost.h"
+#include "planner/cost/KernelShares.h"
 #include "planner/graph/Values.h"
 #include "planner/memory/Memory.h"
 #include "planner/predict/Time.h"
+#include "planner/reshard/Rebatch.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gmock/gmock.h>
@@ -588,4 +589,15 @@ TEST(KernelShares, AddUpToTheKernelsOfAProgram) {
   EXPECT_EQ(launches(slice), 0);
   EXPECT_EQ(bytes(once), whole); // twice reads it from registers
   EXPECT_EQ(bytes(twice), 2 * whole);
+
+  // Another batch has the same kernels.
+  graph.batchFactor = a;
+  const Graph few = withBatch(graph, 2), many = withBatch(graph, 8);
+  const std::vector<KernelShare> expected = kernelShares(h100(), many);
+  shares = ownKernelShares(h100(), many, planUnsplitKernels(few));
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(shares[i].readBytes, expected[i].readBytes) << i;
+    EXPECT_EQ(shares[i].writtenBytes, expected[i].writtenBytes) << i;
+    EXPECT_EQ(shares[i].isFused, expected[i].isFused) << i;
+  }
 }
