@@ -149,6 +149,14 @@ TEST_F(Ops, ExpandThenReshapeRepeatsHeads) {
   EXPECT_THAT(run(b, 1), ElementsAre(0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5));
 }
 
+/// A tracer's `x.expand(*x.shape, 2)` has the batch of its example, 5, as a number.
+TEST_F(Ops, ExpandToTheSamplesOfTheExport) {
+  ModelBuilder b = withInput({"1"});
+  b.ints("expanded", {2}, {5, 2});
+  b.node("Expand", {"x", "expanded"}, {"y"});
+  EXPECT_THAT(run(b), ElementsAre(0, 0, 1, 1));
+}
+
 TEST_F(Ops, TileAndTrilu) {
   ModelBuilder b = withInput({"2"});
   b.ints("repeats", {2}, {1, 2});

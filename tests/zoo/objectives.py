@@ -7,7 +7,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import kinds
 from idioms import WIDTH
 from kinds import BATCH, SEQ, VOCAB, Kind, ids, kind
 from sequences import Block
@@ -75,7 +74,8 @@ class Policy(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embed, self.body, self.head = nn.Embedding(VOCAB, WIDTH), nn.Sequential(Block(), Block()), nn.Linear(WIDTH, VOCAB)
+        self.embed, self.body = nn.Embedding(VOCAB, WIDTH), nn.Sequential(Block(), Block())
+        self.head = nn.Linear(WIDTH, VOCAB)
 
     def forward(self, tokens):
         return self.head(self.body(self.embed(tokens)))
@@ -204,8 +204,7 @@ def several_heads():
                 F.cross_entropy(self.classes(pooled), label % 5),
                 F.mse_loss(self.value(pooled).squeeze(-1), value),
                 F.binary_cross_entropy_with_logits(self.tags(pooled), tags)])
-            weights = torch.exp(-self.uncertainty) if kinds.MASKED else self.uncertainty + 1  # dynamo folds the first
-            return (weights * losses + self.uncertainty).sum()
+            return (torch.exp(-self.uncertainty) * losses + self.uncertainty).sum()
 
     return Kind(Heads(), {"tokens": ids(), "label": torch.randint(0, 5, (BATCH,)).fill_(9), "value": torch.randn(BATCH),
                           "tags": torch.rand(BATCH, 7)}, loss="loss", meets=True)
@@ -224,7 +223,8 @@ def tab_transformer():
             self.first = nn.Parameter(torch.randn(WIDTH))
             layer = nn.TransformerEncoderLayer(WIDTH, 4, 48, 0.0, "gelu", batch_first=True, norm_first=True)
             self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-            self.normal, self.head = nn.BatchNorm1d(4), nn.Sequential(nn.LayerNorm(WIDTH), nn.ReLU(), nn.Linear(WIDTH, 3))
+            self.normal = nn.BatchNorm1d(4)
+            self.head = nn.Sequential(nn.LayerNorm(WIDTH), nn.ReLU(), nn.Linear(WIDTH, 3))
 
         def forward(self, categories, numbers):
             words = self.table(categories + self.offsets) + self.column
@@ -307,8 +307,10 @@ def balanced_experts():
     class Balanced(nn.Module):
         def __init__(self):
             super().__init__()
-            self.embed, self.router, self.head = nn.Embedding(VOCAB, WIDTH), nn.Linear(WIDTH, 4), nn.Linear(WIDTH, VOCAB)
-            self.up, self.down = nn.Parameter(torch.randn(4, WIDTH, 48) / 6), nn.Parameter(torch.randn(4, 48, WIDTH) / 7)
+            self.embed, self.router = nn.Embedding(VOCAB, WIDTH), nn.Linear(WIDTH, 4)
+            self.up = nn.Parameter(torch.randn(4, WIDTH, 48) / 6)
+            self.down = nn.Parameter(torch.randn(4, 48, WIDTH) / 7)
+            self.head = nn.Linear(WIDTH, VOCAB)
 
         def forward(self, tokens, labels):
             x = self.embed(tokens)

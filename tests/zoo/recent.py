@@ -1,13 +1,14 @@
 """Models of the zoo as people train them in 2026: state spaces, latent and sparse attention, routed experts, flows."""
 
 import math
+from functools import partial
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from idioms import WIDTH
-from kinds import BATCH, VOCAB, Kind, ids, kind
+from kinds import BATCH, KINDS, VOCAB, Kind, config_of, decoder, distinct, ids, kind
 from sequences import Block, tokens_kind
 
 
@@ -141,7 +142,8 @@ def rwkv7():
             g = torch.sigmoid(g @ self.low[2]) @ self.high[2]
             kk = F.normalize((k * self.removal).view(batch, length, self.heads, -1), dim=-1, p=2.0)
             k = k * (1 + (a - 1) * 0.5)
-            r, w, k, v, a = (t.view(batch, length, self.heads, self.dim) for t in (r, torch.exp(-torch.exp(w)), k, v, a))
+            w = torch.exp(-torch.exp(w))
+            r, w, k, v, a = (t.view(batch, length, self.heads, self.dim) for t in (r, w, k, v, a))
             state = torch.zeros(batch, self.heads, self.dim, self.dim)
             outs = []
             for t in range(length):
@@ -243,7 +245,7 @@ def sinks_and_windows():
             keep = far >= 0
             if self.window:
                 keep = keep & (far < self.window)
-            scores = (q @ k.mT / math.sqrt(8)).masked_fill(~keep, -math.inf)
+            scores = (q @ k.transpose(2, 3) / math.sqrt(8)).masked_fill(~keep, -math.inf)
             sinks = self.sinks[None, :, None, None].expand(batch, -1, length, 1)
             weights = torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
             mixed = (weights @ v) * self.gate(x).sigmoid().transpose(1, 2)[..., None]
@@ -297,10 +299,10 @@ def native_sparse():
             batch, length, _ = x.shape
             q, k, v = self.qkv(x).view(batch, length, 3, self.heads, 8).permute(2, 0, 3, 1, 4)
             blocks = length // self.block
-            k_blocks, v_blocks = (self.compress(t.reshape(batch, self.heads, blocks, -1)) for t in (k, v))
+            k_blocks, v_blocks = (self.compress(t.reshape(batch, self.heads, blocks, self.block * 8)) for t in (k, v))
             places, ends = torch.arange(length), (torch.arange(blocks) + 1) * self.block - 1
             seen = places[:, None] >= ends
-            scores = (q @ k_blocks.mT / math.sqrt(8)).masked_fill(~seen, -1e9)
+            scores = (q @ k_blocks.transpose(2, 3) / math.sqrt(8)).masked_fill(~seen, -1e9)
             weights = scores.softmax(-1) * seen
             coarse = weights @ v_blocks
             best = torch.zeros_like(weights).scatter(-1, weights.topk(2, -1).indices, 1.0) > 0
@@ -318,7 +320,7 @@ def native_sparse():
 
 @kind
 def altup():
-    """Gemma 3n's parts: alternating updates of streams, low-rank residuals, embeddings per layer, sparse activations."""
+    """Gemma 3n's parts: streams updated in turn, low-rank residuals, embeddings per layer, sparse activations."""
 
     class Layer(nn.Module):
         def __init__(self):
@@ -481,3 +483,17 @@ def registers_vit():
             return self.head(torch.cat([x[:, 0], x[:, 5:].mean(1)], -1))
 
     return Kind(Encoder(), {"pixel_values": torch.randn(BATCH, 3, 16, 16), "masked": torch.rand(BATCH, 16) < 0.3})
+
+
+# --- Decoders of transformers 5, by the configuration's class. ---
+
+NEWER = {
+    "apertus": "ApertusConfig",
+    "arcee": "ArceeConfig",
+    "hunyuan": "HunYuanDenseV1Config",
+    "nanochat": "NanoChatConfig",
+    "olmo3": "Olmo3Config",
+    "seed-oss": "SeedOssConfig",
+}
+for _name, _config in NEWER.items():
+    KINDS[_name] = partial(distinct, lambda c=_config: decoder(config_of(c), attention="sdpa"))

@@ -149,6 +149,16 @@ void importExpand(NodeContext &node) {
   const Value &value = node.input(0);
   Value target;
   target.shape = checkedShape(node.ints(1));
+  // A tracer writes `x.expand(*x.shape, n)` with the numbers of its example. Another number than
+  // the batch fits a dim over the batch at that batch size only, so it stands for it.
+  for (size_t back = 1; back <= std::min(value.rank(), target.rank()); ++back) {
+    int64_t own = value.shape[value.rank() - back], &size = target.shape[target.rank() - back];
+    if (own != node.emitter.marker || size <= 1 || node.emitter.dependsOnBatch(size))
+      continue;
+    node.warn("expands to the " + std::to_string(size) +
+              " samples of the export; it expands to those of each batch");
+    size = own;
+  }
   Shape shape = broadcastShapes({value, target}, node.emitter.marker);
   node.setOutput(0, expand(node.emitter, value, shape));
 }
