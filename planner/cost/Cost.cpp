@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 using namespace tbc::reshard;
 
@@ -168,6 +169,10 @@ double executorSeconds(const Cluster &cluster, CollectiveKind kind, double count
   return executor.gatherRankSeconds * count * ranks + updateSeconds(cluster, moved * bytes, 0);
 }
 
+double messageSeconds(const Cluster &cluster, bool hasPrevious, bool hasNext) {
+  return cluster.executor.messageSeconds * (double(hasPrevious) + double(hasNext));
+}
+
 /// Updates `shape` to the worse of itself and the distribution of the group that begins at rank
 /// `first`.
 void NetworkCost::addGroup(int64_t first, const std::vector<int64_t> &members,
@@ -243,6 +248,17 @@ std::map<int64_t, int64_t> NetworkCost::firstRanks(const std::vector<AxisRef> &a
     addDigit(rest, stride[axis]);
   }
   return firsts;
+}
+
+double NetworkCost::launchFactor() const {
+  const int tensorAxis = mesh.axisIndex("tp");
+  if (cluster.executor.groupWait == 0 || pipelineAxis < 0 || tensorAxis < 0)
+    return 1;
+  std::vector<int> stages(static_cast<size_t>(mesh.axes[size_t(pipelineAxis)].size));
+  std::iota(stages.begin(), stages.end(), 0);
+  if (stageGroupShape(stages).nodes == 1)
+    return 1;
+  return 1 + cluster.executor.groupWait * double(mesh.axes[size_t(tensorAxis)].size - 1);
 }
 
 GroupShape NetworkCost::groupShape(const std::vector<AxisRef> &axes) const {

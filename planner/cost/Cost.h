@@ -108,6 +108,11 @@ double updateSeconds(const Cluster &cluster, double bytes, double launches);
 double executorSeconds(const Cluster &cluster, reshard::CollectiveKind kind, double count,
                        double ranks, double bytes);
 
+/// Returns the seconds that the executor of `cluster` holds a rank for its messages of one phase to
+/// and from the stages `hasPrevious` and `hasNext` tell of. Example: 2.5 ms for a message are 5 ms
+/// on a stage in the middle.
+double messageSeconds(const Cluster &cluster, bool hasPrevious, bool hasNext);
+
 /// Prices collectives on one mesh of one cluster. Thread-safe. Ranks fill nodes in order, so the
 /// last axis of the mesh lies inside a node as far as it fits.
 class NetworkCost {
@@ -139,6 +144,11 @@ public:
   double seconds(const reshard::Collective &collective) const;
   /// The same, given kind, group and size.
   double seconds(reshard::CollectiveKind kind, const GroupShape &group, double bytes) const;
+
+  /// Returns the time of the host to launch kernels, relative to that of one rank alone: in a
+  /// pipeline over several nodes 1 + groupWait * (tp - 1), else 1. Example: 0.7 and tp = 8
+  /// give 5.9.
+  double launchFactor() const;
 
   GroupShape groupShape(const std::vector<reshard::AxisRef> &axes) const;
   GroupShape groupShape(const reshard::Collective &collective) const;

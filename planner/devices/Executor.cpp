@@ -109,6 +109,7 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
                reader.number(kernels, "kernels", "launch_seconds", Range::NotNegative, false));
   executor.hostSeconds =
       reader.number(kernels, "kernels", "host_seconds", Range::NotNegative, false);
+  executor.groupWait = reader.number(kernels, "kernels", "group_wait", Range::NotNegative, false);
   const double rate = kernelRate(reader, kernels, cluster);
   for (auto &[key, kernel] : cluster.kernels) {
     kernel.flopsFraction *= rate;
@@ -127,9 +128,18 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
       reader.number(overlap, "overlap", "gather_moved", Range::NotNegative, false);
   executor.scatterMoved =
       reader.number(overlap, "overlap", "scatter_moved", Range::NotNegative, false);
+  executor.lastBackward =
+      reader.number(overlap, "overlap", "last_backward", Range::Fraction, false);
+  if (overlap.contains("last_backward_zero"))
+    executor.lastBackwardZero = reader.integer(overlap, "overlap", "last_backward_zero", 0, 1);
   executor.hiddenOperands =
       reader.number(overlap, "overlap", "tensor_parallel", Range::Fraction, false);
   reader.closeTable(overlap, "overlap");
+
+  const toml::table &pipeline = reader.section(root, "", "pipeline", false);
+  executor.messageSeconds =
+      reader.number(pipeline, "pipeline", "message_seconds", Range::NotNegative, false);
+  reader.closeTable(pipeline, "pipeline");
 
   const toml::table &tensor = reader.section(root, "", "tensor_parallel");
   const std::string layout = reader.text(tensor, "tensor_parallel", "layout");

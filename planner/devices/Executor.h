@@ -75,6 +75,11 @@ struct Executor {
   /// Seconds in which the host launches a kernel that the planner prices, which may be several of
   /// the executor's. 0 for tbc: its device runs captured graphs.
   double hostSeconds = 0;
+  /// The host's time for every other rank over tp, relative to its own, in a pipeline over nodes:
+  /// hosts serve the network beside launching, and the ranks of a group wait for each of them.
+  double groupWait = 0;
+  /// Seconds that a message between stages holds both of its ranks, beside the network's.
+  double messageSeconds = 0;
   /// Stored parameters that one all_gather gathers together.
   int64_t joinedGathers = 1;
   /// Seconds that a gather of parameters or a reduce_scatter of gradients takes for each of its
@@ -84,6 +89,10 @@ struct Executor {
   /// fills, and copies from and to the buffers of collectives. Example: zeros (1) and a copy (2)
   /// for a gathered byte are 3.
   double gatherMoved = 0, scatterMoved = 0;
+  /// The part of the last backward's kernels behind which sums of accumulated gradients hide,
+  /// without a pipeline. Up to ZeRO stage `lastBackwardZero`.
+  double lastBackward = 0;
+  int64_t lastBackwardZero = 0;
   /// Under full recomputation a block keeps its input alone and runs its whole forward again, also
   /// the ops that backward does not read.
   bool recomputesBlocks = false;
@@ -113,10 +122,16 @@ struct Executor {
   RunnablePlans plans;
 
   bool isOwn() const { return name == ownExecutor; }
+  /// Whether accumulated gradients are summed during the last backward, under ZeRO stage `zero`.
+  bool reducesInLastBackward(int64_t zero) const {
+    return lastBackward > 0 && zero <= lastBackwardZero;
+  }
   /// Returns the bytes of an accumulated gradient relative to tbc's, which is in f32.
   double gradientFactor() const { return gradientWidth > 0 ? gradientWidth / 4 : 1; }
   bool operator==(const Executor &o) const {
-    return name == o.name && hostSeconds == o.hostSeconds && joinedGathers == o.joinedGathers &&
+    return name == o.name && hostSeconds == o.hostSeconds && groupWait == o.groupWait &&
+           messageSeconds == o.messageSeconds && joinedGathers == o.joinedGathers &&
+           lastBackward == o.lastBackward && lastBackwardZero == o.lastBackwardZero &&
            gatherRankSeconds == o.gatherRankSeconds && gatherMoved == o.gatherMoved &&
            scatterMoved == o.scatterMoved && recomputesBlocks == o.recomputesBlocks &&
            gathersAgain == o.gathersAgain && tensorParallel == o.tensorParallel &&

@@ -70,6 +70,7 @@ void applyMeasured(Cluster &cluster, const Measured &measured) {
   cluster.launchSeconds *= factor;
   cluster.floorSeconds *= factor;
   cluster.executor.hostSeconds *= factor;
+  cluster.executor.messageSeconds *= factor;
   cluster.executor.gatherRankSeconds *= factor;
   cluster.hostBytesPerSecond /= factor;
   scale(cluster.intraNode, factor);

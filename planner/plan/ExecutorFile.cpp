@@ -40,6 +40,10 @@ static RunnablePlans readPlans(JsonObject &executor, KeyProblem &problem) {
 Json executorJson(const Executor &executor) {
   return {{"name", executor.name},
           {"host_seconds", executor.hostSeconds},
+          {"group_wait", executor.groupWait},
+          {"message_seconds", executor.messageSeconds},
+          {"last_backward", executor.lastBackward},
+          {"last_backward_zero", executor.lastBackwardZero},
           {"joined_gathers", executor.joinedGathers},
           {"gather_rank_seconds", executor.gatherRankSeconds},
           {"gather_moved", executor.gatherMoved},
@@ -66,6 +70,11 @@ Executor readExecutor(JsonObject &cluster, KeyProblem &problem) {
   Executor executor;
   executor.name = object.text("name");
   executor.hostSeconds = object.numberOr("host_seconds", 0);
+  executor.groupWait = object.numberOr("group_wait", 0);
+  executor.messageSeconds = object.numberOr("message_seconds", 0);
+  executor.lastBackward = object.numberOr("last_backward", 0);
+  if (object.has("last_backward_zero"))
+    executor.lastBackwardZero = object.integer("last_backward_zero", 0, 1);
   executor.joinedGathers = object.integer("joined_gathers", 1, 1 << 20);
   executor.gatherRankSeconds = object.numberOr("gather_rank_seconds", 0);
   executor.gatherMoved = object.numberOr("gather_moved", 0);

@@ -7,6 +7,7 @@
 #include "planner/memory/Buffers.h"
 #include "planner/memory/Memory.h"
 #include "planner/plan/PlanDevices.h"
+#include "planner/predict/JoinedGathers.h"
 #include "planner/predict/Update.h"
 #include "planner/reshard/Overlap.h"
 
@@ -46,18 +47,21 @@ static StagePart operandsPart(Phase phase) {
 }
 
 /// Returns the part of a chunk that counts a collective at `where`, in an op of `phase`.
-static StagePart partOf(Where where, Phase phase, bool touchesData) {
+/// `isLater`: the executor sums accumulated gradients during the last backward.
+static StagePart partOf(Where where, Phase phase, bool touchesData, bool isLater) {
   switch (where) {
   case Where::ParameterUse:
     return phase == Phase::Forward  ? &StageSeconds::gatherForward
            : phase == Phase::Weight ? &StageSeconds::dataWeight
                                     : &StageSeconds::gatherBackward;
   case Where::GradientMicro:
+    if (touchesData && isLater) // once per step: of one micro-batch
+      return &StageSeconds::reduceLast;
     if (touchesData)
       return phase == Phase::Weight ? &StageSeconds::dataWeight : &StageSeconds::reduceMicro;
     return operandsPart(phase);
   case Where::GradientStep:
-    return &StageSeconds::reduceStep;
+    return isLater ? &StageSeconds::reduceLast : &StageSeconds::reduceStep;
   case Where::Loss:
   case Where::StepTotal:
   case Where::MatrixStep:
@@ -89,48 +93,6 @@ static void addRing(const Graph &graph, const Assignment &assignment, int op, do
            toString(assignment.mesh, ring.front().axes), bytes, exposed);
 }
 
-namespace {
-
-/// Gathers of stored parameters that an executor joins: up to `joinedGathers` of a block and kind.
-class JoinedGathers {
-public:
-  JoinedGathers(const StageDevices &devices, const StageNetworks &networks)
-      : devices(devices), networks(networks) {}
-
-  /// Returns the additional seconds of `step`, the gather of `reshard`, in its collective.
-  double add(const Reshard &reshard, const Collective &step) {
-    const Cluster &cluster = devices.of(reshard.stage);
-    const int64_t most = cluster.executor.joinedGathers;
-    if (step.kind != CollectiveKind::AllGather)
-      return networks.seconds(step, reshard.stage);
-    auto added = [&](double count) {
-      return executorSeconds(cluster, step.kind, count, double(groupSize(step.axes)),
-                             double(step.bytes));
-    };
-    if (most <= 1)
-      return networks.seconds(step, reshard.stage) + added(1);
-    Open &here = open[{reshard.chunk, reshard.phase, step.axes}];
-    const bool isFirst = here.count++ % most == 0;
-    if (isFirst)
-      here.bytes = 0;
-    Collective joined = step;
-    joined.bytes = here.bytes;
-    const double before = here.bytes > 0 ? networks.seconds(joined, reshard.stage) : 0;
-    joined.bytes = here.bytes += step.bytes;
-    return networks.seconds(joined, reshard.stage) - before + added(isFirst ? 1 : 0);
-  }
-
-private:
-  struct Open {
-    int64_t count = 0, bytes = 0;
-  };
-  const StageDevices &devices;
-  const StageNetworks &networks;
-  std::map<std::tuple<int, Phase, std::vector<AxisRef>>, Open> open;
-};
-
-} // namespace
-
 OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
                     const StageDevices &devices, bool isInOrder, const Overlap &overlap,
                     std::vector<ChunkSeconds> *work) {
@@ -145,7 +107,7 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
     const Cluster &cluster = devices.of(stage);
     const OpStrategy &strategy = assignment.strategies[op];
     seconds.kernel.push_back(opKernelSeconds(cluster, graph, op, strategy, shares[op], isInOrder));
-    seconds.launch.push_back(cluster.executor.hostSeconds *
+    seconds.launch.push_back(cluster.executor.hostSeconds * networks.of(stage).launchFactor() *
                              opLaunches(graph, op, strategy, shares[op]));
     // A block travels while the kernel of the previous one runs, so all kernels but the last can
     // hide it.
@@ -159,11 +121,16 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
   }
   seconds.gather.assign(numOps, 0);
   seconds.reduceMicro.assign(numOps, 0);
-  for (std::vector<double> *byStage : {&seconds.reduceStep, &seconds.parameterStep})
+  for (std::vector<double> *byStage :
+       {&seconds.reduceStep, &seconds.reduceLast, &seconds.parameterStep})
     byStage->assign(assignment.numStages, 0);
   for (std::vector<double> *byChunk : {&seconds.sendForward, &seconds.sendBackward})
     byChunk->assign(assignment.numChunks(), 0);
 
+  // One executor and one ZeRO stage for all.
+  const bool reducesLater =
+      !assignment.parameterPlans.empty() &&
+      devices.of(0).executor.reducesInLastBackward(assignment.parameterPlans[0].zero);
   JoinedGathers gathers(devices, networks);
   const int tensorAxis = assignment.mesh.axisIndex("tp");
   forEachCollective(derivation, overlap, [&](const Reshard &reshard, const Collective &step) {
@@ -187,8 +154,8 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
       const int chunk = isOnce ? firstChunk[size_t(reshard.stage)] : graph.ops[op].chunk;
       const Phase phase = isOnce ? Phase::Backward : graph.ops[op].phase;
       (*work)[size_t(chunk)].add(
-          partOf(reshard.where, phase, touchesData(assignment.mesh, step.axes)), name(step.kind),
-          toString(assignment.mesh, step.axes), double(step.bytes), time);
+          partOf(reshard.where, phase, touchesData(assignment.mesh, step.axes), reducesLater),
+          name(step.kind), toString(assignment.mesh, step.axes), double(step.bytes), time);
     }
     switch (reshard.where) {
     case Where::Operand:
@@ -198,11 +165,15 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
       seconds.gather[op] += time;
       break;
     case Where::GradientMicro:
+      if (reducesLater && touchesData(assignment.mesh, step.axes)) {
+        seconds.reduceLast[reshard.stage] += time;
+        break;
+      }
       (touchesData(assignment.mesh, step.axes) ? seconds.reduceMicro : seconds.operands)[op] +=
           time;
       break;
     case Where::GradientStep:
-      seconds.reduceStep[reshard.stage] += time;
+      (reducesLater ? seconds.reduceLast : seconds.reduceStep)[reshard.stage] += time;
       break;
     case Where::Loss:
     case Where::StepTotal:
@@ -226,6 +197,24 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
           name(CollectiveKind::Send), mesh::row(Axis::Pipeline).name, bytes, time);
   }
   return seconds;
+}
+
+/// Adds the time for which the executor holds both ranks of a message between stages.
+static void addMessages(const Assignment &assignment, const StageDevices &devices,
+                        std::vector<StageSeconds> &chunks, std::vector<ChunkSeconds> *work) {
+  for (int chunk = 0; chunk < assignment.numChunks(); ++chunk) {
+    auto isElsewhere = [&](int other) {
+      return other >= 0 && other < assignment.numChunks() &&
+             assignment.stageOf(other) != assignment.stageOf(chunk);
+    };
+    const double seconds = messageSeconds(devices.of(assignment.stageOf(chunk)),
+                                          isElsewhere(chunk - 1), isElsewhere(chunk + 1));
+    for (StagePart part : {&StageSeconds::messageForward, &StageSeconds::messageBackward}) {
+      chunks[size_t(chunk)].*part += seconds;
+      if (work && seconds > 0)
+        (*work)[size_t(chunk)].add(part, "messages", "", 0, seconds);
+    }
+  }
 }
 
 /// Residuals on the host are copied out once, and back once for each block that reads them.
@@ -473,12 +462,14 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
   addUpdateLaunches(step, derivation, overlap, job, devices, chunks, work);
   for (int stage = 0; stage < assignment.numStages; ++stage) {
     chunks[firstChunk[stage]].reduceStep = ops.reduceStep[stage];
+    chunks[firstChunk[stage]].reduceLast = ops.reduceLast[stage];
     chunks[firstChunk[stage]].parameterStep = ops.parameterStep[stage];
   }
   for (int chunk = 0; chunk < assignment.numChunks(); ++chunk) {
     chunks[chunk].sendForward = ops.sendForward[chunk];
     chunks[chunk].sendBackward = ops.sendBackward[chunk];
   }
+  addMessages(assignment, devices, chunks, work);
   addResidualCopies(step, derivation, devices, chunks, work);
   for (size_t chunk = 0; work && chunk < chunks.size(); ++chunk)
     (*work)[chunk].seconds = chunks[chunk];

@@ -24,7 +24,7 @@ struct OpSeconds {
   std::vector<double> gather;      // of stored parameters
   std::vector<double> reduceMicro; // of gradients, each micro-batch
   /// Once per step, by stage.
-  std::vector<double> reduceStep, parameterStep;
+  std::vector<double> reduceStep, reduceLast, parameterStep;
   /// Sends of one micro-batch, by sending chunk.
   std::vector<double> sendForward, sendBackward;
 };

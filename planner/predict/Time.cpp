@@ -40,7 +40,14 @@ ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage,
   double roomLast = schedule.reducesInBackward() ? std::max(0.0, roomBackward - wantBackward) +
                                                        std::max(0.0, roomWeight - stage.dataWeight)
                                                  : 0;
-  double dataLast = cluster.exposedSeconds(stage.reduceStep, roomLast);
+  const double kernelsBackward =
+      stage.backward + stage.recompute + stage.weight + stage.recomputeWeight;
+  double roomLater = schedule.pipeline.numStages == 1
+                         ? std::max(0.0, cluster.executor.lastBackward * kernelsBackward -
+                                             wantBackward - stage.dataWeight)
+                         : 0;
+  double dataLast = cluster.exposedSeconds(stage.reduceStep, roomLast) +
+                    cluster.exposedSeconds(stage.reduceLast, roomLater);
 
   out.forward = stage.forward + stage.operandsForward + dataForward + stage.hostForward;
   out.backward =
@@ -54,6 +61,9 @@ ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage,
   addWait(stage.launchForward, out.forward, out.waitForward);
   addWait(stage.launchBackward, out.backward, out.waitBackward);
   addWait(stage.launchWeight, out.weight, out.waitWeight);
+  // The host waits for messages, and the device for the host.
+  out.forward += stage.messageForward;
+  out.backward += stage.messageBackward;
   out.data = dataForward + dataBackward + dataWeight;
   out.dataStep = dataLast + stage.parameterStep;
   out.stepEnd = out.dataStep + stage.updateStep + stage.hostStep;
@@ -62,7 +72,7 @@ ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage,
   out.hidden = accumulation *
                    (std::min(stage.gatherForward, roomForward) +
                     std::min(wantBackward, roomBackward) + std::min(stage.dataWeight, roomWeight)) +
-               std::min(stage.reduceStep, roomLast);
+               std::min(stage.reduceStep, roomLast) + std::min(stage.reduceLast, roomLater);
   return out;
 }
 

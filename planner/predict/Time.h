@@ -38,11 +38,15 @@ PipelineSchedule scheduleOf(const Plan &plan);
 ///   kernels of their phase.
 /// - Reductions once per step hide behind the remaining headroom of backward if they are part of it
 ///   (PipelineSchedule::reducesInBackward). Else they are part of the update, and exposed.
+/// - Sums of accumulated gradients that an executor begins in the last backward (reduceLast) hide
+///   behind its `lastBackward` of those kernels. In a pipeline they are exposed: messages between
+///   stages queue behind them.
 /// - Hidden communication slows the kernels by overlapSlowdown of itself; this counts as exposed.
 /// - Gathers after the update and sums of the step's scalars are exposed.
 /// - Copies between device and host are exposed, because they run in program order.
 /// - The host launches the kernels of a phase while the device runs earlier ones. A phase takes the
 ///   longer of both, so long kernels hide the launches of short ones.
+/// - Messages between stages that hold their ranks come on top.
 ///
 /// Example: 10 ms of gathers beside 8 ms of kernels, with a fraction of 0.5 and a slowdown of 0.1,
 /// expose 6 + 0.4 ms. 200 launches of 80 microseconds expose another 1.6 ms.

@@ -9,8 +9,12 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-bool reducesInBackward(const Candidate &candidate) {
-  return candidate.accumulation == 1 && candidate.mesh.pp == 1;
+double hidingFraction(const Cluster &cluster, const Candidate &candidate) {
+  if (candidate.mesh.pp > 1)
+    return 0;
+  if (cluster.executor.reducesInLastBackward(candidate.zero.zero))
+    return cluster.executor.lastBackward;
+  return candidate.accumulation == 1 ? cluster.overlapFraction : 0;
 }
 
 /// Returns the seconds of gathers over the zero group: one for each parameter, or fewer for an
@@ -93,7 +97,7 @@ double leastUpdateSeconds(const BoundTables &tables, const Candidate &candidate,
   double seconds = updateSeconds(cluster, bytes, launches);
   if (candidate.zero.zero == 1 || candidate.zero.zero == 2)
     seconds += gatherSeconds(tables, candidate, mode, &ParameterTotals::trainedSizes);
-  if (!reducesInBackward(candidate))
+  if (hidingFraction(cluster, candidate) == 0)
     seconds += reduceStepSeconds(tables, candidate, mode);
   return seconds / double(mesh.pp);
 }

@@ -11,9 +11,11 @@ namespace tbc::planner {
 // they use only sums over all parameters: a collective over n ranks moves at least the average
 // share of each rank, and every one of k collectives takes at least its start.
 
-/// Whether gradients are reduced during backward: with one micro-batch and one stage (as in
-/// PipelineSchedule). Otherwise they are reduced once per step.
-bool reducesInBackward(const Candidate &candidate);
+/// Returns the part of a backward's kernels that may hide reductions once per step; 0 if they are
+/// exposed. They may hide with one micro-batch and one stage (as in PipelineSchedule), or if the
+/// executor begins them in the last backward. Example: 0.8 for one stage of a framework whose
+/// data-parallel module reduces a bucket when its gradients are complete.
+double hidingFraction(const Cluster &cluster, const Candidate &candidate);
 
 /// Returns a lower bound on the gradient reductions at the end of a step, summed over the stages,
 /// in the fewest possible buckets.

@@ -155,6 +155,9 @@ std::vector<StageSeconds> Pricer::chunkSeconds(const Candidate &candidate, const
     chunk.operandsForward += sums.forward[last] - sums.forward[first];
     chunk.operandsBackward += sums.backward[last] - sums.backward[first];
     addHostCopies(costs, candidate, here, modeHere, int(c), last, chunk);
+    chunk.messageForward = chunk.messageBackward =
+        messageSeconds(known.devices.of(stage), c > 0 && stageOf[c - 1] != stage,
+                       !isLast && stageOf[c + 1] != stage);
     if (!isLast)
       chunk.sendForward = send(c, c + 1, profile.crossingBytes[last - 1]);
     if (c > 0)

@@ -393,9 +393,11 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
   stage.recompute = range.recompute;
   stage.operandsForward = range.operandsForward;
   stage.operandsBackward = range.operandsBackward;
-  stage.launchForward = range.launchForward;
-  stage.launchBackward = range.launchBackward;
+  stage.launchForward = range.launchForward * network.launchFactor();
+  stage.launchBackward = range.launchBackward * network.launchFactor();
 
+  double &reductions =
+      cluster.executor.reducesInLastBackward(mode.zero) ? stage.reduceLast : stage.reduceStep;
   double launches = 0, neighbours = 0, tensors = 0, matrixSeconds = 0;
   for (size_t kind = 0; kind < range.parameters.size(); ++kind) {
     const ParameterSums &of = range.parameters[kind];
@@ -409,15 +411,15 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
       stage.parameterStep +=
           together(network, CollectiveKind::AllGather, groups.zero, of.matrices, of.matrixBytes);
     if (mode.zero == 0) {
-      stage.reduceStep += inBuckets(network, cluster, CollectiveKind::AllReduce, groups.reduce,
-                                    of.trained, of.gradientBytes, mode);
+      reductions += inBuckets(network, cluster, CollectiveKind::AllReduce, groups.reduce,
+                              of.trained, of.gradientBytes, mode);
       continue;
     }
     double scatter = inBuckets(network, cluster, CollectiveKind::ReduceScatter, groups.zero,
                                of.trained, of.gradientBytes, mode);
-    (mode.zero == 1 ? stage.reduceStep : stage.reduceMicro) += scatter;
-    stage.reduceStep += inBuckets(network, cluster, CollectiveKind::AllReduce, groups.reduce,
-                                  of.trained, of.gradientBytes / shards, mode);
+    (mode.zero == 1 ? reductions : stage.reduceMicro) += scatter;
+    reductions += inBuckets(network, cluster, CollectiveKind::AllReduce, groups.reduce, of.trained,
+                            of.gradientBytes / shards, mode);
     if (mode.zero < 3) {
       stage.parameterStep +=
           together(network, CollectiveKind::AllGather, groups.zero, of.trained, of.trainedBytes);
@@ -441,8 +443,8 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
     stage.recompute -= range.recomputeWeight;
     stage.operandsWeight = range.operandsWeight;
     stage.operandsBackward -= range.operandsWeight;
-    stage.launchWeight = range.launchWeight;
-    stage.launchBackward -= range.launchWeight;
+    stage.launchWeight = range.launchWeight * network.launchFactor();
+    stage.launchBackward -= stage.launchWeight;
     std::swap(stage.dataWeight, stage.reduceMicro);
   }
   return stage;

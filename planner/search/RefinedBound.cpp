@@ -73,9 +73,11 @@ static double endSeconds(const BoundTables &tables, const Candidate &candidate,
   const double scalars = leastScalarSeconds(tables.costs, candidate.mesh);
   double end = std::max(scalars, leastUpdateSeconds(tables, candidate, mode) +
                                      scalars / double(candidate.mesh.pp));
-  if (reducesInBackward(candidate))
-    end += exposedSeconds(tables.costs.problem.cluster, reduceStepSeconds(tables, candidate, mode),
-                          total.backward + total.weight + std::max(0.0, recomputeSeconds));
+  const Cluster &cluster = tables.costs.problem.cluster;
+  if (const double hidden = hidingFraction(cluster, candidate); hidden > 0)
+    end += cluster.exposedSeconds(
+        reduceStepSeconds(tables, candidate, mode),
+        hidden * (total.backward + total.weight + std::max(0.0, recomputeSeconds)));
   return end;
 }
 

@@ -23,28 +23,25 @@ namespace {
 
 /// The parts of a chunk that one kind of action spends its time in.
 struct ActionParts {
-  StagePart host, operands;
+  StagePart host, operands, messages; // the last may be null
   std::vector<StagePart> kernels, data;
   double ExposedSeconds::*wait; // for launches
 };
 
 const ActionParts &partsOf(Action::Kind kind) {
   using S = StageSeconds;
-  static const ActionParts forward = {&S::hostForward,
-                                      &S::operandsForward,
-                                      {&S::forward},
-                                      {&S::gatherForward},
-                                      &ExposedSeconds::waitForward};
+  static const ActionParts forward = {&S::hostForward,     &S::operandsForward,
+                                      &S::messageForward,  {&S::forward},
+                                      {&S::gatherForward}, &ExposedSeconds::waitForward};
   static const ActionParts backward = {&S::hostBackward,
                                        &S::operandsBackward,
+                                       &S::messageBackward,
                                        {&S::recompute, &S::backward},
                                        {&S::gatherBackward, &S::reduceMicro},
                                        &ExposedSeconds::waitBackward};
-  static const ActionParts weight = {&S::hostWeight,
-                                     &S::operandsWeight,
-                                     {&S::recomputeWeight, &S::weight},
-                                     {&S::dataWeight},
-                                     &ExposedSeconds::waitWeight};
+  static const ActionParts weight = {&S::hostWeight,   &S::operandsWeight,
+                                     nullptr,          {&S::recomputeWeight, &S::weight},
+                                     {&S::dataWeight}, &ExposedSeconds::waitWeight};
   return kind == Action::Kind::Forward    ? forward
          : kind == Action::Kind::Backward ? backward
                                           : weight;
@@ -101,6 +98,8 @@ public:
     const ActionParts &parts = partsOf(event.action.kind);
     double at = event.startSeconds;
     at = addExposed(seconds, parts.host, at, endNs, "copies from and to the host");
+    if (parts.messages)
+      at = addExposed(seconds, parts.messages, at, endNs, "wait for messages between stages");
     at = addExposed(seconds, parts.operands, at, endNs, "wait for collectives between ops");
     double data = at; // gathers and reductions begin with the kernels
     for (StagePart part : parts.kernels)
@@ -131,16 +130,17 @@ public:
     add(StageThread::Compute, nanoseconds(begin), endNs, "update", "action");
     double reduce = 0, parameters = 0;
     for (const ChunkSeconds *one : chunks) {
-      reduce += one->seconds.reduceStep;
+      reduce += one->seconds.reduceStep + one->seconds.reduceLast;
       parameters += one->seconds.parameterStep;
     }
     const double exposedReduce = std::max(0.0, exposed.dataStep - parameters);
     double at = begin + exposedReduce;
     add(StageThread::Compute, nanoseconds(begin), nanoseconds(at), "wait for gradients", "wait");
-    // With one micro-batch, reductions begin beside the kernels of the backward.
+    // Reductions may begin beside the kernels of the last backward.
     double reduction = at - reduce;
     for (const ChunkSeconds *one : chunks)
-      reduction = addWork(*one, &StageSeconds::reduceStep, reduction, nanoseconds(at));
+      for (StagePart part : {&StageSeconds::reduceStep, &StageSeconds::reduceLast})
+        reduction = addWork(*one, part, reduction, nanoseconds(at));
     for (const ChunkSeconds *one : chunks)
       at = addExposed(*one, &StageSeconds::hostStep, at, endNs, "copies from and to the host");
     for (const ChunkSeconds *one : chunks)

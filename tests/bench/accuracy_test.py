@@ -62,7 +62,7 @@ class Statistics(unittest.TestCase):
         lines = [{"source": "s", "sweep": "a", "predicted": p, "measured": m, "verdict": v} for p, m, v in runs]
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            accuracy.rank(lines)
+            accuracy.rank("ranking", lines)
         self.assertRegex(out.getvalue(), r"200\.0 % +200\.0 % +100\.0 % +100\.0 %")
 
     def test_ranks(self):
@@ -119,7 +119,7 @@ class Sample(unittest.TestCase):
         with contextlib.redirect_stdout(text):
             for what in ("time", "memory"):
                 accuracy.report(what, [line for line in self.lines if line["what"] == what], 3, "s")
-            accuracy.rank([line for line in self.lines if line["what"] == "time"])
+            accuracy.rank("ranking of sweeps", [line for line in self.lines if line["what"] == "time"])
         for word in ("macro-average", "left out", "inside", "Spearman", "regret", "error per executor"):
             self.assertIn(word, text.getvalue())
 

@@ -20,7 +20,7 @@ TBC, SOURCE = (Path(sys.argv.pop(1)).resolve(), Path(sys.argv.pop(1)).resolve())
 # loss scale, bindings, muon, a cluster with keys that presets omit, and one with several kinds of nodes.
 JOBS = {
     "data": "tiny-mlp --gpus 4 --batch 32 --precision f32 --optimizer sgd-momentum --momentum 0.8",
-    "hybrid-shard": "tiny-gpt2 --gpus 8 --batch 16 --mesh dp=2,fsdp=2,tp=2 --precision f16 --freeze *.bias",
+    "hybrid-shard": "tiny-gpt2 --gpus 8 --batch 16 --micro-batch 1 --mesh dp=2,fsdp=2,tp=2 --precision f16 --freeze *.bias",
     "pipeline": "tiny-gpt2 --cluster every-key.toml --executor nanotron --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --schedule 1f1b --recompute selective --offload all",
     "mixed": "tiny-mlp --cluster mixed.toml --gpus 2 --mesh pp=2 --batch 16 --micro-batch 4",
     "chunks": "llama-8l --gpus 4 --seq 64 --mesh pp=4 --batch 16 --micro-batch 1 --schedule interleaved --top 8 --optimizer muon",

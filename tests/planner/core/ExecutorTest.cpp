@@ -225,6 +225,63 @@ TEST(ExecutorPlans, SmallKernelsWaitForTheHost) {
   EXPECT_EQ(writePlan(*readPlan(text, "plan.json")), text);
 }
 
+// In a pipeline over nodes the ranks of a group over tp wait for each other's hosts, and messages
+// hold their stages. Plans have the prices of the search, above the bound.
+TEST(ExecutorPlans, PipelinesOverNodesWaitForHostsAndMessages) {
+  const Graph graph = makeMlp(1, std::vector<int64_t>(9, 1024), 2);
+  Pins pins;
+  pins.mesh = *parseMesh("pp=2,tp=2");
+  pins.recompute = "none";
+  pins.microBatch = 4;
+  auto plan = [&](int64_t perNode, double messageSeconds) {
+    Cluster cluster = *runBy(*loadCluster("h100-sxm"), "nanotron");
+    cluster.devicesPerNode = perNode;
+    cluster.executor.groupWait = 0.5;
+    cluster.executor.messageSeconds = messageSeconds;
+    Result<SearchAnswer> answer = search(graph, jobFor(4, 32), cluster, pins);
+    EXPECT_TRUE(answer) << (answer ? "" : answer.error().message);
+    EXPECT_LE(answer->plan.lowerBoundSeconds, answer->plan.prediction.stepSeconds * (1 + 1e-9));
+    const std::string text = writePlan(answer->plan);
+    EXPECT_EQ(writePlan(*readPlan(text, "plan.json")), text);
+    return answer->plan;
+  };
+  auto partOf = [](const Plan &plan, StagePart part) {
+    return plan.prediction.chunks[0].seconds.*part;
+  };
+  const Plan inside = plan(4, 0), across = plan(2, 0), held = plan(2, 1);
+  EXPECT_NEAR(partOf(across, &StageSeconds::launchForward),
+              1.5 * partOf(inside, &StageSeconds::launchForward), 1e-12);
+  EXPECT_EQ(partOf(across, &StageSeconds::messageForward), 0);
+  EXPECT_EQ(partOf(held, &StageSeconds::messageForward), 1); // to one neighbour
+  EXPECT_EQ(partOf(held, &StageSeconds::messageBackward), 1);
+  // Eight micro-batches and a bubble of one, two messages each.
+  EXPECT_NEAR(held.prediction.stepSeconds - across.prediction.stepSeconds, 2 * (8 + 1), 1e-6);
+}
+
+// A bound on plans of an executor that sums gradients in the last backward does not count what that
+// hides.
+TEST(ExecutorPlans, BoundsLetTheLastBackwardHideReductions) {
+  const Graph graph = makeMlp(1, std::vector<int64_t>(9, 1024), 2);
+  for (int64_t accumulation : {1, 2})
+    for (auto [zero, most] : {std::pair(0, 0), {0, 1}, {1, 0}, {1, 1}}) {
+      Pins pins;
+      pins.mesh = *parseMesh("dp=4");
+      pins.zero = zero;
+      pins.microBatch = 1 << 12;
+      Cluster cluster = *runBy(*loadCluster("h100-sxm"), "nanotron");
+      cluster.executor.hostSeconds = 0;
+      cluster.executor.lastBackwardZero = most;
+      Result<SearchAnswer> answer = search(graph, jobFor(4, accumulation << 14), cluster, pins);
+      ASSERT_TRUE(answer) << answer.error().message;
+      const Prediction &prediction = answer->plan.prediction;
+      EXPECT_EQ(prediction.time.hiddenData > 0, zero <= most);
+      EXPECT_EQ(prediction.chunks[0].seconds.reduceLast > 0, zero <= most);
+      const StageSeconds &seconds = prediction.chunks[0].seconds;
+      EXPECT_EQ(seconds.reduceStep + seconds.reduceMicro > 0, zero > most);
+      EXPECT_LE(answer->plan.lowerBoundSeconds, prediction.stepSeconds * (1 + 1e-9));
+    }
+}
+
 // DeepSpeed gathers parameters for forward, recompute and backward; FSDP for the first, and once
 // for the others.
 TEST(ExecutorPlans, RecomputeGathersAgainWhereParametersAreReleased) {

@@ -126,6 +126,41 @@ TEST(Step, LongKernelsHideLaunches) {
   EXPECT_EQ(time.split.total(), time.seconds);
 }
 
+// Messages hold a stage whatever its kernels do.
+TEST(Step, MessagesHoldTheirStages) {
+  Cluster cluster = h100();
+  StageSeconds stage;
+  stage.forward = 1, stage.backward = 2;
+  stage.launchForward = 1.5;
+  stage.messageForward = stage.messageBackward = 0.25;
+  const PipelineSchedule pipeline = PipelineSchedule::make(ScheduleKind::OneFOneB, 2, {}, 4);
+  const ExposedSeconds exposed = expose(cluster, stage, pipeline);
+  EXPECT_EQ(exposed.forward, 1.75);
+  EXPECT_EQ(exposed.backward, 2.25);
+  EXPECT_EQ(exposed.waits(), 0.5);
+  const StepTime time = simulatedStepTime(cluster, {stage, stage}, pipeline);
+  EXPECT_EQ(time.seconds, (4 + 1) * (1.75 + 2.25));
+  EXPECT_EQ(time.split.total(), time.seconds);
+}
+
+// Sums of gradients begin in the last backward of an executor that has hooks for them, also with
+// several micro-batches. In a pipeline, and in the updates of others, they are exposed.
+TEST(Step, LastBackwardHidesReductions) {
+  Cluster cluster = h100();
+  cluster.overlapFraction = 0;
+  cluster.executor.lastBackward = 0.5;
+  StageSeconds stage;
+  stage.forward = 1, stage.backward = 2, stage.recompute = 1;
+  stage.reduceLast = 2;
+  const PipelineSchedule four = PipelineSchedule::make(std::nullopt, 1, {}, 4);
+  EXPECT_EQ(expose(cluster, stage, four).stepEnd, 2 - 0.5 * 3);
+  EXPECT_EQ(expose(cluster, stage, four).hidden, 1.5);
+  EXPECT_EQ(
+      expose(cluster, stage, PipelineSchedule::make(ScheduleKind::OneFOneB, 2, {}, 4)).stepEnd, 2);
+  stage.reduceStep = 1;
+  EXPECT_EQ(expose(cluster, stage, four).stepEnd, 1.5);
+}
+
 TEST(Step, TraceIsTheSimulatedStep) {
   Cluster cluster = h100();
   StageSeconds stage;
