@@ -15,7 +15,7 @@ namespace tbc::cuda {
 /// - tanh(x), erf(x): within 16 u of themselves.
 ///
 /// NaN stays NaN. Example: a gelu of bf16 elements has 2 bytes in and out, so that an H100 may
-/// issue 47 instructions of a thread for it at the speed of memory.
+/// execute 47 instructions of a thread for it at the speed of memory.
 void useDeviceMath(mlir::ModuleOp module);
 
 } // namespace tbc::cuda

@@ -1,0 +1,114 @@
+//===- KernelSharesTest.cpp - The shares of ops in a Program's kernels --------===//
+
+#include "planner/cost/KernelShares.h"
+#include "planner/reshard/Rebatch.h"
+#include "tests/planner/core/StepBuilder.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+using namespace tbc;
+using namespace tbc::planner;
+using namespace tbc::planner::test;
+
+static Cluster h100() { return *loadCluster("h100-sxm"); }
+
+// x w + bias is one kernel of the library. Two functions of the next product are one kernel. The
+// slice is a copy. Positions that attention alone reads need no kernel.
+TEST(KernelShares, AddUpToTheKernelsOfAProgram) {
+  using namespace tbc::reshard;
+  Graph graph;
+  auto value = [&](const std::vector<FactorId> &factors, int producer) {
+    GraphValue v;
+    v.layout.elementBytes = 4;
+    for (FactorId factor : factors)
+      v.layout.dims.push_back({{{{{factor, 64}}}}});
+    v.producer = producer;
+    graph.values.push_back(v);
+    return int(graph.values.size()) - 1;
+  };
+  auto op = [&](KernelClass kernelClass, bool isLoopNest, const std::vector<int> &operands,
+                const std::vector<FactorId> &factors, bool additive = false) {
+    GraphOp o;
+    o.kernelClass = kernelClass, o.isLoopNest = isLoopNest, o.additive = additive;
+    o.operands = operands;
+    for (int operand : operands)
+      graph.values[operand].users.push_back(int(graph.ops.size()));
+    o.results = {value(factors, int(graph.ops.size()))};
+    graph.ops.push_back(o);
+    return o.results[0];
+  };
+  constexpr FactorId a = 0, b = 1, c = 2;
+  int x = value({a, b}, -1), w = value({b, c}, -1), bias = value({c}, -1);
+  int product = op(KernelClass::Matmul, false, {x, w}, {a, c});
+  int wide = op(KernelClass::None, true, {bias}, {a, c}, true);
+  int sum = op(KernelClass::Elementwise, true, {product, wide}, {a, c}, true);
+  int again = op(KernelClass::Matmul, false, {sum, w}, {a, c});
+  int once = op(KernelClass::Elementwise, true, {again}, {a, c});
+  int twice = op(KernelClass::Elementwise, true, {once, again}, {a, c});
+  int slice = op(KernelClass::None, false, {twice}, {a, c}, true);
+  int places = op(KernelClass::None, false, {}, {a});
+  graph.ops.back().generator = true;
+  int attended = op(KernelClass::CausalAttention, false, {slice, places}, {a, c});
+  graph.values[size_t(attended)].layout.elementBytes = 2;
+  graph.loss = slice;
+
+  const double whole = 64 * 64 * 4, row = 64 * 4;
+  std::vector<KernelShare> shares;
+  auto bytes = [&](int v) {
+    int maker = graph.values[v].producer;
+    return localWork(graph, maker, {}, shares[size_t(maker)]).bytes;
+  };
+  auto launches = [&](int v) {
+    int maker = graph.values[v].producer;
+    return opLaunches(graph, maker, {}, shares[size_t(maker)]);
+  };
+  Cluster gpus = h100();
+  gpus.hasKernelWorkspace = true;
+  shares = kernelShares(gpus, graph);
+  EXPECT_EQ(bytes(product), 3 * whole + row); // with the bias, and in place of the product the sum
+  EXPECT_EQ(bytes(sum), 0);
+  EXPECT_EQ(launches(sum), 0);
+  EXPECT_EQ(bytes(again), 3 * whole);
+  EXPECT_EQ(bytes(once), whole); // reads the product for both, and stays
+  EXPECT_EQ(bytes(twice), whole);
+  EXPECT_EQ(launches(once) + launches(twice), 1);
+  EXPECT_EQ(bytes(slice), 2 * whole);
+  EXPECT_EQ(launches(slice), 1);
+  EXPECT_EQ(bytes(wide), 0);
+  EXPECT_EQ(launches(wide), 0);
+  EXPECT_EQ(bytes(places), 0); // the library knows the positions
+  EXPECT_EQ(launches(places), 0);
+  graph.values[size_t(attended)].layout.elementBytes = 4; // cuDNN's attention has 16 bits
+  shares = kernelShares(gpus, graph);
+  EXPECT_EQ(launches(places), 1);
+
+  // CPUs have no libraries.
+  gpus.hasKernelWorkspace = false;
+  shares = kernelShares(gpus, graph);
+  EXPECT_EQ(bytes(product), 3 * whole);
+  EXPECT_EQ(bytes(sum), 2 * whole + row);
+  EXPECT_EQ(launches(sum), 1);
+  EXPECT_EQ(bytes(places), row);
+  EXPECT_EQ(launches(places), 1);
+
+  // A framework has views for free, and a kernel per op.
+  gpus.executor.name = "megatron";
+  shares = kernelShares(gpus, graph);
+  EXPECT_EQ(launches(slice), 0);
+  EXPECT_EQ(bytes(once), whole); // twice reads it from registers
+  EXPECT_EQ(bytes(twice), 2 * whole);
+
+  // Another batch has the same kernels.
+  graph.batchFactor = a;
+  const Graph few = withBatch(graph, 2), many = withBatch(graph, 8);
+  const std::vector<KernelShare> expected = kernelShares(h100(), many);
+  shares = ownKernelShares(h100(), many, planUnsplitKernels(few));
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(shares[i].readBytes, expected[i].readBytes) << i;
+    EXPECT_EQ(shares[i].writtenBytes, expected[i].writtenBytes) << i;
+    EXPECT_EQ(shares[i].isFused, expected[i].isFused) << i;
+  }
+}
