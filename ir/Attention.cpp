@@ -426,11 +426,36 @@ double AttentionOp::getFlops() { return attentionFlops(*this, 1, 1); }
 double AttentionGradOp::getFlops() { return attentionFlops(*this, 3, 2); }
 double AttentionBiasGradOp::getFlops() { return attentionFlops(*this, 1, 1); }
 
-template <typename Op> static WorkspaceFn rowWorkspace(Op op) {
+template <typename Op> static bool isTiled(Op op) {
   const Sizes n(op);
   constexpr unsigned bitsOfHalf = 16;
-  if (tensorType(op.getQuery()).getElementTypeBitWidth() != bitsOfHalf ||
-      !hasTiledAttention(n.d, n.dv))
+  return tensorType(op.getQuery()).getElementTypeBitWidth() == bitsOfHalf &&
+         hasTiledAttention(n.d, n.dv);
+}
+static bool isTiledOfBias(AttentionBiasGradOp op) {
+  return isTiled(op) && hasTiledBiasGradient(op.getBiases().str(), int64_t(op.getBias()));
+}
+
+OwnKernel ownAttention(AttentionOp op) {
+  const Sizes n(op);
+  if (!isTiled(op) || !reshard::isOwnClass(op.getKernelClass()))
+    return {};
+  return {tiledAttentionWork(n.d, n.dv, /*isGradient=*/false), 1};
+}
+OwnKernel ownAttention(AttentionGradOp op) {
+  const Sizes n(op);
+  if (!isTiled(op) || !reshard::isOwnClass(op.getKernelClass()))
+    return {};
+  return {tiledAttentionWork(n.d, n.dv, /*isGradient=*/true),
+          double(tiledGradientLaunches(n.d, n.dv))};
+}
+OwnKernel ownAttention(AttentionBiasGradOp op) {
+  constexpr double launches = 2; // the rows' numbers and the tiles
+  return isTiledOfBias(op) ? OwnKernel{1, launches} : OwnKernel{};
+}
+
+template <typename Op> static WorkspaceFn rowWorkspace(Op op) {
+  if (!isTiled(op))
     return nullptr;
   return [](const std::vector<std::vector<int64_t>> &shapes) {
     constexpr size_t statistic = 5; // [b, h, s]
@@ -442,8 +467,7 @@ template <typename Op> static WorkspaceFn rowWorkspace(Op op) {
 }
 WorkspaceFn attentionGradWorkspace(AttentionGradOp op) { return rowWorkspace(op); }
 WorkspaceFn attentionGradWorkspace(AttentionBiasGradOp op) {
-  bool isTiled = hasTiledBiasGradient(op.getBiases().str(), int64_t(op.getBias()));
-  return isTiled ? rowWorkspace(op) : WorkspaceFn();
+  return isTiledOfBias(op) ? rowWorkspace(op) : WorkspaceFn();
 }
 
 //===- gradient, dropout ---------------------------------------------------===//

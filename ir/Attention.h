@@ -9,8 +9,13 @@
 #include "runtime/kernels/HeadLayout.h"
 
 namespace tbc {
+class AttentionOp;
 class AttentionGradOp;
 class AttentionBiasGradOp;
+/// Returns the launches and FLOPs of the tiled kernels, where these run.
+OwnKernel ownAttention(AttentionOp op);
+OwnKernel ownAttention(AttentionGradOp op);
+OwnKernel ownAttention(AttentionBiasGradOp op);
 /// Returns the memory of a gradient's tiled kernel on GPUs (ir/TiledAttention.h); unset for what it
 /// does not take.
 WorkspaceFn attentionGradWorkspace(AttentionGradOp op);

@@ -14,6 +14,7 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
     DeclareOpInterfaceMethods<ReorderableOpInterface>, 
     DeclareOpInterfaceMethods<MergeableOpInterface, ["canMakeMerged", "makeMerged"]>]> {
   let resizesFixedLoops = "true";
+  let ownKernel = "::tbc::ownAttention(*this)";
   let summary = "softmax(scale * q k^T) v over q[b, h, s, d], k[b, hk, t, d], v[b, hk, t, dv]";
   let description = [{
     Query head i reads key and value head i / (h / hk). Example: 8 query heads and 2 key heads;
@@ -107,6 +108,7 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
 def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMethods<StreamedOpInterface>,
     DeclareOpInterfaceMethods<CompositeOpInterface>]> {
   let resizesFixedLoops = "true";
+  let ownKernel = "::tbc::ownAttention(*this)";
   let workspace = "::tbc::attentionGradWorkspace(*this)";
   let summary = "The gradients of attention with respect to q, k and v";
   let description = [{
@@ -143,6 +145,7 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
 def Tbc_AttentionBiasGradOp : Tbc_InferredOp<"attention_bias_grad", [
     DeclareOpInterfaceMethods<CompositeOpInterface>]> {
   let resizesFixedLoops = "true";
+  let ownKernel = "::tbc::ownAttention(*this)";
   let workspace = "::tbc::attentionGradWorkspace(*this)";
   let summary = "The gradient of attention with respect to one of its biases";
   let description = [{

@@ -14,6 +14,7 @@ namespace tbc {
 
 using reshard::KernelClass;
 using reshard::LoopKind;
+using reshard::OwnKernel;
 using reshard::WorkspaceFn;
 
 /// An op's loops and how they run through its operands and results, as in an einsum. A dim is an

@@ -92,6 +92,7 @@ private:
     graphOp.kernelClass = cost.getKernelClass();
     graphOp.isLoopNest = cost.isLoopNest();
     graphOp.workspace = cost.getWorkspace();
+    graphOp.own = cost.getOwnKernel();
     for (const FactorRule::Loop &ruleLoop : rule.loops) {
       reshard::Loop loop;
       loop.factor = unknown;

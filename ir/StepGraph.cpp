@@ -204,6 +204,7 @@ LogicalResult Extractor::addOp(Operation *op) {
   graphOp.kernelClass = cost.getKernelClass();
   graphOp.isLoopNest = cost.isLoopNest();
   graphOp.workspace = cost.getWorkspace();
+  graphOp.own = cost.getOwnKernel();
   graphOp.generator = llvm::all_of(op->getOperands(), [&](Value operand) {
     int producer = step.graph.values[indexOf(operand)].producer;
     return producer >= 0 && step.graph.ops[producer].generator;

@@ -59,6 +59,8 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
   string loopNest = "false";
   /// A C++ expression: the memory of its kernel on GPUs, a WorkspaceFn.
   string workspace = "nullptr";
+  /// A C++ expression: its kernel on GPUs, an OwnKernel.
+  string ownKernel = "{}";
   /// Definitions shared by all ops of a family.
   code familyDefinition = "";
   let extraClassDefinition =
@@ -69,7 +71,8 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
       "bool $cppClass::isLoopNest() {\n"
       "  return ::tbc::hasKernelTypes(*this) && (" # loopNest # ");\n"
       "}\n"
-      "::tbc::WorkspaceFn $cppClass::getWorkspace() { return " # workspace # "; }\n" # familyDefinition;
+      "::tbc::WorkspaceFn $cppClass::getWorkspace() { return " # workspace # "; }\n" #
+      "::tbc::OwnKernel $cppClass::getOwnKernel() { return " # ownKernel # "; }\n" # familyDefinition;
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 

@@ -55,6 +55,9 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
       Returns the bytes that its kernel keeps between launches on GPUs, as a function of the operands' local
       shapes (planner/reshard/KernelClass.h); unset if there are none, or few.
     }], "::tbc::WorkspaceFn", "getWorkspace", (ins)>,
+    InterfaceMethod<[{
+      Returns the launches and FLOPs of its kernel on GPUs (planner/reshard/KernelClass.h), where no library has it.
+    }], "::tbc::OwnKernel", "getOwnKernel", (ins)>,
   ];
 }
 

@@ -45,6 +45,11 @@ inline bool makesBothGradients(int64_t width, int64_t valueWidth) {
   return std::max(width, valueWidth) <= most;
 }
 
+/// Launches of the gradient: the rows' numbers, dq, and dk and dv together or apart.
+inline int64_t tiledGradientLaunches(int64_t width, int64_t valueWidth) {
+  return makesBothGradients(width, valueWidth) ? 3 : 4;
+}
+
 /// Returns the FLOPs executed for each FLOP of the op: products of scores are made again in each
 /// launch of the gradient, and by each warp that shares columns.
 ///

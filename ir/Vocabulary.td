@@ -27,6 +27,7 @@ def Tbc_EmbeddingOp : Tbc_Op<"embedding", [InferTypeOpAdaptor,
   let extraClassDefinition =
       "bool $cppClass::isAdditive() { return false; }\n"
       "::tbc::WorkspaceFn $cppClass::getWorkspace() { return nullptr; }\n"
+      "::tbc::OwnKernel $cppClass::getOwnKernel() { return {}; }\n"
       "bool $cppClass::isLoopNest() { return false; }"; // isResizable is in Vocabulary.cpp
 }
 
@@ -45,6 +46,7 @@ def Tbc_EmbeddingGradOp : Tbc_Op<"embedding_grad"> {
   let extraClassDefinition =
       "bool $cppClass::isAdditive() { return false; }\n"
       "::tbc::WorkspaceFn $cppClass::getWorkspace() { return nullptr; }\n"
+      "::tbc::OwnKernel $cppClass::getOwnKernel() { return {}; }\n"
       "bool $cppClass::isLoopNest() { return false; }"; // isResizable is in Vocabulary.cpp
   let hasVerifier = 1;                                  /* embedding_grad_c1 */
 }

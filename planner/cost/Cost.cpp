@@ -65,7 +65,8 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy,
                     const KernelShare &share) {
   const GraphOp &op = graph.ops[opIndex];
   LocalWork work;
-  work.flops = op.flops;
+  work.flops = op.flops * share.own.work;
+  work.launches = share.own.launches;
   work.isFused = share.isFused;
   work.isCopy = share.isCopy;
   std::vector<double> operandBytes = share.readBytes, resultBytes = share.writtenBytes;
@@ -125,7 +126,9 @@ double kernelSeconds(const Cluster &cluster, KernelClass kernelClass, const Loca
   const auto [arithmetic, movement] =
       busySeconds(cluster, work.isCopy ? KernelClass::Elementwise : kernelClass, work);
   const double busy = std::max(arithmetic, movement);
-  return work.isFused ? busy : std::max(cluster.floorSeconds, cluster.launchSeconds + busy);
+  return work.isFused
+             ? busy
+             : std::max(cluster.floorSeconds, work.launches * cluster.launchSeconds + busy);
 }
 
 /// Returns the number of parts into which `strategy` splits the sequence of op `op`.
@@ -150,7 +153,7 @@ double opLaunches(const Graph &graph, int op, const OpStrategy &strategy,
                   const KernelShare &share) {
   const bool isLaunched =
       (graph.ops[op].kernelClass != KernelClass::None || share.isCopy) && !share.isFused;
-  return isLaunched ? double(streamedBlocks(graph, op, strategy)) : 0;
+  return isLaunched ? share.own.launches * double(streamedBlocks(graph, op, strategy)) : 0;
 }
 
 double updateSeconds(const Cluster &cluster, double bytes, double launches) {

@@ -24,6 +24,7 @@ struct KernelShare {
   std::vector<double> writtenBytes; // by result; 0: only its kernel reads it
   bool isFused = false;             // another op of the kernel has the launch
   bool isCopy = false;              // a view that its kernel copies; else views are free
+  reshard::OwnKernel own;           // of tbc's kernels on GPUs
 };
 
 /// Returns the share of every op in the kernels of a program of `cluster`.
@@ -42,7 +43,7 @@ KernelShare frameworkShare(const reshard::Graph &graph, const reshard::GraphOp &
 
 /// Bytes and FLOPs of a kernel on one rank.
 struct LocalWork {
-  double flops = 0;
+  double flops = 0; // that the kernel executes
   double bytes = 0;
   /// Of the float operand with the most elements, the widest of equals.
   reshard::DType dtype = reshard::DType::F32;
@@ -52,6 +53,7 @@ struct LocalWork {
   /// Number of parts of the sequence if they are split in order: in causal attention the last part
   /// has almost nothing to skip. 1 if all parts have equal work (zigzag).
   double partsInOrder = 1;
+  double launches = 1;
 };
 
 /// Whether `value` stays in registers. Its op is elementwise, and its one user, seen through views,

@@ -26,6 +26,8 @@ public:
       share.readBytes.assign(op.operands.size(), 0);
       share.writtenBytes.assign(op.results.size(), 0);
       share.isFused = true;
+      if (hasLibrary)
+        share.own = op.own;
     }
     addGenerators();
     int number = 0;

@@ -95,6 +95,7 @@ struct GraphOp {
   /// Whether it is a nest of loops that may be a part of a larger one (CostOpInterface).
   bool isLoopNest = false;
   WorkspaceFn workspace = nullptr;
+  OwnKernel own;
 };
 
 struct MatrixUpdate;

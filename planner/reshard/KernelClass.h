@@ -39,6 +39,12 @@ enum class KernelClass {
 /// its operands. Unset: zero, or little enough for the cluster's context_bytes.
 using WorkspaceFn = std::function<int64_t(const std::vector<std::vector<int64_t>> &)>;
 
+/// What tbc's own kernel of an op does on a GPU beyond one launch with the op's FLOPs.
+struct OwnKernel {
+  double work = 1;     // FLOPs executed for each of the op
+  double launches = 1; // that follow each other
+};
+
 const std::vector<KernelClass> &kernelClasses();
 /// Returns the word of cluster files. Example: "causal_attention".
 const char *name(KernelClass kernelClass);

@@ -138,6 +138,26 @@ TEST(CudaOpKernels, TiledAttentionIsAssembled) {
   assemblePtx(*ptx, 80, /*mostSpilledBytes=*/40);
 }
 
+/// The planner prices as many launches as there are.
+TEST(CudaOpKernels, LaunchesAreThoseOfTheInterface) {
+  std::vector<OpCase> cases = tiledAttentionCases(), others = opKernelCases();
+  for (const OpCase &one : others)
+    if (one.mnemonic.rfind("routed_experts", 0) == 0)
+      cases.push_back(one);
+  std::map<size_t, int> counts;
+  for (const OpCase &opCase : cases) {
+    OpKernelCase call(opCase);
+    auto cost = cast<CostOpInterface>(theOp(*call.module));
+    if (!call.source(cuda::Form::Device, 0) || !reshard::isOwnClass(cost.getKernelClass()))
+      continue;
+    size_t launches = 1 + call.kernel.then.size();
+    EXPECT_EQ(cost.getOwnKernel().launches, double(launches)) << testing::PrintToString(opCase);
+    ++counts[launches];
+  }
+  for (size_t launches : {1, 2, 3, 4, 6, 10})
+    EXPECT_GE(counts[launches], 1) << launches;
+}
+
 TEST(CudaOpKernels, InBFloat16) { EXPECT_GE(checkAll(inBFloat16(allCases())).size(), 8u); }
 
 TEST(CudaOpKernels, WhatIsOutOfRangeIsNoNumber) {

@@ -112,3 +112,39 @@ TEST(KernelShares, AddUpToTheKernelsOfAProgram) {
     EXPECT_EQ(shares[i].isFused, expected[i].isFused) << i;
   }
 }
+
+TEST(KernelShares, OwnKernelsHaveTheirWorkAndLaunches) {
+  using namespace tbc::reshard;
+  Graph graph;
+  GraphValue x;
+  x.layout.elementBytes = 4;
+  x.layout.dims.push_back({{{{{0, 64}}}}});
+  graph.values = {x, x};
+  graph.values[0].users = {0};
+  GraphOp op;
+  op.kernelClass = KernelClass::TiledAttention;
+  op.operands = {0}, op.results = {1};
+  op.flops = 1e12;
+  op.own = {1.5, 3};
+  graph.values[1].producer = 0;
+  graph.ops = {op};
+  Cluster cluster = h100();
+  cluster.hasKernelWorkspace = true;
+  auto workOf = [&] { return localWork(graph, 0, {}, kernelShares(cluster, graph)[0]); };
+  EXPECT_EQ(workOf().flops, 1.5e12);
+  EXPECT_EQ(workOf().launches, 3);
+  double seconds = kernelSeconds(cluster, op.kernelClass, workOf());
+  LocalWork one = workOf();
+  one.launches = 1;
+  EXPECT_NEAR(seconds - kernelSeconds(cluster, op.kernelClass, one), 2 * cluster.launchSeconds,
+              1e-12);
+  cluster.hasKernelWorkspace = false; // CPUs
+  EXPECT_EQ(workOf().flops, 1e12);
+  EXPECT_EQ(workOf().launches, 1);
+  cluster = h100();
+  cluster.executor.name = "megatron";
+  EXPECT_EQ(workOf().flops, 1e12);
+  // At the rate of attention by a library.
+  EXPECT_EQ(kernelSeconds(cluster, KernelClass::TiledAttention, workOf()),
+            kernelSeconds(cluster, KernelClass::Attention, workOf()));
+}
