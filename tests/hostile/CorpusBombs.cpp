@@ -201,7 +201,7 @@ void addAmplification(Files &files) {
   expand.node("Add", {"huge", "huge"}, {"sum"}, "the_sum");
   expand.node("Tanh", {"sum"}, {"z"}, "the_tanh");
   expand.output("z");
-  add(files, "expand-2^126", expand, "[4611686018427387904, 4611686018427387904, 4]");
+  add(files, "expand-2^126", expand, "[4611686018427387904, batch, 4]");
   ModelBuilder expands = reluModel();
   value = "y";
   for (int i = 0; i < 60; ++i) {

@@ -131,8 +131,28 @@ TEST(KernelClass, IsCausalWhereQueriesReadAllKeysBeforeThem) {
   };
   EXPECT_EQ(classOf(", causal = false"), KernelClass::Attention);
   EXPECT_EQ(classOf(", causal = true"), KernelClass::CausalAttention);
-  EXPECT_EQ(classOf(", causal = true, left = 1 : i64"), KernelClass::Attention) << "reads few keys";
-  EXPECT_EQ(classOf(", causal = false, left = 1 : i64"), KernelClass::Attention);
+  // Of tbc's own kernels; with `left` a query reads few keys.
+  EXPECT_EQ(classOf(", causal = true, left = 1 : i64"), KernelClass::TiledAttention);
+  EXPECT_EQ(classOf(", causal = false, left = 1 : i64"), KernelClass::TiledAttention);
+  EXPECT_EQ(classOf(", causal = true, soft_cap = 2.0 : f64"), KernelClass::CausalTiledAttention);
+}
+
+/// 2 b h pairs (d + dv) FLOPs.
+TEST(AttentionCost, CountsThePairsOfAWindow) {
+  auto flopsOf = [](const std::string &attributes) {
+    OpCase attention = {"attention", "1x2x30x4xf32, 1x2x40x4xf32, 1x2x40x6xf32",
+                        "1x2x30x6xf32, 1x2x30xf32, 1x2x30xf32", "scale = 0.5 : f64" + attributes};
+    ParsedModule module(attention.module());
+    EXPECT_TRUE(module) << module.messages;
+    return module ? cast<CostOpInterface>(theOp(module)).getFlops() : 0;
+  };
+  const double perKey = 2.0 * 2 * 30 * (4 + 6);
+  EXPECT_EQ(flopsOf(", causal = false"), 40 * perKey);
+  EXPECT_EQ(flopsOf(", causal = true"), 40 * perKey); // the class says that half is skipped
+  EXPECT_EQ(flopsOf(", causal = true, left = 6 : i64"), 7 * perKey);
+  EXPECT_EQ(flopsOf(", causal = false, left = 6 : i64, right = 2 : i64"), 9 * perKey);
+  EXPECT_EQ(flopsOf(", causal = false, left = 6 : i64"), 40 * perKey);
+  EXPECT_EQ(flopsOf(", causal = true, left = 100 : i64"), 40 * perKey);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Rule, testing::ValuesIn(allCases()),

@@ -28,7 +28,7 @@ struct AttentionCall {
   /// Whether rows without a key are zeros, or cannot exist. `hidden_rows` has other treatments.
   bool isSupported() const;
   HeadLayout layout(int operand, char tensor) const {
-    return {call.attrs, tensor, call.operands[size_t(first + operand)].shape};
+    return {call.attrs, tensor, call.operands[size_t(first) + size_t(operand)].shape};
   }
   /// The most that j may be ahead of i in the window, absent if any; `left` has the least.
   std::optional<int64_t> mostAhead() const {

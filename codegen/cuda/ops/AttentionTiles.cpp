@@ -166,8 +166,8 @@ Value AttentionTiles::bufferOf(Value step) const {
 /// default lines are columns of the product. With `areDepth` they are summed over.
 AttentionTiles::Values AttentionTiles::rightOperands(int tensor, Value buffer, int64_t line,
                                                      Value element, bool areDepth) const {
-  Value place =
-      e.add(e.mul(alongLines[areDepth], k.integer(shape.stride(tensor))), alongElements[areDepth]);
+  Value place = e.add(e.mul(alongLines[size_t(areDepth)], k.integer(shape.stride(tensor))),
+                      alongElements[size_t(areDepth)]);
   Value bytes = e.add(buffer, e.mul(e.add(place, element), k.integer(elementBytes)));
   int64_t fixed = shape.bytesBefore(tensor) + line * shape.stride(tensor) * elementBytes;
   return cores.loadMatrices(cores.tileAddress(e.add(bytes, k.integer(fixed))), areDepth);

@@ -62,8 +62,9 @@ TEST(SearchSample, HasThePlanAndItsAlternatives) {
 /// The front found here by comparing all pairs of all scored candidates.
 TEST(SearchSample, HasTheParetoFrontOfAllScoredCandidates) {
   size_t largest = 0;
-  for (auto [gpus, megabytes] : {std::pair(8, 1024), {64, 3}, {64, 2}}) {
-    const Graph graph = makeChain({12});
+  for (auto [gpus, megabytes, layers] :
+       {std::tuple(8, 1024, 12), {64, 3, 12}, {64, 2, 12}, {64, 2, 24}}) {
+    const Graph graph = makeChain({layers});
     const Job job = jobFor(gpus, 8 * gpus);
     Result<Exploration> exploration =
         explore(graph, job, smallCluster(int64_t(megabytes) << 20), Pins(), 5, Purpose::Answer);

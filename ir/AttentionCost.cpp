@@ -1,0 +1,85 @@
+//===- AttentionCost.cpp - Kernels of attention and their costs -------------===//
+
+#include "ir/Attention.h"
+#include "ir/AttentionSizes.h"
+#include "ir/TiledAttention.h"
+
+using namespace mlir;
+
+namespace tbc {
+
+using namespace attention;
+
+/// cuDNN's graphs have no masks that are data, windows, biases, caps, sinks or dropout
+/// (runtime/cuda/CudnnOps.cpp).
+template <typename Op> static KernelClass attentionClass(Op op) {
+  bool isCausal = op.getCausal() && int64_t(op.getLeft()) < 0;
+  bool isOwn = op.getKeyMask() || op.getSegments() || op.getOrdered() || op.getDropsOut() ||
+               op.getSink() || !op.getBiases().empty() || !op.getSoftCap().isZero() ||
+               int64_t(op.getLeft()) >= 0 || (!op.getCausal() && int64_t(op.getRight()) >= 0);
+  if (isOwn)
+    return isCausal ? KernelClass::CausalTiledAttention : KernelClass::TiledAttention;
+  return isCausal ? KernelClass::CausalAttention : KernelClass::Attention;
+}
+KernelClass AttentionOp::getKernelClass() { return attentionClass(*this); }
+KernelClass AttentionGradOp::getKernelClass() { return attentionClass(*this); }
+KernelClass AttentionBiasGradOp::getKernelClass() { return attentionClass(*this); }
+
+/// Returns 2 FLOPs for each multiply-add of `qk` matmuls over d and `pv` matmuls over dv.
+template <typename Op> static double attentionFlops(Op op, double qk, double pv) {
+  const Sizes n(op);
+  int64_t keys = n.t, left = int64_t(op.getLeft()), right = int64_t(op.getRight());
+  if (left >= 0 && (op.getCausal() || right >= 0))
+    keys = std::min(keys, left + 1 + (op.getCausal() ? 0 : right));
+  return 2.0 * double(n.b) * double(n.hk * n.g) * double(n.s) * double(keys) *
+         (qk * double(n.d) + pv * double(n.dv));
+}
+double AttentionOp::getFlops() { return attentionFlops(*this, 1, 1); }
+double AttentionGradOp::getFlops() { return attentionFlops(*this, 3, 2); }
+double AttentionBiasGradOp::getFlops() { return attentionFlops(*this, 1, 1); }
+
+template <typename Op> static bool isTiled(Op op) {
+  const Sizes n(op);
+  constexpr unsigned bitsOfHalf = 16;
+  return tensorType(op.getQuery()).getElementTypeBitWidth() == bitsOfHalf &&
+         hasTiledAttention(n.d, n.dv);
+}
+static bool isTiledOfBias(AttentionBiasGradOp op) {
+  return isTiled(op) && hasTiledBiasGradient(op.getBiases().str(), int64_t(op.getBias()));
+}
+
+OwnKernel ownAttention(AttentionOp op) {
+  const Sizes n(op);
+  if (!isTiled(op) || !reshard::isOwnClass(op.getKernelClass()))
+    return {};
+  return {tiledAttentionWork(n.d, n.dv, /*isGradient=*/false), 1};
+}
+OwnKernel ownAttention(AttentionGradOp op) {
+  const Sizes n(op);
+  if (!isTiled(op) || !reshard::isOwnClass(op.getKernelClass()))
+    return {};
+  return {tiledAttentionWork(n.d, n.dv, /*isGradient=*/true),
+          double(tiledGradientLaunches(n.d, n.dv))};
+}
+OwnKernel ownAttention(AttentionBiasGradOp op) {
+  constexpr double launches = 2; // the rows' numbers and the tiles
+  return isTiledOfBias(op) ? OwnKernel{1, launches} : OwnKernel{};
+}
+
+template <typename Op> static WorkspaceFn rowWorkspace(Op op) {
+  if (!isTiled(op))
+    return nullptr;
+  return [](const std::vector<std::vector<int64_t>> &shapes) {
+    constexpr size_t statistic = 5; // [b, h, s]
+    int64_t rows = 1;
+    for (int64_t size : shapes[statistic])
+      rows *= size;
+    return attentionRowBytes(rows);
+  };
+}
+WorkspaceFn attentionGradWorkspace(AttentionGradOp op) { return rowWorkspace(op); }
+WorkspaceFn attentionGradWorkspace(AttentionBiasGradOp op) {
+  return isTiledOfBias(op) ? rowWorkspace(op) : WorkspaceFn();
+}
+
+} // namespace tbc
