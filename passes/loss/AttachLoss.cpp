@@ -185,9 +185,11 @@ std::optional<BatchDim> LossAttacher::batchOf(const FactorAnalysis &analysis, Va
     reshard::DimLayout layout = analysis.dimLayout(output, dim);
     bool isJoined = layout.segments.size() > 1;
     std::optional<BatchDim> batch;
-    for (const reshard::Segment &segment : layout.segments)
-      if (!(batch = batchIn(segment, factor, isJoined)))
+    for (const reshard::Segment &segment : layout.segments) {
+      batch = batchIn(segment, factor, isJoined);
+      if (!batch)
         break;
+    }
     if (batch)
       return BatchDim{dim, batch->size, isJoined ? 0 : batch->inner};
   }

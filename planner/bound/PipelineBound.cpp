@@ -310,7 +310,8 @@ ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &to
   // with a falling rate.
   const int64_t mostActions = isFine ? 12'000'000 : 4'000'000;
   const int64_t mostRounds = isFine ? std::clamp<int64_t>(2 * int64_t(numChunks), 160, 480) : 80;
-  const int64_t actions = int64_t(numChunks) * schedule.accumulation * (partsBackward ? 3 : 2);
+  const int64_t actions =
+      std::max<int64_t>(1, int64_t(numChunks) * schedule.accumulation * (partsBackward ? 3 : 2));
   const int rounds = int(std::clamp<int64_t>(mostActions / actions, 60, mostRounds));
   std::vector<double> share(numChunks, 1.0 / double(numChunks));
   const double whole = total.forward + total.backward + total.weight;

@@ -35,6 +35,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 LLAMA = "llama --layers 22 --hidden 2048 --heads 32 --kv-heads 4 --ffn 5632 --vocab 32000"
 MOE = "llama --layers 2 --hidden 1024 --heads 16 --kv-heads 16 --ffn 2816 --experts 8 --vocab 32000"
+# Attention of tbc's own: capped scores, windows and heads of 256; a padding mask.
+GEMMA = "gemma2 --layers 2 --hidden 2304 --heads 8 --kv-heads 4 --head-dim 256 --ffn 9216 --vocab 32000"
+BERT = "bert --layers 4 --hidden 768 --heads 12 --ffn 3072 --vocab 30522 --seq 512"
 
 # Name, model (a file of models/, or arguments of `tbc new`), flags of `tbc plan`.
 JOBS = [
@@ -43,6 +46,8 @@ JOBS = [
     ("llama-1.1b 4x2048", LLAMA, "--batch 4 --seq 2048 --micro-batch 4"),
     ("resnet-8b 128", "resnet-8b.onnx", "--batch 128 --micro-batch 128"),
     ("moe 2 layers 8x1024", MOE, "--batch 8 --seq 1024 --micro-batch 8"),
+    ("gemma2 2 layers 4x2048", GEMMA, "--batch 4 --seq 2048 --micro-batch 4"),
+    ("bert 4 layers 32x512", BERT, "--batch 32 --seq 512 --micro-batch 32 --fix attention_mask=input"),
 ]
 
 # Of the roofline, by executor and bound. Attention is the only op of cuDNN but convolution, which counts alike.

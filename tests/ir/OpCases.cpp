@@ -388,6 +388,8 @@ const std::vector<OpCase> &compositeCases() {
 /// "tensor<2x3xf32>", and so on.
 static std::vector<std::string> types(llvm::StringRef list) {
   std::vector<std::string> result;
+  if (list.empty())
+    return result;
   for (llvm::StringRef type : llvm::split(list, ", "))
     result.push_back("tensor<" + type.str() + ">");
   return result;

@@ -6,6 +6,11 @@
 
 #include "codegen/cuda/ops/RowSums.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/xxhash.h"
+
 #include <limits>
 
 using namespace mlir;
@@ -152,15 +157,40 @@ FailureOr<region::Kernel> transpose(MLIRContext &context, const OpCall &call, Fo
   return k.finish();
 }
 
-/// Small constants become part of the code.
+/// Copies a table of the image, which has a name of its contents: kernels of one image share names.
+template <typename T>
+Value loadFromTable(const ThreadKernel &k, Type element, ArrayRef<T> numbers, Form form) {
+  OpBuilder &b = k.e.builder;
+  const unsigned space = form == Form::Device ? unsigned(NVVM::kGlobalMemorySpace) : 0;
+  llvm::StringRef bytes(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(T));
+  std::string name =
+      "table_" + std::to_string(sizeof(T)) + "_" + llvm::utohexstr(llvm::xxh3_64bits(bytes));
+  {
+    OpBuilder::InsertionGuard guard(b);
+    auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+    b.setInsertionPointToStart(module.getBody());
+    auto type = RankedTensorType::get({int64_t(numbers.size())}, element);
+    b.create<LLVM::GlobalOp>(k.loc, LLVM::LLVMArrayType::get(element, unsigned(numbers.size())),
+                             /*isConstant=*/true, LLVM::Linkage::Internal, name,
+                             DenseElementsAttr::get(type, numbers), /*alignment=*/sizeof(T), space);
+  }
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext(), space);
+  Value base = k.e.make<LLVM::AddressOfOp>(pointer, name);
+  Value at = k.e.make<LLVM::GEPOp>(pointer, element, base, ArrayRef<LLVM::GEPArg>{k.thread}, true);
+  return k.e.make<LLVM::LoadOp>(element, at);
+}
+
+/// Short lists are choices of a thread, longer ones a table in the image, of 32 bits where that
+/// holds all numbers.
 FailureOr<region::Kernel> constant(MLIRContext &context, const OpCall &call, Form form) {
-  constexpr int64_t mostNumbers = 1024;
+  constexpr int64_t mostChoices = 1024, mostNumbers = int64_t(1) << 22;
   int64_t count = kernels::numElements(call.results[0].shape);
   const kernels::AttrValue *value = call.attrs.find("value");
   if (count > mostNumbers || !value)
     return failure();
   kernels::DType dtype = call.results[0].dtype;
   ThreadKernel k(context, call, count, form);
+  OpBuilder &b = k.e.builder;
   auto build = [&](auto number) -> Value {
     if (kernels::isFloat(dtype))
       return k.number(double(number));
@@ -172,12 +202,30 @@ FailureOr<region::Kernel> constant(MLIRContext &context, const OpCall &call, For
     for (size_t i = 1; i < numbers.size(); ++i)
       chosen = k.e.select(k.equal(k.thread, k.integer(int64_t(i))), build(numbers[i]), chosen);
   };
-  if (const auto *integers = std::get_if<std::vector<int64_t>>(value))
-    choose(*integers);
-  else if (const auto *numbers = std::get_if<std::vector<double>>(value))
-    choose(*numbers);
-  else
+  const auto *integers = std::get_if<std::vector<int64_t>>(value);
+  const auto *numbers = std::get_if<std::vector<double>>(value);
+  if (!integers && !numbers)
     return failure();
+  bool isShort = (integers ? integers->size() : numbers->size()) <= size_t(mostChoices);
+  if (isShort && integers) {
+    choose(*integers);
+  } else if (isShort) {
+    choose(*numbers);
+  } else if (kernels::isFloat(dtype)) {
+    std::vector<float> list = integers ? std::vector<float>(integers->begin(), integers->end())
+                                       : std::vector<float>(numbers->begin(), numbers->end());
+    chosen = loadFromTable<float>(k, b.getF32Type(), list, form);
+  } else if (!integers) {
+    return failure();
+  } else if (llvm::all_of(*integers, [](int64_t x) { return x == int64_t(int32_t(x)); })) {
+    std::vector<int32_t> list(integers->begin(), integers->end());
+    Value narrow = loadFromTable<int32_t>(k, b.getI32Type(), list, form);
+    chosen = k.e.make<arith::ExtSIOp>(b.getI64Type(), narrow);
+    if (dtype == kernels::DType::Bool)
+      chosen = k.negate(k.equal(chosen, k.integer(0)));
+  } else {
+    chosen = loadFromTable<int64_t>(k, b.getI64Type(), *integers, form);
+  }
   k.store(0, k.thread, chosen);
   return k.finish();
 }

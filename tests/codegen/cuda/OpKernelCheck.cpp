@@ -174,6 +174,16 @@ static std::vector<OpCase> wideCases() {
   return cases;
 }
 
+/// Returns a constant of 1,031 numbers, more than a thread chooses of; an i64 has wide ones.
+static std::string tableOf(const std::string &type, const std::string &fraction) {
+  std::string text = "dense<[";
+  for (int64_t i = 0; i < 1031; ++i)
+    text += (i == 0 ? "" : ", ") +
+            std::to_string(type == "i64" && i % 7 == 0 ? (i << 40) - 5 : i * i % 97 - 40) +
+            fraction;
+  return text + "]> : tensor<1031x" + type + ">";
+}
+
 static std::vector<OpCase> moreCases() {
   std::string labels = "lhs_labels = array<i64: 0, 1>, rhs_labels = array<i64: 1, 2>, "
                        "out_labels = array<i64: 0, 2>";
@@ -224,6 +234,9 @@ static std::vector<OpCase> moreCases() {
       {"attention", "1x2x37x40xf32, 1x1x37x40xf32, 1x1x37x33xf32, 2x37x37xf32, 37xf32, 2xf32",
        "1x2x37x33xf32, 1x2x37xf32, 1x2x37xf32",
        "scale = 0.1 : f64, causal = true, biases = \"hst,t\", soft_cap = 2.0 : f64, sink = true"},
+      {"constant", "", "1031xi64", "value = " + tableOf("i64", "")},
+      {"constant", "", "1031xi32", "value = " + tableOf("i32", "")},
+      {"constant", "", "1031xf32", "value = " + tableOf("f32", ".25")},
       {"cast", "7x37xf32", "7x37xi64"},
       {"cast", "259xbf16", "259xi32"},
       {"cast", "33xf16", "33xui8", "", /*positive=*/true},

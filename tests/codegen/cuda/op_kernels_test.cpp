@@ -63,6 +63,7 @@ TEST(CudaOpKernels, AgreeWithTheReference) {
                                                      {"attention_bias_grad", 2},
                                                      {"attention_merge", 1},
                                                      {"cast", 3},
+                                                     {"constant", 3},
                                                      {"avg_pool", 2},
                                                      {"avg_pool_grad", 2},
                                                      {"class_sums", 1},
