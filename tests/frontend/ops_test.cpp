@@ -203,9 +203,9 @@ TEST_F(Ops, OneHotCountsNegativeIndicesFromTheEnd) {
 }
 
 TEST_F(Ops, ScatterElementsReplacesAndAdds) {
-  for (auto [reduction, expected] : {std::pair("none", std::vector<double>{9, 1, 8}),
-                                     std::pair("add", std::vector<double>{9, 1, 10}),
-                                     std::pair("max", std::vector<double>{9, 1, 8})}) {
+  for (const auto &[reduction, expected] : {std::pair("none", std::vector<double>{9, 1, 8}),
+                                            std::pair("add", std::vector<double>{9, 1, 10}),
+                                            std::pair("max", std::vector<double>{9, 1, 8})}) {
     ModelBuilder b = withInput({"3"});
     b.ints("row", {1, 2}, {-1, 0});
     b.floats("update", {1, 2}, {8, 9});
@@ -285,10 +285,11 @@ TEST_F(Ops, ScatterNdIntoASlice) {
 }
 
 TEST_F(Ops, CumSumBothWays) {
-  for (auto [exclusive, reverse, expected] : {std::tuple(0, 0, std::vector<double>{0, 1, 3}),
-                                              std::tuple(1, 0, std::vector<double>{0, 0, 1}),
-                                              std::tuple(0, 1, std::vector<double>{3, 3, 2}),
-                                              std::tuple(1, 1, std::vector<double>{3, 2, 0})}) {
+  for (const auto &[exclusive, reverse, expected] :
+       {std::tuple(0, 0, std::vector<double>{0, 1, 3}),
+        std::tuple(1, 0, std::vector<double>{0, 0, 1}),
+        std::tuple(0, 1, std::vector<double>{3, 3, 2}),
+        std::tuple(1, 1, std::vector<double>{3, 2, 0})}) {
     ModelBuilder b = withInput({"3"});
     b.ints("axis", {}, {1});
     onnx::NodeProto &sum = b.node("CumSum", {"x", "axis"}, {"y"});
@@ -299,10 +300,11 @@ TEST_F(Ops, CumSumBothWays) {
 }
 
 TEST_F(Ops, PadTakesElementsOrANumber) {
-  for (auto [mode, expected] : {std::pair("reflect", std::vector<double>{2, 1, 0, 1, 2, 1}),
-                                std::pair("edge", std::vector<double>{0, 0, 0, 1, 2, 2}),
-                                std::pair("wrap", std::vector<double>{1, 2, 0, 1, 2, 0}),
-                                std::pair("constant", std::vector<double>{5, 5, 0, 1, 2, 5})}) {
+  for (const auto &[mode, expected] :
+       {std::pair("reflect", std::vector<double>{2, 1, 0, 1, 2, 1}),
+        std::pair("edge", std::vector<double>{0, 0, 0, 1, 2, 2}),
+        std::pair("wrap", std::vector<double>{1, 2, 0, 1, 2, 0}),
+        std::pair("constant", std::vector<double>{5, 5, 0, 1, 2, 5})}) {
     ModelBuilder b = withInput({"3"});
     b.ints("pads", {4}, {0, 2, 0, 1});
     b.floats("value", {}, {5});
