@@ -12,7 +12,8 @@ namespace tbc {
 class AttentionOp;
 class AttentionGradOp;
 class AttentionBiasGradOp;
-/// Returns the launches and FLOPs of the tiled kernels, where these run.
+/// Returns the launches and FLOPs of the tiled kernels; those of a plain one where types or widths
+/// are others.
 OwnKernel ownAttention(AttentionOp op);
 OwnKernel ownAttention(AttentionGradOp op);
 OwnKernel ownAttention(AttentionBiasGradOp op);

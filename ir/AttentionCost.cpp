@@ -10,13 +10,15 @@ namespace tbc {
 
 using namespace attention;
 
-/// cuDNN's graphs have no masks that are data, windows, biases, caps, sinks or dropout
-/// (runtime/cuda/CudnnOps.cpp).
+/// cuDNN's graphs have no masks that are data, windows, biases, caps, sinks or dropout, and causal
+/// attention of as many queries as keys (runtime/cuda/CudnnOps.cpp; a test compares).
 template <typename Op> static KernelClass attentionClass(Op op) {
+  const Sizes n(op);
   bool isCausal = op.getCausal() && int64_t(op.getLeft()) < 0;
   bool isOwn = op.getKeyMask() || op.getSegments() || op.getOrdered() || op.getDropsOut() ||
                op.getSink() || !op.getBiases().empty() || !op.getSoftCap().isZero() ||
-               int64_t(op.getLeft()) >= 0 || (!op.getCausal() && int64_t(op.getRight()) >= 0);
+               int64_t(op.getLeft()) >= 0 || int64_t(op.getRight()) >= 0 ||
+               (op.getCausal() && n.s != n.t);
   if (isOwn)
     return isCausal ? KernelClass::CausalTiledAttention : KernelClass::TiledAttention;
   return isCausal ? KernelClass::CausalAttention : KernelClass::Attention;
@@ -50,20 +52,20 @@ static bool isTiledOfBias(AttentionBiasGradOp op) {
 
 OwnKernel ownAttention(AttentionOp op) {
   const Sizes n(op);
-  if (!isTiled(op) || !reshard::isOwnClass(op.getKernelClass()))
+  if (!isTiled(op))
     return {};
-  return {tiledAttentionWork(n.d, n.dv, /*isGradient=*/false), 1};
+  return {tiledAttentionWork(n.d, n.dv, /*isGradient=*/false), 1, true};
 }
 OwnKernel ownAttention(AttentionGradOp op) {
   const Sizes n(op);
-  if (!isTiled(op) || !reshard::isOwnClass(op.getKernelClass()))
+  if (!isTiled(op))
     return {};
   return {tiledAttentionWork(n.d, n.dv, /*isGradient=*/true),
-          double(tiledGradientLaunches(n.d, n.dv))};
+          double(tiledGradientLaunches(n.d, n.dv)), true};
 }
 OwnKernel ownAttention(AttentionBiasGradOp op) {
   constexpr double launches = 2; // the rows' numbers and the tiles
-  return isTiledOfBias(op) ? OwnKernel{1, launches} : OwnKernel{};
+  return isTiledOfBias(op) ? OwnKernel{1, launches, true} : OwnKernel{};
 }
 
 template <typename Op> static WorkspaceFn rowWorkspace(Op op) {

@@ -30,7 +30,7 @@ def Tbc_RoutedExpertsOp
   let results = (outs Tbc_FloatTensor:$result);
   let resizesFixedLoops = "true"; // h is equal to no other size
   let workspace = "::tbc::expertWorkspace(*this)";
-  let ownKernel = "{1, 6}"; // three lists, two layers, the sums of tokens
+  let ownKernel = "{1, 6, true}"; // three lists, two layers, the sums of tokens
 }
 
 def Tbc_RoutedExpertsGradOp
@@ -55,7 +55,7 @@ def Tbc_RoutedExpertsGradOp
       Tbc_FloatTensor:$in_cotangent, Tbc_FloatTensor:$out_cotangent);
   let resizesFixedLoops = "true";
   let workspace = "::tbc::expertWorkspace(*this)";
-  let ownKernel = "{1, 10}"; // three lists, the first layer, and one or two for each gradient
+  let ownKernel = "{1, 10, true}"; // three lists, the first layer, and one or two for each gradient
 }
 
 // Experts with a capacity. The tokens of a group g come in order t. Each expert e has c slots per

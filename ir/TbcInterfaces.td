@@ -56,7 +56,8 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
       shapes (planner/reshard/KernelClass.h); unset if there are none, or few.
     }], "::tbc::WorkspaceFn", "getWorkspace", (ins)>,
     InterfaceMethod<[{
-      Returns the launches and FLOPs of its kernel on GPUs (planner/reshard/KernelClass.h), where no library has it.
+      Returns the launches and FLOPs of tbc's kernel of it on GPUs (planner/reshard/KernelClass.h), which runs where no
+      library has the op.
     }], "::tbc::OwnKernel", "getOwnKernel", (ins)>,
   ];
 }

@@ -13,7 +13,7 @@ using namespace mlir;
 namespace tbc::cuda {
 
 static constexpr llvm::StringLiteral memoryName = "tbc_block_floats";
-static constexpr unsigned globalSpace = 1, accessBytes = 16;
+static constexpr unsigned globalSpace = NVVM::kGlobalMemorySpace, accessBytes = 16;
 
 BlockShare::BlockShare(ModuleOp module, OpBuilder &builder, Location loc, Value inBlock)
     : module(module), builder(builder), loc(loc), e{builder, loc}, inBlock(inBlock) {}

@@ -2,8 +2,6 @@
 
 #include "codegen/cuda/DeviceMath.h"
 
-#include "codegen/region/ops/Elements.h"
-
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
@@ -12,9 +10,16 @@ namespace tbc::cuda {
 
 using region::Elements;
 
-namespace {
+/// An instruction of one f32.
+static Value instruction(const Elements &e, const char *intrinsic, Value x) {
+  return e.builder
+      .create<LLVM::CallIntrinsicOp>(e.loc, x.getType(), StringRef(intrinsic), ValueRange{x})
+      .getResult(0);
+}
 
-constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
+Value powerOfTwo(const Elements &e, Value x) { return instruction(e, "llvm.nvvm.ex2.approx.f", x); }
+
+namespace {
 
 /// Formulas of one f32.
 struct Formulas {
@@ -22,13 +27,7 @@ struct Formulas {
 
   Value number(double value) const { return e.constant(e.builder.getF32Type(), value); }
   Value fma(Value a, Value b, Value c) const { return e.make<math::FmaOp>(a, b, c); }
-  Value instruction(const char *intrinsic, Value x) const {
-    return e.builder
-        .create<LLVM::CallIntrinsicOp>(e.loc, x.getType(), StringRef(intrinsic), ValueRange{x})
-        .getResult(0);
-  }
-  Value powerOfTwo(Value x) const { return instruction("llvm.nvvm.ex2.approx.f", x); }
-  Value inverse(Value x) const { return instruction("llvm.nvvm.rcp.approx.ftz.f", x); }
+  Value inverse(Value x) const { return instruction(e, "llvm.nvvm.rcp.approx.ftz.f", x); }
   /// Returns coefficients[0] + coefficients[1] x + ...
   Value polynomial(Value x, ArrayRef<double> coefficients) const {
     Value sum = number(coefficients.back());
@@ -50,14 +49,14 @@ struct Formulas {
     Value high = e.mul(x, number(log2eHigh));
     Value low = fma(x, number(log2eHigh), e.neg(high));
     low = fma(x, number(log2eLow), low);
-    return e.mul(powerOfTwo(high), fma(low, number(ln2), number(1)));
+    return e.mul(powerOfTwo(e, high), fma(low, number(ln2), number(1)));
   }
 
   /// 1 - 2 / (1 + e^2|x|) with the sign of x. Near 0, where that cancels, x times its series.
   Value tanh(Value x) const {
     constexpr double limit = 0.4;
     Value size = e.make<math::AbsFOp>(x);
-    Value power = powerOfTwo(e.mul(size, number(2 * log2e)));
+    Value power = powerOfTwo(e, e.mul(size, number(2 * log2e)));
     Value large = fma(inverse(e.add(power, number(1))), number(-2), number(1));
     // Of tanh(x) / x in x^2. At the limit the next term is 2^-24.1.
     Value small = polynomial(e.mul(x, x),
@@ -74,7 +73,7 @@ struct Formulas {
     Value sum = e.mul(
         t, polynomial(t, {0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429}));
     Value square = e.mul(size, size);
-    Value power = powerOfTwo(e.mul(square, number(-log2e)));
+    Value power = powerOfTwo(e, e.mul(square, number(-log2e)));
     Value large = fma(e.neg(sum), power, number(1));
     SmallVector<double> series; // 2 / sqrt(pi) (-1)^n / (n! (2 n + 1))
     double term = 1.1283791670955126;

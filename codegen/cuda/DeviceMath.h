@@ -3,9 +3,18 @@
 #ifndef TBC_CODEGEN_CUDA_DEVICEMATH_H
 #define TBC_CODEGEN_CUDA_DEVICEMATH_H
 
+#include "codegen/region/ops/Elements.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 namespace tbc::cuda {
+
+/// Factors between exponents of e and 2.
+inline constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
+
+/// Returns 2^x of an f32 by one instruction, within 2 units in the last place (PTX ISA,
+/// ex2.approx); 0 for -infinity.
+mlir::Value powerOfTwo(const region::Elements &e, mlir::Value x);
 
 /// Replaces exp, tanh and erf of f32 by some ten instructions each, in place of the twenty to forty
 /// of polynomials for CPUs. `ex2.approx` is within 2 units in the last place (ulp), `rcp.approx`

@@ -44,9 +44,8 @@ constexpr int64_t partialsAlignment = 64; // floats
 /// has a *slice* of their parts:
 ///   1. A thread reduces a part. The block combines its parts in shared memory and writes partial
 ///      results, one per column.
-///   2. The last block of the group to end (`BlockShare::isLastOf`) combines the partial results,
-///   in
-///      the order of slices. It writes the totals for later passes, or after the last one the
+///   2. The last block of the group to end (`BlockShare::isLastOf`) combines the partial results
+///      in the order of slices. It writes the totals for later passes, or after the last one the
 ///      results without reduced loops.
 ///
 /// Example: 16,384 rows of 768 bf16 have 96 threads beside each other, 512 parts of 32 rows. A

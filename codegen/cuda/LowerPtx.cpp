@@ -3,7 +3,6 @@
 #include "codegen/cuda/LowerPtx.h"
 
 #include "codegen/cuda/DeviceMath.h"
-
 #include "codegen/cuda/EmitCudaKernel.h"
 #include "codegen/region/KernelPasses.h"
 

@@ -24,7 +24,7 @@ struct KernelShare {
   std::vector<double> writtenBytes; // by result; 0: only its kernel reads it
   bool isFused = false;             // another op of the kernel has the launch
   bool isCopy = false;              // a view that its kernel copies; else views are free
-  reshard::OwnKernel own;           // of tbc's kernels on GPUs
+  reshard::OwnKernel own;           // on GPUs, where no library has the op
 };
 
 /// Returns the share of every op in the kernels of a program of `cluster`.

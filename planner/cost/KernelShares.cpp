@@ -26,7 +26,7 @@ public:
       share.readBytes.assign(op.operands.size(), 0);
       share.writtenBytes.assign(op.results.size(), 0);
       share.isFused = true;
-      if (hasLibrary)
+      if (hasLibrary && isOwnClass(op.kernelClass))
         share.own = op.own;
     }
     addGenerators();

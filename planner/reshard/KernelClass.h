@@ -39,10 +39,11 @@ enum class KernelClass {
 /// its operands. Unset: zero, or little enough for the cluster's context_bytes.
 using WorkspaceFn = std::function<int64_t(const std::vector<std::vector<int64_t>> &)>;
 
-/// What tbc's own kernel of an op does on a GPU beyond one launch with the op's FLOPs.
+/// What tbc's own kernel of an op does on a GPU.
 struct OwnKernel {
-  double work = 1;     // FLOPs executed for each of the op
-  double launches = 1; // that follow each other
+  double work = 1;              // FLOPs executed for each of the op
+  double launches = 1;          // that follow each other
+  bool usesTensorCores = false; // for 16-bit types
 };
 
 const std::vector<KernelClass> &kernelClasses();

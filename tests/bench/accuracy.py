@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the planner's predictions with published measurements. Python standard library only.
 
-usage: accuracy.py DATA [--tbc PROGRAM] [--one-version] [--source GROUP ..] [--limit N] [--worst N] [--json FILE] [--set PRESET:SECTION.KEY=VALUE ..]
+usage: accuracy.py DATA [--tbc PROGRAM] [--either-version] [--source GROUP ..] [--limit N] [--worst N] [--json FILE] [--set PRESET:SECTION.KEY=VALUE ..]
        accuracy.py DATA --read FILE      report again what --json wrote
        accuracy.py DATA --gate FILE      exit code 1 if the errors are larger than those in FILE
        accuracy.py DATA --keep FILE      write the errors to FILE, for --gate
@@ -78,9 +78,9 @@ EXECUTORS = {
     "vtrain-single": "megatron",
     "zero-bubble": "megatron",
 }
-# Another version that may have run pipelines, where the data do not say which. The nearer prediction
-# counts. nanotron's sweep mixes its release with a branch whose hosts sleep for 0.6 s at each
-# neighbour and micro-batch (docs/accuracy.md), so pipelines differ by a factor of 2 to 15.
+# Another version that may have run pipelines, where the data do not say which. With --either-version the
+# nearer prediction counts. nanotron's sweep mixes its release with a branch whose hosts sleep for 0.6 s at
+# each neighbour and micro-batch (docs/accuracy.md), so pipelines differ by a factor of 2 to 15.
 OTHER_VERSIONS = {"nanotron": "nanotron-polling"}
 # The nominal network rate of a node in those presets, Gbit/s.
 NODE_GBIT = {"a100-80gb-sxm": 1600, "a100-40gb-sxm": 1600, "h100-sxm": 3200, "h200-sxm": 3200, "v100-32gb": 800, "v100-16gb": 800, "b200": 3200,
@@ -586,8 +586,10 @@ def cost(tbc, jobs, folder):
     return answers
 
 
-def predict(data, tbc, sources, limit, changes):
-    """Returns (predicted rows, unsupported rows by source and reason, approximations)."""
+def predict(data, tbc, sources, limit, changes, versions):
+    """Returns (predicted rows, unsupported rows by source and reason, approximations). `versions`: other
+    versions of executors; the prediction that is nearer to the measured time is taken.
+    """
     everything = usable(data / "runs.csv", ("time", "both"), sources)
     slower = disturbed(everything)
     runs = every(everything, limit)
@@ -608,7 +610,7 @@ def predict(data, tbc, sources, limit, changes):
                     refused[(row["source_group"], f"{type(why).__name__} {why}" if not isinstance(why, Unsupported) else str(why))] += 1
                     continue
                 job["model"] = models[arguments]
-                other = OTHER_VERSIONS.get(job.get("executor")) if integer(row["pp"], 1) > 1 and what == "time" else None
+                other = versions.get(job.get("executor")) if integer(row["pp"], 1) > 1 and what == "time" else None
                 wanted.append((what, row, json.dumps(job, sort_keys=True),
                                json.dumps({**job, "executor": other}, sort_keys=True) if other else None))
         # Equal jobs are costed once: a run and its memory row, and repeats.
@@ -677,17 +679,17 @@ def main():
     parser.add_argument("--read", type=Path, help="report the predictions in this file instead of making them")
     parser.add_argument("--set", action="append", default=[], metavar="PRESET:SECTION.KEY=VALUE",
                         help="another constant in the presets whose names begin so, to fit it (repeatable)")
-    parser.add_argument("--one-version", action="store_true", help="take all runs of an executor as of its release")
+    parser.add_argument("--either-version", action="store_true",
+                        help="take a run as of the version that is nearer to its time, where the data do not say which ran")
     parser.add_argument("--gate", type=Path, help="errors that must not grow")
     parser.add_argument("--keep", type=Path, help="write the errors here")
     options = parser.parse_args()
-    if options.one_version:
-        OTHER_VERSIONS.clear()
     refused, taken_as = Counter(), Counter()
     if options.read:
         lines = [json.loads(line) for line in options.read.read_text().splitlines()]
     else:
-        lines, refused, taken_as = predict(options.data, str(Path(options.tbc).resolve()), options.source, options.limit, options.set)
+        versions = OTHER_VERSIONS if options.either_version else {}
+        lines, refused, taken_as = predict(options.data, str(Path(options.tbc).resolve()), options.source, options.limit, options.set, versions)
     if options.json:
         options.json.write_text("".join(json.dumps(line) + "\n" for line in lines))
     times, memory = ([line for line in lines if line["what"] == what] for what in ("time", "memory"))

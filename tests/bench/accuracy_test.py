@@ -94,7 +94,7 @@ class Sample(unittest.TestCase):
     def setUpClass(cls):
         folder = Path(__file__).resolve().parent / "accuracy_sample"
         with contextlib.redirect_stdout(io.StringIO()):
-            cls.lines, cls.refused, _ = accuracy.predict(folder, os.environ["TBC"], None, 0, [])
+            cls.lines, cls.refused, _ = accuracy.predict(folder, os.environ["TBC"], None, 0, [], {})
         cls.rows = sum(len(accuracy.usable(folder / name, words, None))
                        for name, words in (("runs.csv", ("both",)), ("memory.csv", ("memory",))))
 

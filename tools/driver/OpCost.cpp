@@ -67,7 +67,7 @@ Result<roofline::OpCost> OpCosts::of(const program::Stage &stage,
   auto cost = dyn_cast<CostOpInterface>(op.get());
   if (!cost)
     return refuse("has no cost");
-  return roofline::OpCost{cost.getFlops(), cost.getKernelClass()};
+  return roofline::OpCost{cost.getFlops(), cost.getKernelClass(), cost.getOwnKernel()};
 }
 
 } // namespace tbc::driver

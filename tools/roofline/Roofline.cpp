@@ -2,9 +2,6 @@
 
 #include "tools/roofline/Roofline.h"
 
-#include "ir/TiledAttention.h"
-#include "runtime/kernels/HeadLayout.h"
-
 #include <algorithm>
 #include <tuple>
 
@@ -90,38 +87,10 @@ private:
     double peak = machine.cluster.peakFlops(cost.kernelClass, dtype);
     if (!isCuda || by != By::Kernel)
       return peak;
-    double work = tensorCoreWork(stage, instruction, cost, dtype);
-    if (work == 0)
-      return machine.cluster.vectorFlopsPerSecond;
-    return peak / work * (machine.processor ? machine.processor->mmaShare : 1);
-  }
-
-  /// Returns the FLOPs that tbc's own kernel executes by tensor cores for each of the op; 0 if it
-  /// uses none.
-  static double tensorCoreWork(const program::Stage &stage, const Instruction &instruction,
-                               const OpCost &cost, DType dtype) {
     constexpr int bytesOfHalf = 2;
-    if (kernels::byteWidth(dtype) != bytesOfHalf)
-      return 0;
-    if (cost.kernelClass == reshard::KernelClass::GroupedMatmul)
-      return 1;
-    bool isForward = instruction.op == "attention",
-         isOfBias = instruction.op == "attention_bias_grad";
-    bool isGradient = instruction.op == "attention_grad";
-    if (!isForward && !isOfBias && !isGradient)
-      return 0;
-    if (isOfBias && !hasTiledBiasGradient(instruction.attrs.getString("biases"),
-                                          instruction.attrs.getInt("bias")))
-      return 0;
-    auto widthOf = [&](size_t operand, char tensor) {
-      const kernels::Shape &shape =
-          stage.values[size_t(instruction.operands[operand + size_t(!isForward)])].shape;
-      return kernels::HeadLayout(instruction.attrs, tensor, shape).width;
-    };
-    int64_t width = widthOf(0, 'q'), valueWidth = widthOf(2, 'v');
-    if (!hasTiledAttention(width, valueWidth))
-      return 0;
-    return isOfBias ? 1 : tiledAttentionWork(width, valueWidth, isGradient);
+    if (!cost.own.usesTensorCores || kernels::byteWidth(dtype) != bytesOfHalf)
+      return machine.cluster.vectorFlopsPerSecond;
+    return peak / cost.own.work * (machine.processor ? machine.processor->mmaShare : 1);
   }
 
   void time(Estimate &found, double arithmetic) const {

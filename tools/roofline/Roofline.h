@@ -19,6 +19,7 @@ namespace tbc::roofline {
 struct OpCost {
   double flops = 0;
   reshard::KernelClass kernelClass = reshard::KernelClass::Elementwise;
+  reshard::OwnKernel own; // where no library has the instruction
 };
 using CostOf =
     std::function<Result<OpCost>(const program::Stage &stage, const program::Instruction &)>;
@@ -53,9 +54,8 @@ struct Machine {
 ///
 /// - `launch` is the cluster's launch_seconds.
 /// - `rate` is the ops' class rate for libraries and CPUs, and the vector units' rate for GPU
-///   kernels. Grouped matmuls and tiled attention of 16-bit types have the rate of mma.sync
-///   (Processor::mmaShare); the gradient of attention executes more FLOPs than the op has
-///   (ir/TiledAttention.h).
+///   kernels. Those on tensor cores have the rate of mma.sync (Processor::mmaShare) in 16-bit
+///   types, and may execute more FLOPs than the op has (OwnKernel).
 /// - No efficiency is applied: these are bounds, not predictions (tbc plan predicts).
 /// - A kernel of fewer blocks than multiprocessors gets their share of bandwidth and arithmetic.
 /// - Gathers and views read at most as many bytes of an operand as their results have.

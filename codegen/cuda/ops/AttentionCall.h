@@ -34,7 +34,6 @@ struct AttentionCall {
   std::optional<int64_t> mostAhead() const {
     return isCausal ? 0 : right >= 0 ? std::optional(right) : std::nullopt;
   }
-  bool hasWindow() const { return left >= 0 || mostAhead(); }
 
   const OpCall &call;
   int first, terms, mask; // operands: q; the first bias; the first mask, then the next one

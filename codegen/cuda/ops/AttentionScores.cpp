@@ -2,7 +2,7 @@
 
 #include "codegen/cuda/ops/AttentionScores.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "codegen/cuda/DeviceMath.h"
 
 #include <limits>
 
@@ -11,7 +11,6 @@ using namespace mlir;
 namespace tbc::cuda {
 
 using Values = SmallVector<Value>;
-static constexpr double log2e = AttentionNumbers::log2e;
 
 AttentionScores::AttentionScores(const ThreadKernel &k, const AttentionCall &a,
                                  const AttentionTiles &tiles, bool isOfQueries, bool isGradient)
@@ -138,25 +137,9 @@ Value AttentionScores::reads(const Side &row, const Range &range, const Side &ot
 // Scores
 //===----------------------------------------------------------------------===//
 
-Value AttentionScores::approximate(const char *intrinsic, Value x) const {
-  return e.builder
-      .create<LLVM::CallIntrinsicOp>(k.loc, x.getType(), StringRef(intrinsic), ValueRange{x})
-      .getResult(0);
-}
-Value AttentionScores::powerOfTwo(Value x) const {
-  return approximate("llvm.nvvm.ex2.approx.f", x);
-}
-/// Returns tanh(x) = 1 - 2 / (1 + e^2x), within 2^-21. The reciprocal is within 1 unit in the last
-/// place (PTX ISA, rcp.approx.ftz).
-Value AttentionScores::tanhOf(Value x) const {
-  Value power = powerOfTwo(e.mul(x, k.number(2 * log2e)));
-  Value inverse = approximate("llvm.nvvm.rcp.approx.ftz.f", e.add(k.number(1), power));
-  return e.sub(k.number(1), e.mul(k.number(2), inverse));
-}
-
 Value AttentionScores::powerOf(Value z, Value shift) const {
-  return powerOfTwo(areProducts() ? Value(e.make<math::FmaOp>(z, k.number(unit()), e.neg(shift)))
-                                  : e.sub(z, shift));
+  return powerOfTwo(e, areProducts() ? Value(e.make<math::FmaOp>(z, k.number(unit()), e.neg(shift)))
+                                     : e.sub(z, shift));
 }
 
 AttentionScores::Score AttentionScores::scoreOf(Value product, const Side &row,
@@ -165,7 +148,7 @@ AttentionScores::Score AttentionScores::scoreOf(Value product, const Side &row,
     return {product, nullptr};
   Score score;
   if (a.cap > 0) {
-    Value tanh = tanhOf(e.mul(product, k.number(scale / log2e / a.cap)));
+    Value tanh = e.make<math::TanhOp>(e.mul(product, k.number(scale / log2e / a.cap)));
     score.z = e.mul(tanh, k.number(a.cap * log2e));
     score.slope = e.sub(k.number(1), e.mul(tanh, tanh));
   } else {

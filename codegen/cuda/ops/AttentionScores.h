@@ -13,11 +13,6 @@
 
 namespace tbc::cuda {
 
-/// Factors between exponents of e and 2: 2^x is one instruction.
-struct AttentionNumbers {
-  static constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
-};
-
 class AttentionScores {
 public:
   using Value = mlir::Value;
@@ -74,8 +69,6 @@ public:
   Value inUnits(Value x) const { return areProducts() ? e.mul(x, k.number(unit())) : x; }
   /// Returns 2^(unit z - shift).
   Value powerOf(Value z, Value shift) const;
-  /// Returns 2^x, within 2 units in the last place (PTX ISA, ex2.approx); 0 for -infinity.
-  Value powerOfTwo(Value x) const;
   Value times(Value x, Value factor) const { return factor ? e.mul(x, factor) : x; }
 
 private:
@@ -88,8 +81,6 @@ private:
   };
   Score scoreOf(Value product, const Side &row, const Side &other) const;
   Value keptOf(const Side &row, const Side &other) const;
-  Value tanhOf(Value x) const;
-  Value approximate(const char *intrinsic, Value x) const;
 
   const ThreadKernel &k;
   const region::Elements &e;

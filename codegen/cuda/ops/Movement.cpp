@@ -157,14 +157,15 @@ FailureOr<region::Kernel> transpose(MLIRContext &context, const OpCall &call, Fo
   return k.finish();
 }
 
-/// Copies a table of the image, which has a name of its contents: kernels of one image share names.
+/// Loads this thread's number of a table that becomes a part of the image. Kernels of one image
+/// share names, so the table's name tells its contents.
 template <typename T>
 Value loadFromTable(const ThreadKernel &k, Type element, ArrayRef<T> numbers, Form form) {
   OpBuilder &b = k.e.builder;
   const unsigned space = form == Form::Device ? unsigned(NVVM::kGlobalMemorySpace) : 0;
   llvm::StringRef bytes(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(T));
   std::string name =
-      "table_" + std::to_string(sizeof(T)) + "_" + llvm::utohexstr(llvm::xxh3_64bits(bytes));
+      "table_" + std::to_string(bytes.size()) + "_" + llvm::utohexstr(llvm::xxh3_64bits(bytes));
   {
     OpBuilder::InsertionGuard guard(b);
     auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();

@@ -16,6 +16,7 @@
 
 #include "codegen/cuda/ops/TiledAttention.h"
 
+#include "codegen/cuda/DeviceMath.h"
 #include "codegen/cuda/ops/AttentionScores.h"
 #include "ir/TiledAttention.h"
 
@@ -33,7 +34,6 @@ using kernels::HeadLayout;
 using Values = SmallVector<Value>;
 
 constexpr int64_t warpsOfBlock = threadsPerBlock / warpThreads;
-constexpr double log2e = AttentionNumbers::log2e;
 
 int64_t ceilDiv(int64_t a, int64_t b) {
   return int64_t(llvm::divideCeil(uint64_t(a), uint64_t(b)));
@@ -285,7 +285,7 @@ private:
       most = tiles.cores.overQuad(most, /*isSum=*/false);
       Value shift = scores.inUnits(most);
       // Not by powerOf: equal scores have the difference 0.
-      Value shrinks = scores.powerOfTwo(scores.inUnits(e.sub(m, most)));
+      Value shrinks = powerOfTwo(e, scores.inUnits(e.sub(m, most)));
       m = most;
       l = e.mul(l, shrinks);
       for (size_t i = 0; i < pairs.products.size(); ++i)
@@ -331,7 +331,7 @@ private:
     Value isFirst = k.both(k.equal(tiles.cores.inQuad, k.integer(0)), k.equal(part, k.integer(0)));
     k.ifThen(isFirst, [&] {
       Value place = k.join({sample, head, rowOf(half)}, {a.batch, a.heads, a.queries});
-      Value score = e.mul(m, k.number(scores.unit() * AttentionNumbers::ln2));
+      Value score = e.mul(m, k.number(scores.unit() * ln2));
       k.store(1, place, e.select(isHidden, k.number(0), score));
       k.store(2, place, l);
     });

@@ -161,21 +161,24 @@ TEST(CudaOpKernels, LaunchesAreThoseOfTheInterface) {
 
 TEST(CudaOpKernels, InBFloat16) { EXPECT_GE(checkAll(inBFloat16(allCases())).size(), 8u); }
 
+/// Returns the first result of the host form of a kernel.
+Tensor runOnHost(OpKernelCase &call, const std::vector<Tensor> &operands) {
+  auto source = call.source(cuda::Form::Host, 0);
+  auto target = cpu::findCpuTarget("native");
+  EXPECT_TRUE(source && target);
+  KernelLibrary library({*source}, *target);
+  EXPECT_TRUE(library.isOpen());
+  KernelRun run;
+  run.extent = call.kernel.extent;
+  return runKernel(library.find("op_0", call.kernel), run, operands, call.call.results)[0];
+}
+
 TEST(CudaOpKernels, WhatIsOutOfRangeIsNoNumber) {
   std::map<unsigned, std::vector<int64_t>> indices = {{1, {6, 0}}, {2, {0, 1, 2, 3}}, {3, {3}}};
   OpKernelCase call(
       {"embedding", "4x3xf32, 2xi64, 4xi64, i64", "2x3xf32", "", false, std::nullopt, indices});
-  auto source = call.source(cuda::Form::Host, 0);
-  ASSERT_TRUE(source);
-  auto target = cpu::findCpuTarget("native");
-  ASSERT_TRUE(target);
-  KernelLibrary library({*source}, *target);
-  ASSERT_TRUE(library.isOpen());
-  KernelRun run;
-  run.extent = call.kernel.extent;
   std::vector<Tensor> operands = operandsFor(call.opCase, *call.module, Arith::Native);
-  std::vector<double> made =
-      runKernel(library.find("op_0", call.kernel), run, operands, call.call.results)[0].toDoubles();
+  std::vector<double> made = runOnHost(call, operands).toDoubles();
   EXPECT_TRUE(std::isnan(made[0]) && std::isnan(made[2]));
   EXPECT_EQ(made[3], operands[0].toDoubles()[0]);
 }
@@ -183,20 +186,12 @@ TEST(CudaOpKernels, WhatIsOutOfRangeIsNoNumber) {
 /// The reference refuses such floats.
 TEST(CudaOpKernels, FloatsWithoutAnIntegerBecomeTheLowest) {
   OpKernelCase call({"cast", "5xf32", "5xi32"});
-  auto source = call.source(cuda::Form::Host, 0);
-  ASSERT_TRUE(source);
-  auto target = cpu::findCpuTarget("native");
-  ASSERT_TRUE(target);
-  KernelLibrary library({*source}, *target);
-  ASSERT_TRUE(library.isOpen());
   constexpr double infinity = std::numeric_limits<double>::infinity();
   Tensor operand = Tensor::fromDoubles(call.call.operands[0], Arith::Native,
                                        {-2.75, infinity, std::nan(""), 1e20, 7.9});
-  KernelRun run;
-  run.extent = call.kernel.extent;
-  Tensor made = runKernel(library.find("op_0", call.kernel), run, {operand}, call.call.results)[0];
   constexpr int64_t lowest = std::numeric_limits<int32_t>::min();
-  EXPECT_EQ(made.data<int64_t>(), (std::vector<int64_t>{-2, lowest, lowest, lowest, 7}));
+  EXPECT_EQ(runOnHost(call, {operand}).data<int64_t>(),
+            (std::vector<int64_t>{-2, lowest, lowest, lowest, 7}));
 }
 
 } // namespace
