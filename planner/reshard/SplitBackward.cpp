@@ -37,6 +37,19 @@ std::vector<bool> weightOps(const Graph &graph) {
     }
     canWait[index] = waits;
   }
+  // Sums of ranks pass an additive op within a block only: a cast of an expert's gradient that
+  // waited would need this gradient complete in every micro-batch.
+  for (size_t index = 0; index < graph.ops.size(); ++index) {
+    const GraphOp &op = graph.ops[index];
+    bool isRead = op.additive && canWait[index];
+    for (size_t k = 0; k < op.operands.size() && isRead; ++k) {
+      int producer = graph.values[op.operands[k]].producer;
+      isRead = producer >= 0 && !graph.ops[producer].generator && !canWait[producer] &&
+               graph.ops[producer].phase != Phase::Forward && graph.ops[producer].chunk == op.chunk;
+    }
+    if (isRead)
+      canWait[index] = false;
+  }
   return canWait;
 }
 
