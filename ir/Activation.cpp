@@ -5,6 +5,7 @@
 #include "ir/Movement.h"
 
 #include <cmath>
+#include <numeric>
 
 using namespace mlir;
 
@@ -201,8 +202,9 @@ LogicalResult RotaryOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
     return emitOpError("is not differentiable with respect to its cos and sin tables; do not train "
                        "what they are computed from");
   if (needed[0])
-    operandCotangents[0] = builder.create<RotaryOp>(getLoc(), cotangents[0], getCos(), getSin(),
-                                                    !getInverse(), getTokenMajor());
+    operandCotangents[0] =
+        builder.create<RotaryOp>(getLoc(), cotangents[0], getCos(), getSin(), !getInverse(),
+                                 getTokenMajor(), getInterleaved());
   return success();
 }
 
@@ -227,7 +229,24 @@ LogicalResult RotaryOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &re
   if (isMerged)
     x = f.make<ReshapeOp>(x, shape, ArrayRef<int64_t>{1, 1, 2}, ArrayRef<int64_t>{1, 1, 1, 1});
   int64_t last = int64_t(shape.size()) - 1, half = shape.back() / 2;
-  Value x1 = f.make<SliceOp>(x, last, 0, half), x2 = f.make<SliceOp>(x, last, half, half);
+  // [.., d] as [.., d / 2, 2] and back; one element of each pair.
+  SmallVector<int64_t> halfShape(shape), pairShape(shape);
+  halfShape.back() = pairShape.back() = half;
+  pairShape.push_back(2);
+  SmallVector<int64_t> ones(shape.size(), 1), onesOfPairs(pairShape.size(), 1), lastTwo(ones);
+  lastTwo.back() = 2;
+  auto elementOfPair = [&](Value pairs, int64_t element) -> Value {
+    SmallVector<int64_t> in(onesOfPairs);
+    in.back() = 0;
+    return f.make<ReshapeOp>(f.make<SliceOp>(pairs, last + 1, element, 1), halfShape, in, ones);
+  };
+  Value x1, x2;
+  if (getInterleaved()) {
+    Value pairs = f.make<ReshapeOp>(x, pairShape, lastTwo, onesOfPairs);
+    x1 = elementOfPair(pairs, 0), x2 = elementOfPair(pairs, 1);
+  } else {
+    x1 = f.make<SliceOp>(x, last, 0, half), x2 = f.make<SliceOp>(x, last, half, half);
+  }
   auto spread = [&](Value table) {
     SmallVector<int64_t> dims{getTokenMajor() ? 1 : last - 1, last};
     if (tensorType(table).getRank() == 3)
@@ -243,7 +262,17 @@ LogicalResult RotaryOp::decompose(OpBuilder &builder, SmallVectorImpl<Value> &re
     y1 = f.sub(f.mul(x1, cos), f.mul(x2, sin));
     y2 = f.add(f.mul(x2, cos), f.mul(x1, sin));
   }
-  Value y = f.make<ConcatOp>(ValueRange{y1, y2}, last);
+  Value y;
+  if (getInterleaved()) {
+    SmallVector<int64_t> dims(shape.size()), single(halfShape);
+    std::iota(dims.begin(), dims.end(), 0);
+    single.push_back(1);
+    auto asElement = [&](Value v) { return broadcastTo(builder, getLoc(), v, single, dims); };
+    y = f.make<ConcatOp>(ValueRange{asElement(y1), asElement(y2)}, last + 1);
+    y = f.make<ReshapeOp>(y, pairShape, onesOfPairs, lastTwo);
+  } else {
+    y = f.make<ConcatOp>(ValueRange{y1, y2}, last);
+  }
   if (isMerged)
     y = f.make<ReshapeOp>(y, shape, ArrayRef<int64_t>{1, 1, 1, 1}, ArrayRef<int64_t>{1, 1, 2});
   results.assign({f.cast(y, getType().getElementType())});

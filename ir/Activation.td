@@ -76,11 +76,12 @@ def Tbc_RotaryOp : Tbc_InferredOp<"rotary", [DeclareOpInterfaceMethods<Composite
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<TransposableOpInterface>,
     DeclareOpInterfaceMethods<MergeableOpInterface>]> {
-  let summary = "Rotates the halves of the last dim by position: x[.., s, d] with cos[s, d / 2], sin[s, d / 2]";
+  let summary = "Rotates pairs of the last dim by position: x[.., s, d] with cos[s, d / 2], sin[s, d / 2]";
   let description = [{
-    y1 = x1 * cos - x2 * sin, y2 = x2 * cos + x1 * sin, where x1 and x2 are the first and second half of d.
-    `inverse` negates sin. If `token_major`, x is [b, s, h, d] or [b, s, h * d], with the heads between
-    positions and columns. FLOPs: 3 per element. d is fixed, the others are parallel.
+    y1 = x1 * cos - x2 * sin, y2 = x2 * cos + x1 * sin, where x1 and x2 are the first and second half of d; if
+    `interleaved`, its even and odd elements. `inverse` negates sin. If `token_major`, x is [b, s, h, d] or
+    [b, s, h * d], with the heads between positions and columns. FLOPs: 3 per element. d is fixed, the others are
+    parallel.
 
     Constraints:
     (C1) x has rank 2 or more and an even d.
@@ -90,7 +91,7 @@ def Tbc_RotaryOp : Tbc_InferredOp<"rotary", [DeclareOpInterfaceMethods<Composite
          divides the last dim of x.
   }];
   let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$cos, Tbc_FloatTensor:$sin, BoolAttr:$inverse,
-                   DefaultValuedAttr<BoolAttr, "false">:$token_major);
+                   DefaultValuedAttr<BoolAttr, "false">:$token_major, DefaultValuedAttr<BoolAttr, "false">:$interleaved);
   let results = (outs Tbc_FloatTensor:$result);
 }
 

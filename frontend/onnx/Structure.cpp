@@ -380,6 +380,16 @@ Value slice(Emitter &emitter, const Value &value, unsigned axis, int64_t start, 
     step = 1; // unused, and may be any number
   if (value.isKnown())
     return sliceKnown(value, axis, start, step, count);
+  // Every n-th element of a dim of n-tuples, as x[.., ::2]: one of each tuple, without a gather.
+  const int64_t size = value.shape[axis];
+  if (step > 1 && start < step && size % step == 0 && count == size / step &&
+      size % emitter.marker != 0) {
+    Shape tuples = value.shape;
+    tuples[axis] = count;
+    tuples.insert(tuples.begin() + axis + 1, step);
+    Value split = reshape(emitter, value, tuples);
+    return squeeze(emitter, slice(emitter, split, axis + 1, start, 1, 1), {axis + 1});
+  }
   if (step != 1) {
     Known indices = Known::affine({count}, start, {step}, false);
     return gather(emitter, value, Value::ofKnown(DType::I64, indices), axis);

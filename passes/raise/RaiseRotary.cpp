@@ -102,13 +102,99 @@ Value firstHalf(OpBuilder &builder, Value value, int64_t dim) {
   return builder.create(state)->getResult(0);
 }
 
-/// A slice of half of the last dim: the half and the sliced value.
+//===- pairs ---------------------------------------------------------------===//
+
+/// Returns the operand of a reshape or broadcast that adds a last dim of size 1, else null.
+Value withoutLastDim(Value value) {
+  auto type = tensorType(value);
+  if (type.getRank() < 2 || type.getShape().back() != 1)
+    return {};
+  Value input;
+  if (auto reshape = definedBy<ReshapeOp>(value))
+    input = reshape.getInput();
+  else if (auto broadcast = definedBy<BroadcastOp>(value))
+    input = broadcast.getInput();
+  return input && tensorType(input).getShape() == type.getShape().drop_back() ? input : Value();
+}
+
+/// Returns the operand of a reshape that removes a last dim of size 1, else null.
+Value withLastDim(ReshapeOp squeezed) {
+  auto type = tensorType(squeezed.getInput());
+  bool isSqueeze = type.getRank() > 0 && type.getShape().back() == 1 &&
+                   type.getShape().drop_back() == squeezed.getType().getShape();
+  return isSqueeze ? squeezed.getInput() : Value();
+}
+
+/// Whether a tensor of shape `pairs` is one of shape `whole` with the last dim [d] as [d / 2, 2].
+bool arePairsOf(ArrayRef<int64_t> pairs, ArrayRef<int64_t> whole) {
+  return pairs.size() == whole.size() + 1 && pairs.back() == 2 &&
+         whole.back() == 2 * pairs.drop_back().back() && pairs.drop_back(2) == whole.drop_back();
+}
+
+/// Returns the even and the odd elements if `value` is [.., d], made of pairs.
+std::optional<std::pair<Value, Value>> matchPairs(Value value) {
+  auto reshape = definedBy<ReshapeOp>(value);
+  auto concat = reshape ? definedBy<ConcatOp>(reshape.getInput()) : ConcatOp();
+  if (!concat || concat.getInputs().size() != 2 ||
+      int64_t(concat.getDim()) != concat.getType().getRank() - 1 ||
+      !arePairsOf(concat.getType().getShape(), reshape.getType().getShape()))
+    return std::nullopt;
+  Value even = withoutLastDim(concat.getInputs()[0]), odd = withoutLastDim(concat.getInputs()[1]);
+  return even && odd ? std::optional(std::pair(even, odd)) : std::nullopt;
+}
+
+/// Returns the even elements of the last dim of a table whose neighbours are known to be equal;
+/// null if they are not.
+Value evenOfEqualPairs(OpBuilder &builder, Value table) {
+  auto type = tensorType(table);
+  if (auto pairs = matchPairs(table))
+    return pairs->first == pairs->second ? pairs->first : Value();
+  SmallVector<int64_t> shape(type.getShape());
+  if (shape.back() % 2 != 0)
+    return {};
+  shape.back() /= 2;
+  auto half = RankedTensorType::get(shape, type.getElementType());
+  if (auto constant = definedBy<ConstantOp>(table)) {
+    auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
+    if (!dense)
+      return {};
+    SmallVector<Attribute> all(dense.getValues<Attribute>()), even;
+    for (size_t i = 0; i < all.size(); i += 2) {
+      if (all[i] != all[i + 1])
+        return {};
+      even.push_back(all[i]);
+    }
+    return builder.create<ConstantOp>(table.getLoc(), half, DenseElementsAttr::get(half, even));
+  }
+  auto reshape = definedBy<ReshapeOp>(table);
+  auto repeated = reshape ? definedBy<BroadcastOp>(reshape.getInput()) : BroadcastOp();
+  if (!repeated || !arePairsOf(repeated.getType().getShape(), type.getShape()) ||
+      llvm::is_contained(repeated.getDims(), repeated.getType().getRank() - 1))
+    return {};
+  return builder.create<BroadcastOp>(table.getLoc(), half, repeated.getInput(), repeated.getDims());
+}
+
+/// A half of the last dim, or the elements in even or odd places: these and all of them.
 struct Half {
   Value whole;
   bool isSecond = false;
+  bool isInterleaved = false;
 };
 
+/// Matches the elements in even or odd places: [.., d] as [.., d / 2, 2], of which one is taken.
+std::optional<Half> matchPlaces(ReshapeOp squeezed) {
+  Value element = withLastDim(squeezed);
+  auto slice = element ? definedBy<SliceOp>(element) : SliceOp();
+  auto split = slice ? definedBy<ReshapeOp>(slice.getInput()) : ReshapeOp();
+  if (!split || int64_t(slice.getDim()) != slice.getType().getRank() - 1 || slice.getSize() != 1 ||
+      !arePairsOf(split.getType().getShape(), tensorType(split.getInput()).getShape()))
+    return std::nullopt;
+  return Half{split.getInput(), slice.getOffset() == 1, /*isInterleaved=*/true};
+}
+
 std::optional<Half> matchHalf(Value value) {
+  if (auto reshape = definedBy<ReshapeOp>(value))
+    return matchPlaces(reshape);
   auto slice = definedBy<SliceOp>(value);
   if (!slice)
     return std::nullopt;
@@ -120,18 +206,33 @@ std::optional<Half> matchHalf(Value value) {
   return Half{slice.getInput(), offset != 0};
 }
 
-/// Returns x if `value` is [-x2, x1], its halves swapped and the first negated.
-Value matchRotatedHalf(Value value) {
+/// The two parts of the last dim that a rotation mixes: its halves, or the even and odd places.
+struct Parts {
+  Value first, second;
+  bool isInterleaved = false;
+};
+
+std::optional<Parts> matchParts(Value value) {
+  if (auto pairs = matchPairs(value))
+    return Parts{pairs->first, pairs->second, true};
   auto concat = definedBy<ConcatOp>(value);
   if (!concat || concat.getInputs().size() != 2 ||
       int64_t(concat.getDim()) != concat.getType().getRank() - 1)
-    return {};
-  auto negated = definedBy<NegOp>(concat.getInputs()[0]);
+    return std::nullopt;
+  return Parts{concat.getInputs()[0], concat.getInputs()[1], false};
+}
+
+/// Returns x, as the first half of it, if `value` is [-x2, x1]: its parts swapped and the first
+/// negated.
+std::optional<Half> matchTurned(Value value) {
+  auto parts = matchParts(value);
+  auto negated = parts ? definedBy<NegOp>(parts->first) : NegOp();
   auto second = negated ? matchHalf(negated.getInput()) : std::nullopt;
-  auto first = matchHalf(concat.getInputs()[1]);
-  if (!first || !second || first->whole != second->whole || first->isSecond || !second->isSecond)
-    return {};
-  return first->whole;
+  auto first = parts ? matchHalf(parts->second) : std::nullopt;
+  if (!first || !second || first->whole != second->whole || first->isSecond || !second->isSecond ||
+      first->isInterleaved != parts->isInterleaved || second->isInterleaved != parts->isInterleaved)
+    return std::nullopt;
+  return first;
 }
 
 //===- tables --------------------------------------------------------------===//
@@ -158,9 +259,10 @@ std::optional<Table> matchTable(Value value) {
                                          : std::nullopt;
 }
 
-/// Replaces `root` by rotary(x); the tables have one half of the last dim.
-void replaceByRotary(Operation *root, Value x, Value cos, Value sin, int64_t positions,
+/// Replaces `root` by rotary of all of `half`; the tables have one half of the last dim.
+void replaceByRotary(Operation *root, const Half &half, Value cos, Value sin, int64_t positions,
                      PatternRewriter &rewriter) {
+  Value x = half.whole;
   Location loc = root->getLoc();
   int64_t numDims = tensorType(x).getRank();
   // Positions become the last dim but one.
@@ -173,7 +275,8 @@ void replaceByRotary(Operation *root, Value x, Value cos, Value sin, int64_t pos
   bool isInPlace = positions == numDims - 2;
   if (!isInPlace)
     x = rewriter.create<TransposeOp>(loc, x, permutation);
-  auto rotary = rewriter.create<RotaryOp>(loc, x, cos, sin, /*inverse=*/false);
+  auto rotary = rewriter.create<RotaryOp>(loc, x, cos, sin, /*inverse=*/false,
+                                          /*token_major=*/false, half.isInterleaved);
   takeIdentity(rotary, root);
   Value result = rotary;
   if (!isInPlace)
@@ -181,7 +284,7 @@ void replaceByRotary(Operation *root, Value x, Value cos, Value sin, int64_t pos
   rewriter.replaceOp(root, result);
 }
 
-/// Raises x * cos + [-x2, x1] * sin, with tables over the whole last dim that have equal halves.
+/// Raises x * cos + [-x2, x1] * sin, with tables over the whole last dim that have equal parts.
 struct RaiseRotateHalf : OpRewritePattern<AddOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -193,18 +296,25 @@ struct RaiseRotateHalf : OpRewritePattern<AddOp> {
       if (order == 2)
         std::swap(direct, rotated);
       Value turned = order % 2 ? rotated.getLhs() : rotated.getRhs();
-      Value x = matchRotatedHalf(turned);
-      Value cosOperand = x ? otherOperand(direct, x) : Value();
+      auto x = matchTurned(turned);
+      Value cosOperand = x ? otherOperand(direct, x->whole) : Value();
       if (!cosOperand)
         continue;
       auto cos = matchTable(cosOperand), sin = matchTable(otherOperand(rotated, turned));
       if (!cos || !sin || cos->positions != sin->positions || cos->lastDim() != sin->lastDim())
         continue;
       int64_t last = cos->lastDim();
-      if (!hasEqualHalves(cos->value, last) || !hasEqualHalves(sin->value, last))
+      Value halfCos, halfSin;
+      if (x->isInterleaved) {
+        halfCos = evenOfEqualPairs(rewriter, cos->value);
+        halfSin = evenOfEqualPairs(rewriter, sin->value);
+      } else if (hasEqualHalves(cos->value, last) && hasEqualHalves(sin->value, last)) {
+        halfCos = firstHalf(rewriter, cos->value, last);
+        halfSin = firstHalf(rewriter, sin->value, last);
+      }
+      if (!halfCos || !halfSin)
         continue;
-      replaceByRotary(add, x, firstHalf(rewriter, cos->value, last),
-                      firstHalf(rewriter, sin->value, last), cos->positions, rewriter);
+      replaceByRotary(add, *x, halfCos, halfSin, cos->positions, rewriter);
       return success();
     }
     return failure();
@@ -231,16 +341,15 @@ std::optional<HalfProduct> matchHalfProduct(Value value) {
   return std::nullopt;
 }
 
-/// [x1 * cos - x2 * sin, x2 * cos + x1 * sin]
-struct RaiseHalves : OpRewritePattern<ConcatOp> {
-  using OpRewritePattern::OpRewritePattern;
+/// Raises [x1 * cos - x2 * sin, x2 * cos + x1 * sin], joined by `Root`: halves by a concat,
+/// elements in even and odd places by a reshape of pairs.
+template <typename Root> struct RaiseParts : OpRewritePattern<Root> {
+  using OpRewritePattern<Root>::OpRewritePattern;
 
-  LogicalResult matchAndRewrite(ConcatOp concat, PatternRewriter &rewriter) const override {
-    if (concat.getInputs().size() != 2 ||
-        int64_t(concat.getDim()) != concat.getType().getRank() - 1)
-      return failure();
-    auto sub = definedBy<SubOp>(concat.getInputs()[0]);
-    auto add = definedBy<AddOp>(concat.getInputs()[1]);
+  LogicalResult matchAndRewrite(Root root, PatternRewriter &rewriter) const override {
+    auto parts = matchParts(root.getResult());
+    auto sub = parts ? definedBy<SubOp>(parts->first) : SubOp();
+    auto add = parts ? definedBy<AddOp>(parts->second) : AddOp();
     if (!sub || !add)
       return failure();
     auto x1Cos = matchHalfProduct(sub.getLhs()), x2Sin = matchHalfProduct(sub.getRhs());
@@ -253,13 +362,14 @@ struct RaiseHalves : OpRewritePattern<ConcatOp> {
     const bool isSecond[] = {false, true, true, false};
     for (auto [found, expected] : llvm::zip_equal(products, isSecond))
       if (found->half.whole != x1Cos->half.whole || found->half.isSecond != expected ||
+          found->half.isInterleaved != parts->isInterleaved ||
           found->table.positions != x1Cos->table.positions ||
           found->table.lastDim() != x1Cos->table.lastDim())
         return failure();
     Value cos = x1Cos->table.value, sin = x2Sin->table.value;
     if (x2Cos->table.value != cos || x1Sin->table.value != sin)
       return failure();
-    replaceByRotary(concat, x1Cos->half.whole, cos, sin, x1Cos->table.positions, rewriter);
+    replaceByRotary(root, x1Cos->half, cos, sin, x1Cos->table.positions, rewriter);
     return success();
   }
 };
@@ -267,7 +377,7 @@ struct RaiseHalves : OpRewritePattern<ConcatOp> {
 } // namespace
 
 void addRotaryPatterns(RewritePatternSet &patterns) {
-  patterns.add<RaiseRotateHalf, RaiseHalves>(patterns.getContext());
+  patterns.add<RaiseRotateHalf, RaiseParts<ConcatOp>, RaiseParts<ReshapeOp>>(patterns.getContext());
 }
 
 } // namespace tbc::raise

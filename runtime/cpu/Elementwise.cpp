@@ -117,7 +117,8 @@ NativeKernel makeRotary(const Attrs &attrs, const Types &operands, const Types &
   int64_t rows = width ? kernels::numElements(shape) / width : 0;
   int64_t rowsPerSample = isPerSample && rows ? rows / shape[0] : std::max<int64_t>(1, rows);
   float sign = attrs.getBool("inverse", false) ? -1.0f : 1.0f;
-  const NamedLoop *loop = findElementLoop("rotate");
+  const bool isInterleaved = attrs.getBool("interleaved", false);
+  const NamedLoop *loop = findElementLoop(isInterleaved ? "rotate_pairs" : "rotate");
   return [=](Threads &threads, const Buffers &buffers) {
     threads.runRanges(rows, rowsPerPiece(width), [&](int64_t begin, int64_t end) {
       FloatsIn x(buffers.operands[0], operands[0].dtype);
@@ -128,9 +129,10 @@ NativeKernel makeRotary(const Attrs &attrs, const Types &operands, const Types &
         int64_t angles = (row / rowsPerSample * length + row / rowsPerToken % length) * half;
         const float *from = x.at(row * width, width);
         float *to = y.at(row * width, width);
-        const float *in[] = {from, from + half, cosines.at(angles, half), sines.at(angles, half)};
+        const float *cosine = cosines.at(angles, half), *sine = sines.at(angles, half);
+        const float *pairs[] = {from, cosine, sine}, *halves[] = {from, from + half, cosine, sine};
         float *const out[] = {to, to + half};
-        loop->loop(in, out, half, &sign);
+        loop->loop(isInterleaved ? pairs : halves, out, half, &sign);
         y.finish();
       }
     });

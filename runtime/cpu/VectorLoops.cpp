@@ -202,6 +202,15 @@ LOOP(geluTanhGrad, 2, 1, V u = rootTwoOverPi * (x[0] + cubic * x[0] * x[0] * x[0
                                             (1.0f + 3.0f * cubic * x[0] * x[0]));)
 LOOP(rotate, 4, 2, V s = x[3] * parameters[0]; V first = x[0] * x[2] - x[1] * s;
      y[1] = x[1] * x[2] + x[0] * s; y[0] = first;)
+/// Rotates n pairs of neighbours.
+void rotatePairs(const float *const *in, float *const *out, int64_t n, const float *parameters) {
+  const float *x = in[0], *cosines = in[1], *sines = in[2];
+  for (int64_t i = 0; i < n; ++i) {
+    float s = sines[i] * parameters[0], first = x[2 * i], second = x[2 * i + 1];
+    out[0][2 * i] = first * cosines[i] - second * s;
+    out[0][2 * i + 1] = second * cosines[i] + first * s;
+  }
+}
 LOOP(scaleBy, 1, 1, y[0] = x[0] * parameters[0];)
 
 template <bool isDecoupled>
@@ -241,6 +250,7 @@ const NamedLoop elementwise[] = {{"add", 2, 1, add},
                                  {"gelu_tanh", 1, 1, geluTanh},
                                  {"gelu_grad_tanh", 2, 1, geluTanhGrad},
                                  {"rotate", 4, 2, rotate},
+                                 {"rotate_pairs", 3, 1, rotatePairs},
                                  {"scale_by", 1, 1, scaleBy},
                                  {"adamw", 4, 3, adam<true>},
                                  {"adam", 4, 3, adam<false>},

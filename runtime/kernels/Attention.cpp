@@ -454,6 +454,7 @@ Tensors rotary(const KernelContext &context, const Attrs &attrs, const Tensors &
   requireShape("cos", inputs[1].shape(), table);
   requireShape("sin", inputs[2].shape(), table);
   bool inverse = attrs.getBool("inverse", false);
+  bool isInterleaved = attrs.getBool("interleaved", false);
   return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     Operand<T> x(inputs[0]), cos(inputs[1]), sin(inputs[2]);
@@ -462,7 +463,8 @@ Tensors rotary(const KernelContext &context, const Attrs &attrs, const Tensors &
     int64_t rowsPerSample = isPerSample && rows ? rows / shape[0] : std::max<int64_t>(rows, 1);
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t i = 0; i < half; ++i) {
-        int64_t first = row * 2 * half + i, second = first + half;
+        int64_t first = row * 2 * half + (isInterleaved ? 2 * i : i);
+        int64_t second = first + (isInterleaved ? 1 : half);
         int64_t angle = (row / rowsPerSample * length + row / rowsPerToken % length) * half + i;
         T sine = inverse ? -sin[angle] : sin[angle];
         y[first] = x[first] * cos[angle] - x[second] * sine;

@@ -57,8 +57,9 @@
 //         l = l1' + l2';  o = (l1' * o1 + l2' * o2) / l
 //       If one l is 0, the result is the other part.
 //
-//   rotary{inverse, token_major}   x[..,s,d], or token-major x[b,s,h,d] or x[b,s,h*d], with
-//       cos[s,d/2], sin[s,d/2] -> y, halves x1, x2 of d:
+//   rotary{inverse, token_major, interleaved}   x[..,s,d], or token-major x[b,s,h,d] or x[b,s,h*d],
+//       with cos[s,d/2], sin[s,d/2] -> y; x1, x2 are the halves of d, interleaved its even and odd
+//       elements:
 //         y1 = x1 * cos - x2 * sin;  y2 = x2 * cos + x1 * sin
 //       inverse negates sin (the gradient). Tables [b,s,d/2] are one for each index b of the first
 //       dim of x.

@@ -237,12 +237,14 @@ def rotary(a, x, cos, sin):
         heads = x.reshape(*x.shape[:2], -1, 2 * cos.shape[-1]).transpose(1, 2)
         plain = {**a, "token_major": False}
         return rotary(plain, heads, cos, sin).transpose(1, 2).reshape(x.shape)
-    low, high = x.chunk(2, -1)
+    interleaved = a.get("interleaved")
+    low, high = x.unflatten(-1, (-1, 2)).unbind(-1) if interleaved else x.chunk(2, -1)
     if cos.dim() == 3:  # one table per sample
         shape = [x.shape[0]] + [1] * (x.dim() - 3) + list(cos.shape[1:])
         cos, sin = cos.reshape(shape), sin.reshape(shape)
     sin = -sin if a["inverse"] else sin
-    return torch.cat([low * cos - high * sin, high * cos + low * sin], -1)
+    parts = [low * cos - high * sin, high * cos + low * sin]
+    return torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
 
 
 def head_major(a, tensor, letter):

@@ -250,8 +250,10 @@ FailureOr<region::Kernel> rotary(MLIRContext &context, const OpCall &call, Form 
   Value cosine = k.load(1, angle), sine = k.load(2, angle);
   if (call.attrs.getBool("inverse", false))
     sine = k.e.neg(sine);
-  Value first = k.e.add(k.e.mul(row, k.integer(2 * half)), i);
-  Value second = k.e.add(first, k.integer(half));
+  const bool isInterleaved = call.attrs.getBool("interleaved", false);
+  Value pair = isInterleaved ? k.e.mul(i, k.integer(2)) : i;
+  Value first = k.e.add(k.e.mul(row, k.integer(2 * half)), pair);
+  Value second = k.e.add(first, k.integer(isInterleaved ? 1 : half));
   Value x = k.load(0, first), y = k.load(0, second);
   k.store(0, first, k.e.sub(k.e.mul(x, cosine), k.e.mul(y, sine)));
   k.store(0, second, k.e.add(k.e.mul(y, cosine), k.e.mul(x, sine)));

@@ -75,7 +75,7 @@ TEST(CudaOpKernels, AgreeWithTheReference) {
                                                             {"max_pool_grad", 4},
                                                             {"reduce_max", 2},
                                                             {"reduce_sum", 2},
-                                                            {"rotary", 3},
+                                                            {"rotary", 5},
                                                             {"transpose", 1},
                                                             {"count_not_finite", 1},
                                                             {"cross_entropy", 4},

@@ -78,3 +78,80 @@ func.func @other_tables(%x: tensor<3x8xf32>, %cos: tensor<3x8xf32>, %sin: tensor
   %y = tbc.add %direct, %turned : tensor<3x8xf32>
   return %y : tensor<3x8xf32>
 }
+
+// -----
+
+// Even and odd places instead of halves, split and joined by reshapes.
+// CHECK-LABEL: func.func @interleaved
+// CHECK-SAME:    %[[X:.+]]: tensor<2x3x8xf32>, %[[COS:.+]]: tensor<3x4xf32>, %[[SIN:.+]]: tensor<3x4xf32>
+// CHECK-NEXT:    %[[Y:.+]] = tbc.rotary %[[X]], %[[COS]], %[[SIN]] {interleaved = true, inverse = false
+// CHECK-NEXT:    return %[[Y]]
+func.func @interleaved(%x: tensor<2x3x8xf32>, %cos: tensor<3x4xf32>, %sin: tensor<3x4xf32>) -> tensor<2x3x8xf32> {
+  %pairs = tbc.reshape %x {sizes = array<i64: 2, 3, 4, 2>, in = array<i64: 1, 1, 2>, out = array<i64: 1, 1, 1, 1>} : (tensor<2x3x8xf32>) -> tensor<2x3x4x2xf32>
+  %even = tbc.slice %pairs {dim = 3 : i64, offset = 0 : i64, size = 1 : i64} : (tensor<2x3x4x2xf32>) -> tensor<2x3x4x1xf32>
+  %odd = tbc.slice %pairs {dim = 3 : i64, offset = 1 : i64, size = 1 : i64} : (tensor<2x3x4x2xf32>) -> tensor<2x3x4x1xf32>
+  %x1 = tbc.reshape %even {sizes = array<i64: 2, 3, 4>, in = array<i64: 1, 1, 1, 0>, out = array<i64: 1, 1, 1>} : (tensor<2x3x4x1xf32>) -> tensor<2x3x4xf32>
+  %x2 = tbc.reshape %odd {sizes = array<i64: 2, 3, 4>, in = array<i64: 1, 1, 1, 0>, out = array<i64: 1, 1, 1>} : (tensor<2x3x4x1xf32>) -> tensor<2x3x4xf32>
+  %c = tbc.broadcast %cos {dims = array<i64: 1, 2>} : (tensor<3x4xf32>) -> tensor<2x3x4xf32>
+  %s = tbc.broadcast %sin {dims = array<i64: 1, 2>} : (tensor<3x4xf32>) -> tensor<2x3x4xf32>
+  %a = tbc.mul %x1, %c : tensor<2x3x4xf32>
+  %b = tbc.mul %x2, %s : tensor<2x3x4xf32>
+  %d = tbc.mul %x2, %c : tensor<2x3x4xf32>
+  %e = tbc.mul %x1, %s : tensor<2x3x4xf32>
+  %y1 = tbc.sub %a, %b : tensor<2x3x4xf32>
+  %y2 = tbc.add %d, %e : tensor<2x3x4xf32>
+  %u1 = tbc.broadcast %y1 {dims = array<i64: 0, 1, 2>} : (tensor<2x3x4xf32>) -> tensor<2x3x4x1xf32>
+  %u2 = tbc.broadcast %y2 {dims = array<i64: 0, 1, 2>} : (tensor<2x3x4xf32>) -> tensor<2x3x4x1xf32>
+  %joined = tbc.concat %u1, %u2 {dim = 3 : i64} : (tensor<2x3x4x1xf32>, tensor<2x3x4x1xf32>) -> tensor<2x3x4x2xf32>
+  %y = tbc.reshape %joined {sizes = array<i64: 2, 3, 4, 2>, in = array<i64: 1, 1, 1, 1>, out = array<i64: 1, 1, 2>} : (tensor<2x3x4x2xf32>) -> tensor<2x3x8xf32>
+  return %y : tensor<2x3x8xf32>
+}
+
+// -----
+
+// The same by tables over the whole width, each angle twice.
+// CHECK-LABEL: func.func @rotate_every_two
+// CHECK:         tbc.rotary {{.*}} {interleaved = true
+// CHECK-NOT:     tbc.neg
+func.func @rotate_every_two(%x: tensor<3x8xf32>, %cos: tensor<3x4xf32>, %sin: tensor<3x4xf32>) -> tensor<3x8xf32> {
+  %pairs = tbc.reshape %x {sizes = array<i64: 3, 4, 2>, in = array<i64: 1, 2>, out = array<i64: 1, 1, 1>} : (tensor<3x8xf32>) -> tensor<3x4x2xf32>
+  %even = tbc.slice %pairs {dim = 2 : i64, offset = 0 : i64, size = 1 : i64} : (tensor<3x4x2xf32>) -> tensor<3x4x1xf32>
+  %odd = tbc.slice %pairs {dim = 2 : i64, offset = 1 : i64, size = 1 : i64} : (tensor<3x4x2xf32>) -> tensor<3x4x1xf32>
+  %x1 = tbc.reshape %even {sizes = array<i64: 3, 4>, in = array<i64: 1, 1, 0>, out = array<i64: 1, 1>} : (tensor<3x4x1xf32>) -> tensor<3x4xf32>
+  %x2 = tbc.reshape %odd {sizes = array<i64: 3, 4>, in = array<i64: 1, 1, 0>, out = array<i64: 1, 1>} : (tensor<3x4x1xf32>) -> tensor<3x4xf32>
+  %n = tbc.neg %x2 : tensor<3x4xf32>
+  %u1 = tbc.broadcast %n {dims = array<i64: 0, 1>} : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+  %u2 = tbc.broadcast %x1 {dims = array<i64: 0, 1>} : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+  %joined = tbc.concat %u1, %u2 {dim = 2 : i64} : (tensor<3x4x1xf32>, tensor<3x4x1xf32>) -> tensor<3x4x2xf32>
+  %rotated = tbc.reshape %joined {sizes = array<i64: 3, 4, 2>, in = array<i64: 1, 1, 1>, out = array<i64: 1, 2>} : (tensor<3x4x2xf32>) -> tensor<3x8xf32>
+  %cs = tbc.broadcast %cos {dims = array<i64: 0, 1>} : (tensor<3x4xf32>) -> tensor<3x4x2xf32>
+  %ss = tbc.broadcast %sin {dims = array<i64: 0, 1>} : (tensor<3x4xf32>) -> tensor<3x4x2xf32>
+  %c = tbc.reshape %cs {sizes = array<i64: 3, 4, 2>, in = array<i64: 1, 1, 1>, out = array<i64: 1, 2>} : (tensor<3x4x2xf32>) -> tensor<3x8xf32>
+  %s = tbc.reshape %ss {sizes = array<i64: 3, 4, 2>, in = array<i64: 1, 1, 1>, out = array<i64: 1, 2>} : (tensor<3x4x2xf32>) -> tensor<3x8xf32>
+  %direct = tbc.mul %x, %c : tensor<3x8xf32>
+  %turned = tbc.mul %rotated, %s : tensor<3x8xf32>
+  %y = tbc.add %direct, %turned : tensor<3x8xf32>
+  return %y : tensor<3x8xf32>
+}
+
+// -----
+
+// Tables whose neighbours differ are no rotary tables.
+// CHECK-LABEL: func.func @other_neighbours
+// CHECK-NOT:     tbc.rotary
+func.func @other_neighbours(%x: tensor<3x8xf32>, %c: tensor<3x8xf32>, %s: tensor<3x8xf32>) -> tensor<3x8xf32> {
+  %pairs = tbc.reshape %x {sizes = array<i64: 3, 4, 2>, in = array<i64: 1, 2>, out = array<i64: 1, 1, 1>} : (tensor<3x8xf32>) -> tensor<3x4x2xf32>
+  %even = tbc.slice %pairs {dim = 2 : i64, offset = 0 : i64, size = 1 : i64} : (tensor<3x4x2xf32>) -> tensor<3x4x1xf32>
+  %odd = tbc.slice %pairs {dim = 2 : i64, offset = 1 : i64, size = 1 : i64} : (tensor<3x4x2xf32>) -> tensor<3x4x1xf32>
+  %x1 = tbc.reshape %even {sizes = array<i64: 3, 4>, in = array<i64: 1, 1, 0>, out = array<i64: 1, 1>} : (tensor<3x4x1xf32>) -> tensor<3x4xf32>
+  %x2 = tbc.reshape %odd {sizes = array<i64: 3, 4>, in = array<i64: 1, 1, 0>, out = array<i64: 1, 1>} : (tensor<3x4x1xf32>) -> tensor<3x4xf32>
+  %n = tbc.neg %x2 : tensor<3x4xf32>
+  %u1 = tbc.broadcast %n {dims = array<i64: 0, 1>} : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+  %u2 = tbc.broadcast %x1 {dims = array<i64: 0, 1>} : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+  %joined = tbc.concat %u1, %u2 {dim = 2 : i64} : (tensor<3x4x1xf32>, tensor<3x4x1xf32>) -> tensor<3x4x2xf32>
+  %rotated = tbc.reshape %joined {sizes = array<i64: 3, 4, 2>, in = array<i64: 1, 1, 1>, out = array<i64: 1, 2>} : (tensor<3x4x2xf32>) -> tensor<3x8xf32>
+  %direct = tbc.mul %x, %c : tensor<3x8xf32>
+  %turned = tbc.mul %rotated, %s : tensor<3x8xf32>
+  %y = tbc.add %direct, %turned : tensor<3x8xf32>
+  return %y : tensor<3x8xf32>
+}

@@ -273,25 +273,26 @@ TEST(NativeAttention, OrdersOfDims) {
 }
 
 TEST(NativeAttention, RotaryOfBothOrders) {
-  for (bool isTokenMajor : {false, true})
-    for (bool isPerSample : {false, true}) {
-      test::NativeCase rotary;
-      rotary.op = "rotary";
-      rotary.attrs = {{"inverse", isPerSample}, {"token_major", isTokenMajor}};
-      kernels::Shape x = {2, 3, 5, 8}, table = {isTokenMajor ? 3 : 5, 4};
-      if (isPerSample)
-        table.insert(table.begin(), 2);
-      if (isTokenMajor && isPerSample)
-        x = {2, 3, 40}; // merged
-      rotary.operands = {test::randomFloats({DType::F32, x}, 1),
-                         test::randomFloats({DType::F32, table}, 2),
-                         test::randomFloats({DType::F32, table}, 3)};
-      rotary.results = {{DType::F32, x}};
-      std::vector<Tensor> native = test::runNative(rotary), exact = test::runExact(rotary);
-      ASSERT_EQ(native.size(), 1u);
-      Tensor one = Tensor::fromDoubles({DType::F32, {}}, kernels::Arith::Native, {1});
-      test::expectClose(native[0], exact[0], one, 4 * 0x1p-24, isTokenMajor ? "[b, s, h, d]" : "");
-    }
+  for (int bits = 0; bits < 8; ++bits) {
+    const bool isTokenMajor = bits & 1, isPerSample = bits & 2, isInterleaved = bits & 4;
+    test::NativeCase rotary;
+    rotary.op = "rotary";
+    rotary.attrs = {
+        {"inverse", isPerSample}, {"token_major", isTokenMajor}, {"interleaved", isInterleaved}};
+    kernels::Shape x = {2, 3, 5, 8}, table = {isTokenMajor ? 3 : 5, 4};
+    if (isPerSample)
+      table.insert(table.begin(), 2);
+    if (isTokenMajor && isPerSample)
+      x = {2, 3, 40}; // merged
+    rotary.operands = {test::randomFloats({DType::F32, x}, 1),
+                       test::randomFloats({DType::F32, table}, 2),
+                       test::randomFloats({DType::F32, table}, 3)};
+    rotary.results = {{DType::F32, x}};
+    std::vector<Tensor> native = test::runNative(rotary), exact = test::runExact(rotary);
+    ASSERT_EQ(native.size(), 1u);
+    Tensor one = Tensor::fromDoubles({DType::F32, {}}, kernels::Arith::Native, {1});
+    test::expectClose(native[0], exact[0], one, 4 * 0x1p-24, isTokenMajor ? "[b, s, h, d]" : "");
+  }
 }
 
 TEST(NativeAttention, MergesParts) {
