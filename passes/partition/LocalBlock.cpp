@@ -176,8 +176,7 @@ Value LocalBlock::operandOf(int index, int operand) {
   return generated.at(value);
 }
 
-/// Emits a data-independent op of no kernel of planKernels. It is whole on every rank, and runs in
-/// each block that needs it.
+/// Emits a data-independent op of no kernel of planKernels. It runs in each block that needs it.
 LogicalResult LocalBlock::emitGenerator(int index) {
   const GraphOp &op = in.graph.ops[index];
   if (generated.count(op.results[0]))
@@ -228,7 +227,7 @@ void LocalBlock::resize(Operation *local, int index) {
   Operation *original = templateOf(index);
   const GraphOp &op = in.graph.ops[index];
   const auto &ruleLoops = in.step.ruleLoops[in.step.opIndex.lookup(original)];
-  const reshard::OpStrategy &strategy = in.assignment.strategies[index];
+  const reshard::OpStrategy &strategy = in.derivation.strategyOf(in.assignment, index);
   auto localSize = [&](unsigned ruleLoop, const reshard::Factor &factor) {
     for (auto [i, loop] : llvm::enumerate(op.loops))
       if (loop.factor == factor.id && llvm::is_contained(ruleLoops[i], ruleLoop)) {

@@ -7,6 +7,7 @@
 #include "passes/partition/LocalBlock.h"
 #include "passes/partition/LocalUpdate.h"
 #include "passes/plan/InsertCollectives.h"
+#include "planner/reshard/SequenceOrder.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -98,9 +99,20 @@ FailureOr<PartitionedStep> partitionStep(DerivedStep &step) {
   const reshard::BlockKernels kernels =
       reshard::planKernels(planned.graph, planned.assignment, step.derivation);
   const std::vector<bool> repeatedOps = reshard::repeatedOps(planned.graph);
-  PartitionInput in{planned.train, planned.update,     *planned.analysis, planned.step,
-                    planned.graph, planned.assignment, step.derivation,   step.overlap,
-                    kernels,       repeatedOps,        planned.zigzag,    {}};
+  const std::vector<bool> positions = reshard::positionValues(planned.graph);
+  PartitionInput in{planned.train,
+                    planned.update,
+                    *planned.analysis,
+                    planned.step,
+                    planned.graph,
+                    planned.assignment,
+                    step.derivation,
+                    step.overlap,
+                    kernels,
+                    repeatedOps,
+                    positions,
+                    planned.zigzag,
+                    {}};
   for (auto [i, op] : llvm::enumerate(in.step.graph.ops))
     in.opById[op.id] = in.step.ops[i];
 

@@ -28,7 +28,8 @@ struct PartitionInput {
   const reshard::Derivation &derivation;
   const reshard::Overlap &overlap; // of it
   const reshard::BlockKernels &kernels;
-  const std::vector<bool> &repeatedOps; // of graph
+  const std::vector<bool> &repeatedOps;    // of graph
+  const std::vector<bool> &positionValues; // of graph
   /// The number of ranks of the zigzag order of the tokens of a sequence; 1: the original order.
   int64_t zigzag = 1;
   /// The ops of `train` by id.

@@ -24,7 +24,7 @@ static Value zigzag(Formula &f, Value value, int64_t dim, int64_t ranks) {
 /// Data-independent ops number a sequence in its original order; other values have the plan's
 /// order.
 Value LocalBlock::inSequenceOrder(int value, Value generated) {
-  if (in.zigzag == 1)
+  if (in.zigzag == 1 || !in.positionValues[size_t(value)])
     return generated;
   Formula f{function.builder(), generated.getLoc()};
   const reshard::TensorLayout &layout = in.graph.values[value].layout;
@@ -34,10 +34,13 @@ Value LocalBlock::inSequenceOrder(int value, Value generated) {
     int64_t outer = 1, inner = 1, tokens = 0;
     if (dimLayout.segments.size() == 1)
       for (const reshard::Factor &factor : dimLayout.segments[0].factors) {
+        const reshard::FactorSharding *split =
+            reshard::find(in.derivation.raw[value], int(d), factor.id);
+        const int64_t size = factor.size / (split ? reshard::groupSize(split->axes) : 1);
         if (factor.id == in.graph.sequenceFactor)
-          tokens = factor.size;
+          tokens = size;
         else
-          (tokens ? inner : outer) *= factor.size;
+          (tokens ? inner : outer) *= size;
       }
     if (tokens == 0)
       continue;

@@ -45,7 +45,7 @@ static const char *phaseName(const ExplainedPlan &explained, int op) {
 static void addOp(const ExplainedPlan &explained, const Cluster &cluster, int op,
                   const KernelShare &share, double times, KernelSums &sums) {
   const Graph &graph = explained.step.graph;
-  const OpStrategy &strategy = explained.step.assignment.strategies[size_t(op)];
+  const OpStrategy &strategy = explained.derivation.strategyOf(explained.step.assignment, op);
   const GraphOp &graphOp = graph.ops[size_t(op)];
   if (graphOp.kernelClass == KernelClass::None && !share.isCopy)
     return;

@@ -171,8 +171,7 @@ private:
   }
 
   const Sharding &needed(int index, size_t operand) const {
-    return graph.ops[index].generator ? derivation.raw[graph.ops[index].operands[operand]]
-                                      : derivation.operands[index][operand].sharding;
+    return derivation.operands[index][operand].sharding;
   }
 
   void keepResults(const std::vector<int> &kernel, const std::map<int, int> &inside) {

@@ -105,7 +105,7 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
   for (int op = 0; op < int(numOps); ++op) {
     const int stage = assignment.stageOf(graph.ops[op].chunk);
     const Cluster &cluster = devices.of(stage);
-    const OpStrategy &strategy = assignment.strategies[op];
+    const OpStrategy &strategy = derivation.strategyOf(assignment, op);
     seconds.kernel.push_back(opKernelSeconds(cluster, graph, op, strategy, shares[op], isInOrder));
     seconds.launch.push_back(cluster.executor.hostSeconds * networks.of(stage).launchFactor() *
                              opLaunches(graph, op, strategy, shares[op]));

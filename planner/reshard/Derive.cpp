@@ -82,7 +82,7 @@ ShardingChooser::ShardingChooser(const Graph &graph, const Assignment &assignmen
     : graph(graph), assignment(assignment), index(index), out(out),
       deferred(graph.values.size(), false) {}
 
-/// Generators are evaluated replicated, regardless of their strategy.
+/// Generators have no strategy in an assignment: see splitGenerators().
 void ShardingChooser::findWanted() {
   out.operands.resize(graph.ops.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -169,6 +169,7 @@ void ShardingChooser::produce(int op) {
 void ShardingChooser::run() {
   findWanted();
   out.raw.resize(graph.values.size());
+  splitGenerators();
   for (size_t op = 0; op < graph.ops.size(); ++op)
     produce(static_cast<int>(op));
   chooseHomes();

@@ -11,6 +11,7 @@
 #include "planner/reshard/Graph.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -55,6 +56,11 @@ private:
   bool isUsed(int value) const;
   /// Returns the required shardings of `value` at every use by an op, in op order.
   std::vector<const Sharding *> wantsOf(int value) const;
+
+  // DeriveGenerators.cpp
+  void splitGenerators();
+  bool leavesBlocks(int value) const;
+  std::optional<OpStrategy> strategyFor(int op, const Sharding &sharding) const;
 
   // DeriveHomes.cpp
   void chooseHomes();

@@ -84,7 +84,8 @@ struct GraphOp {
   /// without a reduction, if all operands are partial over the same axes.
   bool additive = false;
   /// Constant-derived: depends on no input, parameter or state (constants, iota, ops on these).
-  /// Cloned into every stage with a use and evaluated replicated, never sent.
+  /// Cloned into every block with a use, never sent. Evaluated on the shard that its readers need,
+  /// if they agree, and else whole (Derivation::generatorStrategies).
   bool generator = false;
   /// The loop over parallel networks, each with its work and parameters (experts); -1 without. The
   /// axis ep lies on it, instead of on the batch.
@@ -322,8 +323,10 @@ struct Derivation {
     int reshard = -1;
   };
   std::vector<std::vector<Operand>> operands;
-  /// Per value: as produced, partial axes included; generators are replicated.
+  /// Per value: as produced, partial axes included.
   std::vector<Sharding> raw;
+  /// Of the generators that are evaluated on shards; all others are whole on every rank.
+  std::map<int, OpStrategy> generatorStrategies;
   /// Per value: its home; complete, unless an additive op passes the partial axes on or no op uses
   /// the value (as most parts of gradients). The new value of a state has the home of the state.
   std::vector<Sharding> home;
@@ -338,6 +341,13 @@ struct Derivation {
   std::vector<Reshard> reshards;            // in program order
   std::vector<Residual> residuals;
   std::vector<Transfer> transfers;
+
+  /// The strategy by which op `op` is executed.
+  const OpStrategy &strategyOf(const Assignment &assignment, int op) const {
+    auto generator = generatorStrategies.find(op);
+    return generator == generatorStrategies.end() ? assignment.strategies[size_t(op)]
+                                                  : generator->second;
+  }
 };
 
 /// The collectives of every rank under `assignment`: a pure function shared by planner and

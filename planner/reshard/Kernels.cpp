@@ -3,6 +3,7 @@
 #include "planner/reshard/Kernels.h"
 
 #include "planner/reshard/Nest.h"
+#include "planner/reshard/SequenceOrder.h"
 
 #include <algorithm>
 #include <set>
@@ -325,14 +326,15 @@ std::vector<bool> keptValues(const Graph &graph, const Derivation &derivation) {
 } // namespace
 
 std::vector<bool> repeatedOps(const Graph &graph) {
+  const std::vector<bool> positions = positionValues(graph);
   std::vector<bool> repeated(graph.ops.size(), false);
   for (size_t index = 0; index < graph.ops.size(); ++index) {
     const GraphOp &op = graph.ops[index];
     bool isRepeated = op.generator && op.isLoopNest;
     for (int value : op.operands)
       isRepeated = isRepeated && repeated[size_t(graph.values[size_t(value)].producer)];
-    for (const Loop &loop : op.loops)
-      isRepeated = isRepeated && (loop.factor != graph.sequenceFactor || loop.size == 1);
+    for (int value : op.results)
+      isRepeated = isRepeated && !positions[size_t(value)];
     repeated[index] = isRepeated;
   }
   return repeated;

@@ -33,7 +33,8 @@ using BlockKernels = std::map<BlockKey, std::vector<Kernel>>;
 inline constexpr int maxKernelOps = 40;
 
 /// Returns, by op, whether it computes constants from constants, so that each kernel that reads it
-/// executes it again. Values along the sequence are not: ranks may have that in another order.
+/// executes it again. Values that differ along the sequence are not: ranks may have that in another
+/// order (positionValues).
 /// Example: a splat constant and its broadcast.
 std::vector<bool> repeatedOps(const Graph &graph);
 

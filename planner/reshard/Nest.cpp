@@ -58,14 +58,11 @@ const NestFinder::OpLoops &NestFinder::loopsOf(int index) {
     return result;
   result.isKnown = true;
   const GraphOp &op = graph.ops[size_t(index)];
-  const Sharding replicated;
   for (size_t k = 0; k < op.operands.size(); ++k)
-    result.operands.push_back(loopsOf(
-        op.operands[k], op.generator ? replicated : derivation.operands[size_t(index)][k].sharding,
-        result.isPossible));
+    result.operands.push_back(
+        loopsOf(op.operands[k], derivation.operands[size_t(index)][k].sharding, result.isPossible));
   for (int value : op.results)
-    result.results.push_back(loopsOf(
-        value, op.generator ? replicated : derivation.raw[size_t(value)], result.isPossible));
+    result.results.push_back(loopsOf(value, derivation.raw[size_t(value)], result.isPossible));
   std::set<int> reduced;
   for (const reshard::Loop &loop : op.loops) {
     if (!loop.isReduced)

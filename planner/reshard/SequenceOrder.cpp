@@ -56,4 +56,22 @@ std::string whyNoZigzag(const Graph &graph, int64_t ranks) {
   return "";
 }
 
+std::vector<bool> positionValues(const Graph &graph) {
+  std::vector<bool> hasPositions(graph.values.size(), false);
+  for (const GraphOp &op : graph.ops) {
+    if (!op.generator)
+      continue;
+    const bool mayRepeat = op.isLoopNest && !op.operands.empty();
+    const bool reads = std::any_of(op.operands.begin(), op.operands.end(),
+                                   [&](int value) { return hasPositions[size_t(value)]; });
+    for (int value : op.results) {
+      bool isPlain = true;
+      hasPositions[size_t(value)] =
+          hasTokens(graph.values[size_t(value)].layout, graph.sequenceFactor, isPlain) &&
+          (reads || !mayRepeat);
+    }
+  }
+  return hasPositions;
+}
+
 } // namespace tbc::reshard

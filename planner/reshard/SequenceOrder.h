@@ -24,6 +24,11 @@ int64_t zigzagPart(int64_t place, int64_t ranks);
 /// does a parameter or state with an entry per position.
 std::string whyNoZigzag(const Graph &graph, int64_t ranks);
 
+/// Returns, by value, whether it is of a generator and its elements differ along the sequence, so
+/// that their order matters. Example: an iota over the tokens and its cosine, but not 0.5 for every
+/// token.
+std::vector<bool> positionValues(const Graph &graph);
+
 } // namespace tbc::reshard
 
 #endif // TBC_PLANNER_RESHARD_SEQUENCEORDER_H

@@ -1,5 +1,7 @@
 //===- StagesTest.cpp - Pipelines: transfers, tied weights, generators -----===//
 
+#include "planner/reshard/SequenceOrder.h"
+#include "planner/reshard/SplitBackward.h"
 #include "tests/planner/reshard/GraphBuilder.h"
 
 #include "gtest/gtest.h"
@@ -224,6 +226,69 @@ TEST(Stages, GeneratorsAreReplicatedWhateverTheirStrategy) {
   EXPECT_EQ(d.home[m.g.valueIndex("mask")], Sharding{});
 }
 
+/// x * spread(table), where the table is [s] and x is [b, s] on four data ranks.
+struct ScaledModel {
+  ScaledModel() : g({{'b', 8}, {'s', 4}}) {
+    g.graph.batchFactor = 'b';
+    int x = g.input("x", "bs");
+    table = g.generator("table", "s");
+    spread = g.forward("spread", "s->bs", {table});
+    g.opOf(spread).generator = g.opOf(spread).isLoopNest = true;
+    g.forward("scaled", "bs,bs->bs", {x, spread});
+  }
+  Derivation derived() const {
+    Assignment a = test::dataParallel(g.graph, data, {wholeAxis(data, 0)});
+    a.strategies[size_t(g.graph.values[size_t(spread)].producer)] = OpStrategy();
+    return derive(g.graph, a);
+  }
+
+  const Mesh data{{{"dp", 4}}};
+  GraphBuilder g;
+  int table, spread;
+};
+
+TEST(Generators, AreMadeOnTheShardThatIsRead) {
+  ScaledModel m;
+  Derivation d = m.derived();
+  EXPECT_EQ(d.raw[size_t(m.spread)], (Sharding{{{0, 'b', {wholeAxis(m.data, 0)}}}, {}, {}}));
+  EXPECT_EQ(d.raw[size_t(m.table)], Sharding{});
+  EXPECT_TRUE(d.reshards.empty());
+}
+
+TEST(Generators, AreWholeWhereReadersDisagree) {
+  ScaledModel m;
+  m.g.fix('b');
+  m.g.forward("whole", "bs->bs", {m.spread});
+  Derivation d = m.derived();
+  EXPECT_EQ(d.raw[size_t(m.spread)], Sharding{});
+  ASSERT_EQ(d.reshards.size(), 1u); // a slice, for x
+  EXPECT_EQ(d.reshards[0].value, m.spread);
+}
+
+TEST(Generators, ThatAGeneratorReadsFitIt) {
+  ScaledModel m; // the negated table is read on shards, and by a reader that needs it whole
+  int negated = m.g.forward("negated", "bs->bs", {m.spread});
+  m.g.opOf(negated).generator = m.g.opOf(negated).isLoopNest = true;
+  m.g.forward("other", "bs->bs", {negated});
+  EXPECT_EQ(m.derived().generatorStrategies.size(), 2u);
+  m.g.fix('b');
+  m.g.forward("whole", "bs->bs", {m.spread});
+  EXPECT_TRUE(m.derived().generatorStrategies.empty());
+}
+
+TEST(Generators, OfOneNumberForAllPlacesHaveNoOrder) {
+  ScaledModel m;
+  m.g.graph.sequenceFactor = 's';
+  std::vector<bool> positions = positionValues(m.g.graph);
+  EXPECT_TRUE(positions[size_t(m.table)]);
+  EXPECT_TRUE(positions[size_t(m.spread)]);
+  m.g.graph.sequenceFactor = 'b';
+  positions = positionValues(m.g.graph);
+  EXPECT_FALSE(positions[size_t(m.table)]);
+  EXPECT_FALSE(positions[size_t(m.spread)]);
+  EXPECT_FALSE(m.derived().raw[size_t(m.spread)].factors.empty());
+}
+
 TEST(Stages, ForwardValueForAnEarlierBackwardComesWithTheCotangents) {
   GraphBuilder g({{'s', 8}});
   int x = g.input("x", "s");
@@ -257,6 +322,28 @@ TEST(Stages, PartialValuesAreNotDeferredAcrossStages) {
   for (const Transfer &t : d.transfers)
     EXPECT_TRUE(t.sharding.partial.empty());
   EXPECT_EQ(test::executions(countCollectives(g.graph, a, d), CollectiveKind::AllReduce), 2);
+}
+
+TEST(Stages, SumsOfAGradientAreDeferredWhereOneOpMakesItAndACotangent) {
+  const Mesh mesh{{{"dp", 4}}};
+  GraphBuilder g({{'b', 8}, {'i', 4}, {'o', 4}});
+  int x = g.input("x", "bi"), scaled = g.parameter("s", "i"), w = g.parameter("w", "io");
+  int h = g.forward("h", "bi,i->bi", {x, scaled}), y = g.forward("y", "bi,io->bo", {h, w});
+  int dy = g.backward("dy", y, "bo->bo", {y}, {y});
+  // One op for both, as of routed experts, and a cast of the gradient behind it.
+  int dh = g.backward("both", y, "bi,io,bo->bi,io", {h, w, dy}, {h, w});
+  int dw = g.graph.ops.back().results[1];
+  int cast = g.backward("cast", y, "io->io", {dw});
+  g.opOf(cast).additive = true;
+  g.gradient(w, cast);
+  g.gradient(scaled, g.backward("ds", h, "bi,bi->i", {x, dh}, {scaled}));
+  splitBackward(g.graph);
+  EXPECT_EQ(g.opOf(dw).phase, Phase::Backward);
+  EXPECT_EQ(g.opOf(cast).phase, Phase::Backward);
+  EXPECT_EQ(g.graph.ops[size_t(g.opIndex("ds"))].phase, Phase::Weight);
+  const Assignment a = test::dataParallel(g.graph, mesh, {wholeAxis(mesh, 0)});
+  for (const Reshard &reshard : derive(g.graph, a).reshards)
+    EXPECT_TRUE(reshard.perStep) << g.graph.values[size_t(reshard.value)].name;
 }
 
 TEST(Derive, IsTheSameEveryTimeAndFastOnManyOps) {
