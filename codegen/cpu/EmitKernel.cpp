@@ -478,6 +478,8 @@ RegionKernels formRegions(program::Program &program, const EmittedOps &origins,
                           const CpuTarget &target) {
   return region::formRegions(program, origins,
                              [&](func::FuncOp function, const Domain &domain) -> FailureOr<Kernel> {
+                               if (!domain.columnSums.empty())
+                                 return failure();
                                return emitKernel(function, domain, target.lanes);
                              });
 }

@@ -144,6 +144,11 @@ void prepareContext(MLIRContext &context) {
 }
 
 FailureOr<region::Kernel> emitCudaKernel(func::FuncOp function, const Domain &domain, Form form) {
+  if (!domain.columnSums.empty()) {
+    if (form == Form::Host)
+      return failure();
+    return emitColumnSums(function, domain);
+  }
   if (std::unique_ptr<NestEmitter> parts = makePartsEmitter(function, domain, form))
     return parts->run();
   return WholeEmitter(function, domain, form).run();

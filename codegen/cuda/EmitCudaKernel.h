@@ -30,6 +30,10 @@ void prepareContext(mlir::MLIRContext &context);
 /// pass (in the host form two), and partial results in a workspace: its functions have that as a
 /// further argument. Example: a sum over 16,384 rows of 768 bf16 has 512 parts.
 ///
+/// If there are column sums beside reduced rows, a block takes rows, with a sum per column in its
+/// registers. The last blocks to end add these sums, in a fixed order. The host form has no such
+/// kernel, since it has no blocks.
+///
 /// Arithmetic as in `cpu::emitKernel`; functions without GPU instructions as in `expandMath`. The
 /// order of a sum depends on shapes alone. Fails without a diagnostic if it needs more blocks than
 /// a launch allows.

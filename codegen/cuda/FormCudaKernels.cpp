@@ -64,7 +64,8 @@ public:
 
   Result<CudaSources> run(const EmittedOps &origins) {
     result.regions = region::formRegions(
-        program, origins, [&](func::FuncOp function, const region::Domain &domain) {
+        program, origins,
+        [&](func::FuncOp function, const region::Domain &domain) {
           FailureOr<region::Kernel> kernel = emitCudaKernel(function, domain, target.form);
           if (failed(kernel))
             return kernel;
@@ -75,7 +76,8 @@ public:
                    succeeded(thread))
             threads.try_emplace(symbol, std::move(*thread));
           return kernel;
-        });
+        },
+        region::Joins::ColumnSums);
     joinKernels(program, result.regions, threads, context, target.form);
     result.sources = std::move(result.regions.sources);
     for (int s = 0; s < program.numStages(); ++s)

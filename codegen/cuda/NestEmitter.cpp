@@ -19,10 +19,9 @@ using region::Domain;
 using region::KernelOpInterface;
 using region::MemoryAccess;
 
-static constexpr int accessBytes = 16; // widest load or store of a thread
 static constexpr int64_t maxBlocks = std::numeric_limits<int32_t>::max();
 
-static int64_t bytesOf(Value value) { // of one element in memory
+int64_t bytesOfElement(Value value) {
   return std::max(8U, tensorType(value).getElementTypeBitWidth()) / 8;
 }
 
@@ -71,7 +70,7 @@ void NestEmitter::chooseWidth() {
   int64_t widest = 1;
   auto consider = [&](Value value) {
     if (domain.hasVector(value))
-      widest = std::max(widest, bytesOf(value));
+      widest = std::max(widest, bytesOfElement(value));
   };
   llvm::for_each(function.getArguments(), consider);
   llvm::for_each(returned(), consider);
@@ -163,7 +162,7 @@ MemoryAccess NestEmitter::accessTo(Value value) {
     if (!llvm::is_contained(domain.vector, loop) && stride % elements != 0)
       elements = 1;
   return MemoryAccess(builder, loc, tensorType(value).getElementType(),
-                      unsigned(elements * bytesOf(value)), roundingOf(form));
+                      unsigned(elements * bytesOfElement(value)), roundingOf(form));
 }
 
 void NestEmitter::store(ArrayRef<int> results) {

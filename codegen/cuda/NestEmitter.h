@@ -13,6 +13,11 @@
 
 namespace tbc::cuda {
 
+/// The widest load or store of a thread.
+inline constexpr int accessBytes = 16;
+/// Bytes of an element in memory.
+int64_t bytesOfElement(mlir::Value value);
+
 /// The common part of kernels with whole reductions and with reductions in parts: the indices of a
 /// thread, and the values at them. `emit` adds the launches (EmitCudaKernel.h).
 class NestEmitter {
@@ -108,6 +113,11 @@ protected:
 /// on that number. Example: casts of 768 and of 1024 elements of f32 have equal modules.
 mlir::FailureOr<region::Kernel> emitThread(mlir::func::FuncOp function,
                                            const region::Domain &domain, Form form);
+
+/// Returns the kernel of rows with column sums, of the device form. Fails if a row is too long for
+/// the registers of a block. Example: 8,192 bf16, four of which are read.
+mlir::FailureOr<region::Kernel> emitColumnSums(mlir::func::FuncOp function,
+                                               const region::Domain &domain);
 
 /// Returns the emitter of a kernel whose reductions are in parts; null if it has threads enough.
 std::unique_ptr<NestEmitter> makePartsEmitter(mlir::func::FuncOp function,

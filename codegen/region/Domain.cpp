@@ -5,6 +5,7 @@
 #include "codegen/region/KernelOp.h"
 #include "ir/Tbc.h"
 
+#include <iterator>
 #include <set>
 
 using namespace mlir;
@@ -44,6 +45,14 @@ Domain::Pass Domain::passOf(func::FuncOp function, int number) const {
   for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands()))
     if (hasReduced(value) && ready.lookup(value) == number)
       result.results.push_back(int(i));
+  return result;
+}
+
+SmallVector<int> Domain::resultsBehindColumns(func::FuncOp function) const {
+  SmallVector<int> result;
+  for (auto [i, value] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
+    if (ready.lookup(value) < 0)
+      result.push_back(int(i));
   return result;
 }
 
@@ -225,15 +234,37 @@ private:
     return result;
   }
 
+  /// Whether the op reduces exactly the loops that the reductions before it do not.
+  bool isColumnSum(Operation &op) const {
+    std::set<int> all(order.begin(), order.end()), others;
+    const Loops loops = domain.loops.lookup(op.getOperand(0));
+    if (allReduced.empty() || std::set<int>(loops.begin(), loops.end()) != all)
+      return false;
+    llvm::copy_if(order, std::inserter(others, others.end()),
+                  [&](int loop) { return allReduced.count(loop) == 0; });
+    const Loops reduced = reducedBy(op);
+    return std::set<int>(reduced.begin(), reduced.end()) == others;
+  }
+
   LogicalResult findPasses() {
     for (BlockArgument argument : function.getArguments())
       domain.ready[argument] = 0;
     for (Operation &op : function.getBody().front().without_terminator()) {
       int ready = 0;
-      for (Value operand : op.getOperands())
+      bool isBehindColumns = false;
+      for (Value operand : op.getOperands()) {
         ready = std::max(ready, domain.ready.lookup(operand));
+        isBehindColumns |= domain.ready.lookup(operand) < 0;
+      }
       if (domain.isReduction(op)) {
         Loops loops = reducedBy(op);
+        if (isBehindColumns)
+          return failure();
+        if (isColumnSum(op)) {
+          domain.columnSums.push_back(&op);
+          domain.ready[op.getResult(0)] = -1;
+          continue;
+        }
         if (!allReduced.empty() && allReduced != std::set<int>(loops.begin(), loops.end()))
           return failure();
         if (allReduced.empty())
@@ -242,7 +273,7 @@ private:
         domain.numPasses = std::max(domain.numPasses, ++ready);
       }
       for (Value result : op.getResults())
-        domain.ready[result] = ready;
+        domain.ready[result] = isBehindColumns ? -1 : ready;
     }
     // Without a reduction, the loops follow the order of the results.
     for (Value value : returned())
@@ -283,7 +314,7 @@ private:
     domain.vector.assign(order.end() - count, order.end());
     for (int loop : ArrayRef<int>(order).drop_back(count))
       (allReduced.count(loop) ? domain.reduced : domain.rows).push_back(loop);
-    return success();
+    return success(domain.columnSums.empty() || (domain.isVectorReduced && domain.reduced.empty()));
   }
 
   /// Checks that different iterations write different elements.
@@ -293,6 +324,11 @@ private:
       auto hasAll = [&](ArrayRef<int> of) {
         return llvm::all_of(of, [&](int loop) { return llvm::is_contained(list, loop); });
       };
+      if (domain.ready.lookup(value) < 0) {
+        if (!hasAll(domain.vector) || list.size() != domain.vector.size())
+          return failure();
+        continue;
+      }
       if (!hasAll(domain.rows) || (!domain.isVectorReduced && !hasAll(domain.vector)))
         return failure();
       bool some = llvm::any_of(list, [&](int loop) { return allReduced.count(loop) > 0; });

@@ -18,6 +18,11 @@ namespace tbc::region {
 ///     Example: softmax or a norm over the last dim.
 ///   - It is not reduced: each lane of a vector is a separate element. Example: elementwise chains,
 ///     sums over rows.
+///
+/// A kernel of the first kind may also have *column sums*: reductions over all rows, with the
+/// vector loops as their result. Example: rms_norm_grad(dy, x, w, rstd) and rms_scale_grad(dy, x,
+/// rstd) read the same rows; the first one's dx is of rows, and the second one's result has a sum
+/// per column.
 struct Domain {
   using Loops = llvm::SmallVector<int, 4>;
 
@@ -25,7 +30,8 @@ struct Domain {
   /// The loops of every value, outermost first, in memory order.
   llvm::DenseMap<mlir::Value, Loops> loops;
   /// The number of passes over the reduced loops that each value has to wait for. Example: in
-  /// softmax, the row max is ready after pass 1 and the row sum after pass 2.
+  /// softmax, the row max is ready after pass 1 and the row sum after pass 2. -1: it waits for
+  /// column sums.
   llvm::DenseMap<mlir::Value, int> ready;
   int numPasses = 0;
 
@@ -33,6 +39,8 @@ struct Domain {
   Loops reduced; // sequential, outside of `vector`
   Loops vector;  // the loops of vectors; contiguous in memory in every value with them
   bool isVectorReduced = false;
+  /// If there are any, the vector is reduced, and no other loop but the rows.
+  llvm::SmallVector<mlir::Operation *> columnSums;
 
   /// The work of one pass over the reduced loops at every index: combine, and write.
   struct Pass {
@@ -42,6 +50,8 @@ struct Domain {
   };
   /// Returns pass `number`, 0 to `numPasses`, of `function`, the one of this domain.
   Pass passOf(mlir::func::FuncOp function, int number) const;
+  /// Returns the results that wait for column sums.
+  llvm::SmallVector<int> resultsBehindColumns(mlir::func::FuncOp function) const;
   /// Returns the results without reduced loops. They are written once, after all passes.
   llvm::SmallVector<int> resultsBehindPasses(mlir::func::FuncOp function) const;
 

@@ -20,8 +20,9 @@ class RegionFormer {
 public:
   RegionFormer(program::Block &block, ArrayRef<Operation *> ops, const EmitFn &emit,
                RegionKernels &made, std::map<int, Overwrites> &overwrites,
-               std::set<std::string> &symbols)
-      : block(block), ops(ops), emit(emit), made(made), overwrites(overwrites), symbols(symbols) {
+               std::set<std::string> &symbols, Joins joins)
+      : block(block), ops(ops), emit(emit), made(made), overwrites(overwrites), symbols(symbols),
+        joins(joins) {
     for (size_t i = 0; i < ops.size(); ++i) {
       if (!ops[i])
         continue;
@@ -40,23 +41,50 @@ public:
   }
 
   void run() {
-    std::vector<bool> isIn(ops.size(), false);
-    std::vector<Region> planned = std::move(block.regions);
+    std::vector<Region> all = plannedAndSingle();
     block.regions.clear();
-    for (const Region &region : planned) {
-      if (addRegion(region))
-        std::fill_n(isIn.begin() + region.first, region.count, true);
-      else
-        made.apart += region.count > 1;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (i + 1 < all.size() && addBoth(all[i], all[i + 1])) {
+        ++i;
+        continue;
+      }
+      if (addRegion(all[i]) || all[i].count == 1)
+        continue;
+      ++made.apart;
+      for (int k = all[i].first; k < all[i].first + all[i].count; ++k)
+        if (isKernel(k))
+          addRegion({k, 1, "", 1});
     }
-    for (int i = 0; i < int(ops.size()); ++i)
-      if (!isIn[i] && isKernel(i))
-        addRegion({i, 1, "", 1});
-    std::sort(block.regions.begin(), block.regions.end(),
-              [](const Region &a, const Region &b) { return a.first < b.first; });
   }
 
 private:
+  /// Returns the regions of the IR, and one for each other kernel, in order.
+  std::vector<Region> plannedAndSingle() const {
+    std::vector<Region> all = block.regions;
+    std::vector<bool> isIn(ops.size(), false);
+    for (const Region &region : all)
+      std::fill_n(isIn.begin() + region.first, region.count, true);
+    for (int i = 0; i < int(ops.size()); ++i)
+      if (!isIn[i] && isKernel(i))
+        all.push_back({i, 1, "", 1});
+    std::sort(all.begin(), all.end(),
+              [](const Region &a, const Region &b) { return a.first < b.first; });
+    return all;
+  }
+
+  /// Adds both regions as one, if the second has column sums of the first one's rows.
+  bool addBoth(const Region &rows, const Region &sums) {
+    if (joins == Joins::None || rows.first + rows.count != sums.first)
+      return false;
+    program::RegionValues before = regionValues(block, rows), behind = regionValues(block, sums);
+    bool isShared = llvm::any_of(behind.operands, [&](ValueId value) {
+      return llvm::is_contained(before.operands, value) ||
+             llvm::is_contained(before.results, value);
+    });
+    return isShared && addRegion({rows.first, rows.count + sums.count, "", 1},
+                                 /*hasColumnSums=*/true);
+  }
+
   bool isKernel(int i) const {
     const program::Instruction &instruction = block.instructions[i];
     return ops[i] && instruction.kind == program::InstructionKind::Kernel &&
@@ -73,8 +101,9 @@ private:
     return makeRegionFunction(ops.slice(region.first, region.count), operands, results);
   }
 
-  /// Adds the region for compilation; false if there is no kernel for it.
-  bool addRegion(Region region) {
+  /// Adds the region for compilation; false if there is no kernel for it. `hasColumnSums`: only if
+  /// it is such a kernel.
+  bool addRegion(Region region, bool hasColumnSums = false) {
     for (int i = region.first; i < region.first + region.count; ++i)
       if (!isKernel(i))
         return false;
@@ -86,7 +115,7 @@ private:
       return false;
     func::FuncOp function = functionOf(*module);
     FailureOr<Domain> domain = findDomain(function);
-    if (failed(domain))
+    if (failed(domain) || (hasColumnSums && domain->columnSums.empty()))
       return false;
     FailureOr<Kernel> kernel = emit(function, *domain);
     if (failed(kernel))
@@ -117,20 +146,21 @@ private:
   RegionKernels &made;
   std::map<int, Overwrites> &overwrites; // by the region's first instruction
   std::set<std::string> &symbols;
+  const Joins joins;
   std::map<ValueId, Value> valueOf;
 };
 
 } // namespace
 
-RegionKernels formRegions(program::Program &program, const EmittedOps &origins,
-                          const EmitFn &emit) {
+RegionKernels formRegions(program::Program &program, const EmittedOps &origins, const EmitFn &emit,
+                          Joins joins) {
   RegionKernels made;
   std::set<std::string> symbols;
   for (size_t s = 0; s < program.stages.size(); ++s) {
     program::Stage &stage = program.stages[s];
     for (program::BlockId id : stage.blocks())
       RegionFormer(stage.block(id), origins[s].at(id), emit, made, made.overwrites[{int(s), id}],
-                   symbols)
+                   symbols, joins)
           .run();
   }
   return made;

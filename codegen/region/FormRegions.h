@@ -33,11 +33,20 @@ struct RegionKernels {
                     program::ValueId result, program::ValueId operand) const;
 };
 
+/// Two neighbouring regions that are one kernel for some targets.
+enum class Joins {
+  None,
+  /// A nest that reduces rows, and one behind it with sums over these rows (Domain::columnSums), if
+  /// they have a value in common. Example: the gradients of a norm's input and of its scale.
+  ColumnSums,
+};
+
 /// Makes the kernels of the regions of every block, which are those of the IR (kKernelAttr), and
 /// adds a region for every other instruction with a kernel of one nest of loops. A region without a
 /// kernel is removed. `origins`: from `emitProgram`; its context must be prepared
 /// (`prepareContext`). The memory plan is made afterwards (planMemory), with `mayOverwrite`.
-RegionKernels formRegions(program::Program &program, const EmittedOps &origins, const EmitFn &emit);
+RegionKernels formRegions(program::Program &program, const EmittedOps &origins, const EmitFn &emit,
+                          Joins joins = Joins::None);
 
 } // namespace tbc::region
 

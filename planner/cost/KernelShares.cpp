@@ -30,8 +30,9 @@ public:
         share.own = op.own;
     }
     addGenerators();
+    const BlockKernels launched = hasLibrary ? withColumnSums(blocks) : blocks;
     int number = 0;
-    for (const auto &[key, kernels] : blocks)
+    for (const auto &[key, kernels] : launched)
       for (const Kernel &kernel : kernels) {
         for (int op : kernel.ops)
           if (!graph.ops[size_t(op)].generator)
@@ -39,7 +40,7 @@ public:
         ++number;
       }
     keepResults();
-    for (const auto &[key, kernels] : blocks)
+    for (const auto &[key, kernels] : launched)
       for (size_t k = 0; k < kernels.size(); ++k) {
         addKernel(kernels[k]);
         if (hasLibrary && k > 0 && isEpilogue(kernels[k - 1], kernels[k]))
@@ -50,6 +51,18 @@ public:
 
 private:
   static constexpr int none = -1;
+
+  /// Joins column sums to the kernels before them, as code for GPUs does.
+  static BlockKernels withColumnSums(const BlockKernels &blocks) {
+    BlockKernels joined;
+    for (const auto &[key, kernels] : blocks)
+      for (const Kernel &kernel : kernels)
+        if (std::vector<Kernel> &list = joined[key]; kernel.joinsPrevious)
+          list.back().ops.insert(list.back().ops.end(), kernel.ops.begin(), kernel.ops.end());
+        else
+          list.push_back(kernel);
+    return joined;
+  }
 
   /// Whether only causal attention in 16 bits reads the constant: a library knows these positions.
   bool isOfAttention(const GraphOp &op) const {

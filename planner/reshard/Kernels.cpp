@@ -237,15 +237,83 @@ private:
         readerOf[size_t(matmul)] = int(k);
         isBehind[k] = true;
       }
-    std::vector<Kernel> ordered;
+    std::vector<int> placeOf(kernels.size()); // by kernel: itself, or the matmul before it
     for (size_t k = 0; k < kernels.size(); ++k) {
-      if (isBehind[k])
-        continue;
-      ordered.push_back(std::move(kernels[k]));
+      placeOf[k] = int(k);
       if (readerOf[k] != none)
-        ordered.push_back(std::move(kernels[size_t(readerOf[k])]));
+        placeOf[size_t(readerOf[k])] = int(k);
+    }
+    std::vector<int> sumsOf(kernels.size(), none); // by nest of rows
+    for (size_t k = 0; k < kernels.size(); ++k)
+      if (!isBehind[k])
+        if (int rows = rowsBefore(int(k), makers, placeOf);
+            rows != none && sumsOf[size_t(rows)] == none) {
+          sumsOf[size_t(rows)] = int(k);
+          kernels[k].joinsPrevious = true;
+          placeOf[k] = placeOf[size_t(rows)];
+        }
+    std::vector<Kernel> ordered;
+    auto emit = [&](size_t k) {
+      ordered.push_back(kernels[k]);
+      if (sumsOf[k] != none)
+        ordered.push_back(kernels[size_t(sumsOf[k])]);
+    };
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      if (isBehind[k] || kernels[k].joinsPrevious)
+        continue;
+      emit(k);
+      if (readerOf[k] != none)
+        emit(size_t(readerOf[k]));
     }
     return ordered;
+  }
+
+  /// Returns the nest that kernel `sums` may follow as its column sums: the latest one that makes
+  /// or reads one of its operands, if all others are made by then. `placeOf`: the order of kernels.
+  int rowsBefore(int sums, const std::map<int, int> &makers,
+                 const std::vector<int> &placeOf) const {
+    const Kernel &kernel = kernels[size_t(sums)];
+    if (!kernel.isNest || !reduces(kernel.ops))
+      return none;
+    int rows = none, latest = none;
+    std::set<int> reads;
+    for (int index : kernel.ops) {
+      const GraphOp &op = graph.ops[size_t(index)];
+      for (size_t k = 0; k < op.operands.size(); ++k) {
+        if (!isDirect(index, k))
+          return none;
+        auto maker = makers.find(producerOf(op.operands[k]));
+        if (maker != makers.end() && maker->second == sums)
+          continue;
+        if (int producer = producerOf(op.operands[k]); producer < 0 || !isRepeated(producer))
+          reads.insert(op.operands[k]);
+        if (maker == makers.end())
+          continue;
+        latest = std::max(latest, placeOf[size_t(maker->second)]);
+        rows = std::max(rows, maker->second);
+      }
+    }
+    if (sums > 0 && !kernels[size_t(sums) - 1].joinsPrevious && readsOneOf(sums - 1, reads))
+      rows = sums - 1;
+    if (rows == none || latest > placeOf[size_t(rows)] || !kernels[size_t(rows)].isNest ||
+        kernels[size_t(rows)].joinsPrevious || !reduces(kernels[size_t(rows)].ops))
+      return none;
+    std::vector<int> all = kernels[size_t(rows)].ops;
+    for (int op : kernel.ops)
+      if (std::find(all.begin(), all.end(), op) == all.end())
+        all.push_back(op);
+    const bool isOne =
+        all.size() <= size_t(maxKernelOps) &&
+        nests.isNestWithColumnSums(all, [&](int value) { return isReadOutside(value, all, {}); });
+    return isOne ? rows : none;
+  }
+
+  bool readsOneOf(int kernel, const std::set<int> &values) const {
+    for (int index : kernels[size_t(kernel)].ops)
+      for (int value : graph.ops[size_t(index)].operands)
+        if (values.count(value))
+          return true;
+    return false;
   }
 
   /// Returns the matmul that kernel `reader` may follow: the last maker of its operands, whose

@@ -24,6 +24,11 @@ struct Kernel {
   std::vector<int> ops;
   /// One nest of loops; else one op with a kernel of its own.
   bool isNest = false;
+  /// Whether it has sums over the rows that the nest right before it reduces, and reads a value
+  /// that is read or made there. GPUs execute both in one launch, which then makes the values
+  /// between them in registers. Example: the gradient of a norm's scale, behind the norm's own
+  /// gradient.
+  bool joinsPrevious = false;
 };
 
 /// The kernels of every block, in the order of their execution.
@@ -50,6 +55,8 @@ std::vector<bool> repeatedOps(const Graph &graph);
 /// - An op that needs a collective for an operand begins a kernel; so does a gather ahead of use.
 /// - A nest that is the only reader of a matmul stands right behind it, where a library can execute
 ///   both in one call. All its other operands must be made before the matmul.
+/// - A nest with sums over the rows of another one stands right behind that (`joinsPrevious`), if
+///   its operands exist there.
 ///
 /// One nest: each value is an array over some of the loops, all loops are those of one value (the
 /// operand of the first reduction, or else a result), and all reductions run over the same loops.

@@ -91,10 +91,11 @@ bool NestFinder::isCopy(int index) {
 }
 
 bool NestFinder::isNest(const std::vector<int> &ops,
-                        const std::function<bool(int value)> &isReadOutside) {
+                        const std::function<bool(int value)> &isReadOutside, bool hasColumnSums) {
   std::vector<const OpLoops *> all;
   std::vector<int> made;
   std::vector<int> reduced;
+  std::set<int> ofColumns; // values that wait for column sums
   const Loops *order = nullptr;
   auto agrees = [&](const Loops &loops) {
     for (const Loop &loop : loops) {
@@ -112,21 +113,44 @@ bool NestFinder::isNest(const std::vector<int> &ops,
   for (int index : ops)
     all.push_back(&loopsOf(index));
   sizes.assign(size_t(table.count()), 0);
-  for (const OpLoops *one : all) {
-    const OpLoops &loops = *one;
+  // Whether the loops are those of `order` that are not in `reduced`.
+  auto areOthers = [&](const std::vector<int> &loops) {
+    size_t others = 0;
+    for (const Loop &loop : *order)
+      if (!std::binary_search(reduced.begin(), reduced.end(), loop.number)) {
+        if (!std::binary_search(loops.begin(), loops.end(), loop.number))
+          return false;
+        ++others;
+      }
+    return others == loops.size();
+  };
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const OpLoops &loops = *all[i];
+    const GraphOp &op = graph.ops[size_t(ops[i])];
+    const bool isBehind = std::any_of(op.operands.begin(), op.operands.end(),
+                                      [&](int value) { return ofColumns.count(value) > 0; });
+    bool isColumnSum = false;
     if (!loops.isPossible || !std::all_of(loops.operands.begin(), loops.operands.end(), agrees) ||
         !std::all_of(loops.results.begin(), loops.results.end(), agrees))
       return false;
     if (!loops.reduced.empty()) {
       if (!order)
         order = longest(loops.operands);
-      if (!reduced.empty() && reduced != loops.reduced)
+      isColumnSum = hasColumnSums && !reduced.empty() && reduced != loops.reduced;
+      if (isColumnSum ? isBehind || longest(loops.operands)->size() != order->size() ||
+                            !areOthers(loops.reduced)
+                      : !reduced.empty() && reduced != loops.reduced)
         return false;
-      reduced = loops.reduced;
+      if (!isColumnSum)
+        reduced = loops.reduced;
     }
+    if (isColumnSum || isBehind)
+      ofColumns.insert(op.results.begin(), op.results.end());
   }
+  if (hasColumnSums && ofColumns.empty())
+    return false;
   // The arrays in memory.
-  std::vector<const Loops *> arguments, results;
+  std::vector<const Loops *> arguments, results, columns;
   for (size_t i = 0; i < ops.size(); ++i) {
     const GraphOp &op = graph.ops[size_t(ops[i])];
     for (size_t k = 0; k < op.operands.size(); ++k)
@@ -135,7 +159,7 @@ bool NestFinder::isNest(const std::vector<int> &ops,
     for (size_t r = 0; r < op.results.size(); ++r) {
       made.push_back(op.results[r]);
       if (isReadOutside(op.results[r]))
-        results.push_back(&all[i]->results[r]);
+        (ofColumns.count(op.results[r]) ? columns : results).push_back(&all[i]->results[r]);
     }
   }
   for (const Loops *loops : results)
@@ -173,10 +197,18 @@ bool NestFinder::isNest(const std::vector<int> &ops,
   size_t count = 0;
   while (count < order->size() &&
          isReduced((*order)[order->size() - count - 1]) == isVectorReduced &&
-         areContiguous(arguments, count + 1) && areContiguous(results, count + 1))
+         areContiguous(arguments, count + 1) && areContiguous(results, count + 1) &&
+         areContiguous(columns, count + 1))
     ++count;
   if (!order->empty() && count == 0)
     return false;
+  if (hasColumnSums && (!isVectorReduced || count != reduced.size()))
+    return false;
+
+  // Column sums have the innermost loops alone.
+  for (const Loops *loops : columns)
+    if (loops->size() != count || !isContiguous(*loops, count))
+      return false;
 
   // Different iterations write different elements.
   for (const Loops *loops : results) {

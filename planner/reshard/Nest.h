@@ -22,7 +22,17 @@ public:
       : graph(graph), assignment(assignment), derivation(derivation), known(graph.ops.size()) {}
 
   /// Whether `ops` are one nest (planKernels). Values read outside are results of the kernel.
-  bool isNest(const std::vector<int> &ops, const std::function<bool(int value)> &isReadOutside);
+  bool isNest(const std::vector<int> &ops, const std::function<bool(int value)> &isReadOutside) {
+    return isNest(ops, isReadOutside, /*hasColumnSums=*/false);
+  }
+
+  /// Whether `ops` are one nest that reduces its innermost loops, and also has column sums: over
+  /// all other loops, in ops that no op with these loops reads (region::Domain::columnSums).
+  /// Example: rms_norm_grad, rms_scale_grad and a cast of the latter.
+  bool isNestWithColumnSums(const std::vector<int> &ops,
+                            const std::function<bool(int value)> &isReadOutside) {
+    return isNest(ops, isReadOutside, /*hasColumnSums=*/true);
+  }
 
   /// Whether the op combines elements along a loop of more than one.
   bool isReduction(int op) { return !loopsOf(op).reduced.empty(); }
@@ -65,6 +75,8 @@ private:
     std::vector<int> reduced; // ascending
   };
 
+  bool isNest(const std::vector<int> &ops, const std::function<bool(int value)> &isReadOutside,
+              bool hasColumnSums);
   const OpLoops &loopsOf(int op);
   Loops loopsOf(int value, const Sharding &sharding, bool &isPossible);
 

@@ -1,11 +1,13 @@
-//===- launches_test.cpp - Predicted launches of an update are emitted ------===//
+//===- launches_test.cpp - Predicted launches are emitted -------------------===//
 //
 // The planner counts the launches of each stage's optimizer step (updateKernels, joinLaunches). The
-// compiled Program for GPUs has them as regions of its update blocks. Programs are not run.
+// compiled Program for GPUs has them as regions of its update blocks. It also counts the sums over
+// rows that have no launch of their own (Kernel::joinsPrevious). Programs are not run.
 //
 //===----------------------------------------------------------------------===//
 
 #include "planner/memory/Buffers.h"
+#include "planner/reshard/Kernels.h"
 #include "tests/tools/PlanSupport.h"
 
 #include <gmock/gmock.h>
@@ -38,6 +40,9 @@ std::string nameOf(const Case &c) {
 }
 void PrintTo(const Case &c, std::ostream *out) { *out << nameOf(c); }
 
+const std::set<std::string> normGradients = {"layer_norm_grad", "rms_norm_grad"};
+const std::set<std::string> scaleGradients = {"norm_scale_grad", "rms_scale_grad"};
+
 /// Returns the parameters stepped by each launch of an update block. The momentum of Muon is no
 /// whole step.
 std::vector<int> emitted(const program::Block &block) {
@@ -51,6 +56,33 @@ std::vector<int> emitted(const program::Block &block) {
       launches.push_back(count);
   }
   return launches;
+}
+
+/// Returns how many gradients of a norm's scale are priced in the launch of the norm's gradient.
+int predictedSums(const reshard::Graph &graph) {
+  int count = 0;
+  for (const auto &[block, kernels] : reshard::planUnsplitKernels(graph))
+    for (const reshard::Kernel &kernel : kernels)
+      for (int op : kernel.ops)
+        count += int(kernel.joinsPrevious && scaleGradients.count(graph.ops[size_t(op)].kind));
+  return count;
+}
+
+/// Returns the regions of a program with the gradients of a norm and of its scale.
+int emittedSums(const program::Program &program) {
+  int count = 0;
+  for (const program::Stage &stage : program.stages)
+    for (program::BlockId id : stage.blocks())
+      for (const program::Region &region : stage.block(id).regions) {
+        bool ofRows = false, ofColumns = false;
+        for (int i = region.first; i < region.first + region.count; ++i) {
+          const std::string &op = stage.block(id).instructions[size_t(i)].op;
+          ofRows |= normGradients.count(op) > 0;
+          ofColumns |= scaleGradients.count(op) > 0;
+        }
+        count += int(ofRows && ofColumns);
+      }
+  return count;
 }
 
 class Launches : public testing::TestWithParam<Case> {};
@@ -80,6 +112,24 @@ TEST_P(Launches, PredictedAreEmitted) {
     }
     EXPECT_EQ(predicted, emitted(compiled->program.stages[size_t(stage)].update))
         << "stage " << stage;
+  }
+  // Prices are of an unsplit step; gathers of a norm's scale part some kernels of a split one.
+  const int sums = emittedSums(compiled->program);
+  EXPECT_LE(sums, predictedSums(planned.graph));
+  if (planned.assignment.mesh.numRanks() == 1)
+    EXPECT_EQ(sums, predictedSums(planned.graph));
+}
+
+TEST(ColumnSums, HaveNoLaunchOfTheirOwn) {
+  for (auto [name, norms] : {std::pair("tiny-gpt2", 5), std::pair("tiny-llama", 5)}) {
+    test::Model model = test::loadModel(name, "adamw", {}, "", "bf16");
+    auto plan = test::makePlan(model, {"dp=1", "auto"});
+    ASSERT_TRUE(plan) << plan.error().message;
+    cuda::CudaTarget target;
+    target.architectures = {80};
+    auto compiled = driver::compilePlan(*model.step, *plan, nullptr, &target);
+    ASSERT_TRUE(compiled) << compiled.error().message;
+    EXPECT_EQ(emittedSums(compiled->program), norms);
   }
 }
 

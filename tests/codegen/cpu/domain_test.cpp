@@ -33,7 +33,8 @@ std::string nestOf(const std::string &text) {
     return "";
   auto product = [&](ArrayRef<int> loops) { return std::to_string(domain->product(loops)); };
   return product(domain->rows) + " x " + product(domain->reduced) + " x " +
-         product(domain->vector) + (domain->isVectorReduced ? "*" : "");
+         product(domain->vector) + (domain->isVectorReduced ? "*" : "") +
+         (domain->columnSums.empty() ? "" : " +" + std::to_string(domain->columnSums.size()));
 }
 
 TEST(Domain, ElementwiseIsOneVector) {
@@ -93,7 +94,8 @@ TEST(Domain, UnrelatedSumsOfOneShapeAreOneNest) {
   EXPECT_EQ(sums("0", "4x6xf32", "4x2x3xf32", "2x3xf32"), "1 x 4 x 6");
   EXPECT_EQ(sums("0", "4x6xf32", "5x6xf32", "6xf32"), "");
   EXPECT_EQ(sums("0", "4x6xf32", "4x12xf32", "12xf32"), "");
-  EXPECT_EQ(sums("1", "6x6xf32", "6x6xf32", "6xf32"), ""); // the sums run along different loops
+  // The sums run along different loops: rows of x, and beside these columns of y.
+  EXPECT_EQ(sums("1", "6x6xf32", "6x6xf32", "6xf32"), "6 x 1 x 6* +1");
 }
 
 /// The sum of x + transpose(x) runs along a diagonal.
@@ -115,6 +117,39 @@ TEST(Domain, ResultsThatSeveralIterationsWouldWriteAreNone) {
     %1 = tbc.add %x, %0 : tensor<4x6xf32>
     return %1, %n : tensor<4x6xf32>, tensor<6xf32> })"),
       "");
+}
+
+/// Rows that are reduced, and beside it sums over all rows.
+std::string withColumns(const std::string &ops, const std::string &results,
+                        const std::string &types) {
+  return "func.func @f(%x: tensor<4x5x6xf32>, %y: tensor<4x5x6xf32>) -> (" + types + R"() {
+    %s = tbc.softmax %x {dim = 2 : i64} : (tensor<4x5x6xf32>) -> tensor<4x5x6xf32>
+)" + ops +
+         "return " + results + " : " + types + "}";
+}
+
+TEST(Domain, ColumnSumsStandBesideReducedRows) {
+  std::string sums = R"(
+    %a = tbc.reduce_sum %s {dims = array<i64: 0, 1>} : (tensor<4x5x6xf32>) -> tensor<6xf32>
+    %b = tbc.reduce_sum %y {dims = array<i64: 0, 1>} : (tensor<4x5x6xf32>) -> tensor<6xf32>
+    %n = tbc.neg %b : tensor<6xf32>
+)";
+  EXPECT_EQ(
+      nestOf(withColumns(sums, "%s, %a, %n", "tensor<4x5x6xf32>, tensor<6xf32>, tensor<6xf32>")),
+      "20 x 1 x 6* +2");
+  // Over some of the rows.
+  EXPECT_EQ(nestOf(withColumns(R"(
+    %a = tbc.reduce_sum %s {dims = array<i64: 0>} : (tensor<4x5x6xf32>) -> tensor<5x6xf32>
+)",
+                               "%s, %a", "tensor<4x5x6xf32>, tensor<5x6xf32>")),
+            "");
+  // Rows that wait for them.
+  EXPECT_EQ(nestOf(withColumns(sums + R"(
+    %w = tbc.broadcast %n {dims = array<i64: 2>} : (tensor<6xf32>) -> tensor<4x5x6xf32>
+    %z = tbc.add %s, %w : tensor<4x5x6xf32>
+)",
+                               "%z, %a", "tensor<4x5x6xf32>, tensor<6xf32>")),
+            "");
 }
 
 TEST(Domain, EmptyTensorsAndUnrelatedShapesAreNone) {

@@ -10,11 +10,13 @@
 #include "runtime/cuda/KernelModule.h"
 #include "tests/codegen/cuda/OpKernelCheck.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <limits>
+#include <tuple>
 
 using namespace mlir;
 using namespace tbc;
@@ -254,6 +256,58 @@ TEST_F(DeviceTest, ReductionsInPartsAgreeWithTheReference) {
     compiled.push_back(std::move(*one));
   }
   check(std::move(compiled));
+}
+
+/// The gradients of a norm: of `rows` of x[rows.., columns], of its scale, and of what is added
+/// before and behind it. `rows`: "8x" or "2x3x".
+std::string normGradients(const std::string &rows, const std::string &columns,
+                          const std::string &type) {
+  std::string text = R"(
+func.func @f(%a: tensor<ROWSxTYPE>, %b: tensor<ROWSxTYPE>, %x: tensor<ROWSxTYPE>,
+             %w: tensor<COLUMNSxTYPE>, %mean: tensor<STATxf32>, %rstd: tensor<STATxf32>)
+    -> (tensor<ROWSxTYPE>, tensor<COLUMNSxf32>, tensor<COLUMNSxTYPE>, tensor<COLUMNSxTYPE>) {
+  %dy = tbc.add %a, %b : tensor<ROWSxTYPE>
+  %dx = tbc.layer_norm_grad %dy, %x, %w, %mean, %rstd
+      : (tensor<ROWSxTYPE>, tensor<ROWSxTYPE>, tensor<COLUMNSxTYPE>, tensor<STATxf32>, tensor<STATxf32>) -> tensor<ROWSxTYPE>
+  %dh = tbc.add %dx, %b : tensor<ROWSxTYPE>
+  %dw = tbc.norm_scale_grad %dy, %x, %mean, %rstd
+      : (tensor<ROWSxTYPE>, tensor<ROWSxTYPE>, tensor<STATxf32>, tensor<STATxf32>) -> tensor<COLUMNSxTYPE>
+  %wide = tbc.cast %dw : (tensor<COLUMNSxTYPE>) -> tensor<COLUMNSxf32>
+  %db = tbc.reduce_sum %dy {dims = array<i64: DIMS>} : (tensor<ROWSxTYPE>) -> tensor<COLUMNSxTYPE>
+  %before = tbc.reduce_sum %dh {dims = array<i64: DIMS>} : (tensor<ROWSxTYPE>) -> tensor<COLUMNSxTYPE>
+  return %dh, %wide, %db, %before
+      : tensor<ROWSxTYPE>, tensor<COLUMNSxf32>, tensor<COLUMNSxTYPE>, tensor<COLUMNSxTYPE>
+})";
+  auto replace = [&](const std::string &name, const std::string &by) {
+    for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at))
+      text.replace(at, name.size(), by);
+  };
+  replace("ROWS", rows + columns), replace("COLUMNS", columns), replace("TYPE", type);
+  replace("STAT", rows.substr(0, rows.size() - 1));
+  replace("DIMS", std::count(rows.begin(), rows.end(), 'x') == 2 ? "0, 1" : "0");
+  return text;
+}
+
+/// Column sums in the kernel of the rows: whole vectors and single elements, a warp and several for
+/// a row, threads without an element, one block, one group of blocks and several.
+TEST_F(DeviceTest, ColumnSumsAgreeWithTheReference) {
+  std::vector<Compiled> compiled;
+  for (auto [rows, columns, type, threads] :
+       {std::tuple("3x", "64", "f32", 32), std::tuple("7x5x", "96", "bf16", 32),
+        std::tuple("70x", "37", "f32", 32), std::tuple("261x", "160", "bf16", 32),
+        std::tuple("33x", "768", "bf16", 96), std::tuple("20x", "1032", "bf16", 96),
+        std::tuple("35x", "768", "f32", 64), std::tuple("2x2x", "1600", "f32", 96)}) {
+    auto one = compileFunction("region", normGradients(rows, columns, type), emitter(),
+                               int(compiled.size()));
+    ASSERT_TRUE(one) << rows << columns << type;
+    EXPECT_TRUE(one->kernel.then.empty());
+    EXPECT_EQ(one->kernel.threads, threads) << rows << columns << type;
+    EXPECT_TRUE(one->kernel.mayOverwrite[0][0]);
+    compiled.push_back(std::move(*one));
+  }
+  check(std::move(compiled));
+  // Its sums do not fit into the registers of a block.
+  EXPECT_FALSE(compileFunction("region", normGradients("8x", "16384", "f32"), emitter(), 0));
 }
 
 /// Checks the cases that have a kernel. Includes warp shuffles, which the CPU tests leave out.

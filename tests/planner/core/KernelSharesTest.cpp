@@ -113,6 +113,64 @@ TEST(KernelShares, AddUpToTheKernelsOfAProgram) {
   }
 }
 
+// A norm's gradient and the sums over its rows: one launch on GPUs, which keeps dy in registers.
+TEST(KernelShares, ColumnSumsJoinTheirRowsOnGpus) {
+  using namespace tbc::reshard;
+  Graph graph;
+  constexpr FactorId rows = 0, columns = 1;
+  auto value = [&](const std::vector<FactorId> &factors, int producer) {
+    GraphValue v;
+    v.layout.elementBytes = 4;
+    for (FactorId factor : factors)
+      v.layout.dims.push_back({{{{{factor, 64}}}}});
+    v.producer = producer;
+    graph.values.push_back(v);
+    return int(graph.values.size()) - 1;
+  };
+  auto op = [&](const std::vector<int> &operands, const std::vector<FactorId> &results,
+                std::vector<FactorId> reduced) {
+    GraphOp o;
+    o.kernelClass = KernelClass::Reduction, o.isLoopNest = true;
+    o.operands = operands;
+    for (int operand : operands)
+      graph.values[size_t(operand)].users.push_back(int(graph.ops.size()));
+    for (FactorId factor : reduced) {
+      Loop loop;
+      loop.factor = factor, loop.size = 64, loop.isReduced = true;
+      for (size_t k = 0; k < operands.size(); ++k)
+        loop.operandDims.push_back({int(k), factor == rows ? 0 : 1});
+      o.loops.push_back(loop);
+    }
+    o.results = {value(results, int(graph.ops.size()))};
+    graph.ops.push_back(o);
+    return o.results[0];
+  };
+  int a = value({rows, columns}, -1), x = value({rows, columns}, -1);
+  int dy = op({a}, {rows, columns}, {});
+  int dx = op({dy, x}, {rows, columns}, {columns});
+  int scale = op({dy, x}, {columns}, {rows});
+  graph.stateUpdates = {{-1, dx}, {-1, scale}};
+
+  const double whole = 64 * 64 * 4, row = 64 * 4;
+  Cluster cluster = h100();
+  auto total = [&] {
+    LocalWork sum;
+    sum.launches = 0;
+    std::vector<KernelShare> shares = kernelShares(cluster, graph);
+    for (int index = 0; index < 3; ++index) {
+      sum.bytes += localWork(graph, index, {}, shares[size_t(index)]).bytes;
+      sum.launches += opLaunches(graph, index, {}, shares[size_t(index)]);
+    }
+    return sum;
+  };
+  cluster.hasKernelWorkspace = true;
+  EXPECT_EQ(total().bytes, 3 * whole + row);
+  EXPECT_EQ(total().launches, 1);
+  cluster.hasKernelWorkspace = false; // CPUs
+  EXPECT_EQ(total().bytes, 6 * whole + row);
+  EXPECT_EQ(total().launches, 2);
+}
+
 TEST(KernelShares, OwnKernelsHaveTheirWorkAndLaunches) {
   using namespace tbc::reshard;
   Graph graph;

@@ -48,6 +48,8 @@ struct Step : GraphBuilder {
         std::string text;
         for (int op : kernel.ops)
           text += (text.empty() ? "" : " ") + graph.ops[size_t(op)].id;
+        if (kernel.joinsPrevious)
+          text += " with the rows";
         list.push_back(kernel.isNest ? text : "(" + text + ")");
       }
     return list;
@@ -95,7 +97,50 @@ TEST(Kernels, ReductionsOverDifferentLoopsStayApart) {
   int rows = g.nest("rows", "bsh->bs", {a});
   int columns = g.nest("columns", "bsh->h", {a});
   g.forward("loss", "bs,h->", {rows, columns});
-  EXPECT_EQ(g.kernels(), (Texts{"neg rows", "columns", "(loss)"}));
+  EXPECT_EQ(g.kernels(), (Texts{"neg rows", "columns with the rows", "(loss)"}));
+}
+
+/// The gradients of a norm and of its scale: the sums follow the rows, before the matmul of the
+/// weight's gradient.
+TEST(Kernels, ColumnSumsFollowTheirRows) {
+  Step g;
+  int y = g.input("y", "bsf"), w = g.parameter("w", "hf"), x = g.input("x", "bsh");
+  int r = g.input("r", "bsh"), dg = g.input("dg", "bsh"), other = g.input("other", "bsh");
+  auto matmul = [&](const std::string &id, const std::string &spec, std::vector<int> operands) {
+    int value = g.forward(id, spec, std::move(operands));
+    g.opOf(value).kernelClass = KernelClass::Matmul;
+    return value;
+  };
+  int dx = matmul("dx", "bsf,hf->bsh", {y, w});
+  int dw = matmul("dw", "bsh,bsf->hf", {x, y});
+  int dy = g.nest("add", "bsh,bsh->bsh", {dx, dg});
+  int dn = g.norm("norm_grad", "bsh,bsh->bsh", {dy, x}, 'h');
+  int dh = g.nest("residual", "bsh,bsh->bsh", {dn, r});
+  int scale = g.nest("scale_grad", "bsh,bsh->h", {dy, x});
+  int cast = g.nest("cast", "h->h", {scale});
+  int bias = g.nest("bias_grad", "bsh->h", {dh});
+  int part = g.nest("part", "bsh->sh", {other}); // over some of the rows
+  g.forward("loss", "bsh,h,h,hf,sh->", {dh, cast, bias, dw, part});
+  EXPECT_EQ(g.kernels(),
+            (Texts{"(dx)", "add norm_grad residual", "scale_grad cast bias_grad with the rows",
+                   "(dw)", "part", "(loss)"}));
+}
+
+/// Sums that need a later matmul, and sums that share no value with the rows before.
+TEST(Kernels, OtherColumnSumsStayWhereTheyAre) {
+  Step g;
+  int x = g.input("x", "bsh"), w = g.parameter("w", "hf"), v = g.parameter("v", "fh");
+  int n = g.norm("norm", "bsh->bsh", {x}, 'h');
+  int f = g.forward("in", "bsh,hf->bsf", {n, w});
+  int late = g.forward("out", "bsf,fh->bsh", {f, v});
+  int product = g.nest("mul", "bsh,bsh->bsh", {n, late});
+  int sum = g.nest("sum", "bsh->h", {product});
+  int z = g.input("z", "bsh");
+  int rows = g.norm("rows", "bsh->bsh", {x}, 'h');
+  int unrelated = g.nest("unrelated", "bsh->h", {z});
+  g.forward("loss", "bsh,bsh,h,h->", {n, rows, sum, unrelated});
+  for (const std::string &kernel : g.kernels())
+    EXPECT_EQ(kernel.find("with the rows"), std::string::npos) << kernel;
 }
 
 /// Sums over the same rows share a kernel if they stand together, even without a common value.
