@@ -37,6 +37,9 @@ public:
   /// Ends the kernel. Fails if it needs more blocks than a launch allows.
   mlir::FailureOr<region::Kernel> finish();
 
+  /// The module of the kernel, for variables of its image.
+  mlir::ModuleOp module() const { return kernel.module.get(); }
+
   const OpCall &call;
   mlir::OpBuilder builder;
   mlir::Location loc;

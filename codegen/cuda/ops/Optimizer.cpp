@@ -1,5 +1,6 @@
 //===- Optimizer.cpp - Reductions over all gradients of a step --------------===//
 
+#include "codegen/cuda/BlockShare.h"
 #include "codegen/cuda/ThreadKernel.h"
 
 #include <limits>
@@ -56,50 +57,94 @@ Value sumOfOperand(const ThreadKernel &k, int number, int64_t numThreads, TermFn
   return total;
 }
 
-/// Adds up `term` of all elements of all operands. Every warp of the grid adds some, and writes a
-/// partial sum; then one warp adds these. The number of warps depends on shapes alone, and so does
-/// the order of the sum.
-FailureOr<region::Kernel> sumOfAll(MLIRContext &context, const OpCall &call, Form form,
-                                   TermFn term) {
-  // An H100 holds 8,448 warps; with 64 bytes each thread has in flight, 2,048 move 4 MB.
-  constexpr int64_t mostWarps = 2048, elementsOfWarp = 4096;
-  int64_t total = 0;
-  for (const kernels::TensorType &type : call.operands)
-    total += kernels::numElements(type.shape);
-  int64_t warps = std::clamp(total / elementsOfWarp, int64_t(1), mostWarps);
-  bool isOne = warps == 1;
-  OpCall parts = isOne ? call : withWorkspace(call, {kernels::DType::F32});
-  int result = isOne ? 0 : 1;
-  ThreadKernel k(context, parts, threadsOfWarps(warps, form), form);
+/// Adds up `term` of all elements of all operands:
+///   1. Each thread adds some; a warp adds the sums of its threads, and a block those of its warps.
+///   2. The last block to end (`BlockShare::isLastOf`) adds the sums of all blocks, a thread each,
+///      and then as in 1.
+/// The number of blocks depends on shapes alone, and so does the order of the sum.
+class SumOfAll {
+public:
+  SumOfAll(MLIRContext &context, const OpCall &call, TermFn term)
+      : call(call), numBlocks(blocksFor(call)),
+        whole(numBlocks == 1 ? call : withWorkspace(call, {kernels::DType::F32})),
+        k(context, whole, numBlocks * threadsPerBlock, Form::Device), term(term),
+        inBlock(k.remainder(k.thread, threadsPerBlock)),
+        share(k.module(), k.builder, k.loc, inBlock) {}
+
+  FailureOr<region::Kernel> emit() {
+    Value sum = k.number(0);
+    for (size_t i = 0; i < call.operands.size(); ++i)
+      sum = sumOfOperand(k, int(i), numBlocks * threadsPerBlock, term, sum);
+    Value ofBlock = overBlock(sum);
+    Value isFirst = k.equal(inBlock, k.integer(0));
+    if (numBlocks == 1) {
+      k.ifThen(isFirst, [&] { k.store(0, k.integer(0), ofBlock); });
+      return k.finish();
+    }
+    k.ifThen(isFirst, [&] { k.store(1, k.divide(k.thread, threadsPerBlock), ofBlock); });
+    k.ifThen(share.isLastOf(k.integer(0), 1, numBlocks), [&] {
+      Value isThere = k.e.less(inBlock, k.integer(numBlocks));
+      Value partial = k.loadResult(1, k.e.select(isThere, inBlock, k.integer(0)));
+      Value all = overBlock(k.e.select(isThere, partial, k.number(0)));
+      k.ifThen(isFirst, [&] { k.store(0, k.integer(0), all); });
+    });
+    FailureOr<region::Kernel> kernel = k.finish();
+    if (succeeded(kernel))
+      kernel->workspaceBytes = numBlocks * int64_t(sizeof(float));
+    return kernel;
+  }
+
+private:
+  /// An H100 holds 1,056 blocks; with 64 bytes each thread has in flight, 256 move 4 MB. The last
+  /// block has a thread for each.
+  static int64_t blocksFor(const OpCall &call) {
+    constexpr int64_t mostBlocks = threadsPerBlock, elementsOfBlock = 1 << 15;
+    int64_t total = 0;
+    for (const kernels::TensorType &type : call.operands)
+      total += kernels::numElements(type.shape);
+    return std::clamp(total / elementsOfBlock, int64_t(1), mostBlocks);
+  }
+
+  /// Returns the sum of `x` over the block, in every thread.
+  Value overBlock(Value x) {
+    constexpr int64_t warps = threadsPerBlock / warpThreads;
+    region::MemoryAccess floats(k.builder, k.loc, k.builder.getF32Type());
+    Value ofWarp = k.overWarp(x, /*isSum=*/true);
+    share.barrier();
+    k.ifThen(k.equal(k.remainder(inBlock, warpThreads), k.integer(0)),
+             [&] { floats.store(ofWarp, share.memory(), k.divide(inBlock, warpThreads), 1); });
+    share.barrier();
+    Value sum;
+    for (int64_t warp = 0; warp < warps; ++warp) {
+      Value other = floats.load(share.memory(), k.integer(warp), 0, 1);
+      sum = sum ? k.e.add(sum, other) : other;
+    }
+    return sum;
+  }
+
+  const OpCall &call;
+  const int64_t numBlocks;
+  const OpCall whole; // with the sums of blocks
+  ThreadKernel k;
+  const TermFn term;
+  Value inBlock; // i64
+  BlockShare share;
+};
+
+/// The host form, which has no blocks: one thread adds all.
+FailureOr<region::Kernel> sumInOneThread(MLIRContext &context, const OpCall &call, TermFn term) {
+  ThreadKernel k(context, call, 1, Form::Host);
   Value sum = k.number(0);
   for (size_t i = 0; i < call.operands.size(); ++i)
-    sum = sumOfOperand(k, int(i), threadsOfWarps(warps, form), term, sum);
-  sum = k.overWarp(sum, /*isSum=*/true);
-  Value warp = k.divide(k.thread, k.lanes());
-  k.ifThen(k.equal(k.remainder(k.thread, k.lanes()), k.integer(0)),
-           [&] { k.store(result, warp, sum); });
-  FailureOr<region::Kernel> first = k.finish();
-  if (failed(first) || isOne)
-    return first;
-  ThreadKernel last(context, parts, threadsOfWarps(1, form), form);
-  SmallVector<Value> partials;
-  for (int64_t i = 0; i < warps; i += last.lanes()) {
-    Value index = last.e.add(last.thread, last.integer(i));
-    Value isThere = last.e.less(index, last.integer(warps));
-    Value partial = last.loadResult(1, last.e.select(isThere, index, last.integer(0)));
-    partials.push_back(last.e.select(isThere, partial, last.number(0)));
-  }
-  Value all = last.number(0);
-  for (Value partial : partials)
-    all = last.e.add(all, partial);
-  all = last.overWarp(all, /*isSum=*/true);
-  last.ifThen(last.equal(last.thread, last.integer(0)),
-              [&] { last.store(0, last.integer(0), all); });
-  FailureOr<region::Kernel> second = last.finish();
-  if (failed(second))
-    return failure();
-  region::Kernel launches[] = {std::move(*first), std::move(*second)};
-  return joinLaunches(launches, warps * int64_t(sizeof(float)));
+    sum = sumOfOperand(k, int(i), 1, term, sum);
+  k.store(0, k.integer(0), sum);
+  return k.finish();
+}
+
+FailureOr<region::Kernel> sumOfAll(MLIRContext &context, const OpCall &call, Form form,
+                                   TermFn term) {
+  return form == Form::Host ? sumInOneThread(context, call, term)
+                            : SumOfAll(context, call, term).emit();
 }
 
 FailureOr<region::Kernel> squareSum(MLIRContext &context, const OpCall &call, Form form) {
