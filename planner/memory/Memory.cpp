@@ -266,9 +266,30 @@ KeptBytes keptBytes(const std::vector<KeptSlot> &slots, bool onHost, int stage,
           rings[size_t(KeptSlot::Kind::Gathered)] * share};
 }
 
+/// The bytes of layouts. Stages with the same layers have blocks with the same lifetimes, and a
+/// layout is the most expensive part of their memory.
+class LayoutBytes {
+public:
+  /// Returns the bytes of assignOffsets(lifetimes).
+  double of(const std::vector<memory::Lifetime> &lifetimes) {
+    std::vector<std::array<int64_t, 3>> key;
+    key.reserve(lifetimes.size());
+    for (const memory::Lifetime &lifetime : lifetimes)
+      key.push_back({lifetime.bytes, lifetime.first, lifetime.last});
+    auto [found, isNew] = known.try_emplace(std::move(key));
+    if (isNew)
+      found->second = double(memory::assignOffsets(lifetimes).bytes);
+    return found->second;
+  }
+
+private:
+  std::map<std::vector<std::array<int64_t, 3>>, double> known;
+};
+
 /// Returns the peak of the values of a stage's blocks, by kind of buffer. The blocks share this
 /// memory.
-KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks) {
+KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks,
+                    LayoutBytes &layouts) {
   KindBytes peak{};
   for (const auto &[key, block] : buffers.blocks) {
     if (std::find(chunks.begin(), chunks.end(), key.first) == chunks.end())
@@ -277,10 +298,7 @@ KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks) 
     for (const KindBytes &live : liveAt(block))
       if (total(live) > total(most))
         most = live;
-    // A block with a smaller upper bound than the peak so far cannot be the peak, for any packing.
-    double bytes =
-        double(memory::assignOffsets(block.lifetimes, /*enough=*/int64_t(total(peak))).bytes);
-    most[size_t(BufferKind::Transient)] += bytes - total(most); // holes
+    most[size_t(BufferKind::Transient)] += layouts.of(block.lifetimes) - total(most); // holes
     if (total(most) > total(peak))
       peak = most;
   }
@@ -470,13 +488,13 @@ std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assig
   if (assignment.chunkStage.empty())
     pipeline = schedule::Pipeline::plain(assignment.numStages);
   std::vector<StageMemory> stages;
+  LayoutBytes layouts;
   for (int stage = 0; stage < assignment.numStages; ++stage) {
     std::vector<int> chunks = pipeline.chunksOf(stage);
     BlockBuffers update = updateBuffers(graph, assignment, derivation, overlap, job, stage);
     KeptBytes kept = keptBytes(buffers.kept, /*onHost=*/false, stage, chunks, actions[stage]);
-    KindBytes peak = blockPeak(buffers, chunks);
-    auto enough = int64_t(kept.all() + total(peak)); // only the excess counts
-    double updateBytes = double(memory::assignOffsets(update.lifetimes, enough).bytes);
+    KindBytes peak = blockPeak(buffers, chunks, layouts);
+    double updateBytes = layouts.of(update.lifetimes);
     stages.push_back(linesOf(
         devices.of(stage), fixed[stage], kept,
         keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]), peak, updateBytes,

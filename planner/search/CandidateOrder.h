@@ -15,6 +15,13 @@ inline auto groupOf(const Candidate &c) {
   return std::make_tuple(c.mesh.sizes(), c.context, c.zero.zero, c.zero.keepGathered, c.recompute);
 }
 
+/// Twins differ only by recomputation.
+inline auto twinsOf(const Candidate &c) {
+  const ScheduleChoice &of = c.schedule;
+  return std::make_tuple(c.mesh.sizes(), c.context, c.zero.zero, c.zero.keepGathered, c.microBatch,
+                         of.kind(), of.chunksPerStage, of.thereAndBack);
+}
+
 /// Orders by fit, then by time if both fit, else by peak memory.
 inline bool isBetter(const Candidate &a, bool aFits, const Candidate &b, bool bFits) {
   if (aFits != bFits)

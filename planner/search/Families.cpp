@@ -82,6 +82,8 @@ public:
     }
     for (const Candidate &candidate : question.scored) {
       known.insert(candidate.order);
+      if (candidate.feasible && candidate.recompute == RecomputeMode::None)
+        fitting.insert(twinsOf(candidate));
       keep(candidate);
     }
   }
@@ -140,6 +142,8 @@ private:
       if (known.count(member->order))
         continue;
       ++scored;
+      if (member->recompute != RecomputeMode::None && fitting.count(twinsOf(*member)) > 0)
+        continue; // needless, as for LookAhead::isRuledOut
       Candidate candidate = *member;
       if (!searcher.pricer.score(candidate, /*refine=*/false))
         continue;
@@ -176,7 +180,8 @@ private:
   std::map<Family, std::vector<const Candidate *>> members;
   std::vector<Family> order; // by the least bound of the members
   std::map<Family, Candidate> best;
-  std::set<int> known; // by Candidate::order
+  std::set<int> known;                              // by Candidate::order
+  std::set<decltype(twinsOf(Candidate()))> fitting; // without forced recomputation
   std::vector<Candidate> fresh;
 };
 

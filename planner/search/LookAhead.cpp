@@ -7,36 +7,44 @@
 
 namespace tbc::planner {
 
-LookAhead::Twins LookAhead::twinsOf(const Candidate &candidate) {
-  const ScheduleChoice &of = candidate.schedule;
-  return {candidate.mesh.sizes(),      candidate.context,    candidate.zero.zero,
-          candidate.zero.keepGathered, candidate.microBatch, of.kind(),
-          of.chunksPerStage,           of.thereAndBack};
-}
-
 void LookAhead::remember(const Candidate &candidate) {
-  if (candidate.recompute == RecomputeMode::None && !candidate.feasible)
-    unforced[twinsOf(candidate)] = candidate.seconds;
+  TwinScores &known = twins[twinsOf(candidate)];
+  const RecomputeMode mode = candidate.recompute;
+  if (mode == RecomputeMode::None) {
+    known.fitsUnforced = candidate.feasible;
+    known.unforced = candidate.feasible ? 0 : candidate.seconds;
+  }
+  if (!candidate.feasible)
+    known.fitsNot = std::max(mode, known.fitsNot.value_or(mode));
+  else if (known.fitsNot == mode)
+    known.fitsNot.reset();
 }
 
-/// Whether the twin of `candidate` without forced recomputation takes clearly longer than `limit`.
-/// The twin does not fit, so it has the cuts with the shortest longest stage, and recomputation
-/// makes no stage shorter. Other cuts are better by less than the margin. Example: the twin takes
-/// 5.3 s, and the limit is 3.9 s. Small graphs are scored exhaustively.
-bool LookAhead::isSlowWithout(const Candidate &candidate, double limit) const {
+/// Whether the scores of candidates that differ from `candidate` by recomputation make it needless:
+/// - one without forced recomputation fits: its derivation adds recomputation if it has to;
+/// - one with more recomputation does not fit;
+/// - the one without forced recomputation does not fit, and takes clearly longer than `limit`. It
+///   has the cuts with the shortest longest stage, and recomputation makes no stage shorter. Other
+///   cuts are better by less than the margin. Example: it takes 5.3 s, and the limit is 3.9 s.
+/// Small graphs are scored exhaustively.
+bool LookAhead::isNeedless(const Candidate &candidate, double limit) const {
   constexpr double margin = 1.03;
   if (refine || candidate.recompute == RecomputeMode::None)
     return false;
-  auto twin = unforced.find(twinsOf(candidate));
-  return twin != unforced.end() && twin->second > margin * limit;
+  auto found = twins.find(twinsOf(candidate));
+  if (found == twins.end())
+    return false;
+  const TwinScores &known = found->second;
+  return known.fitsUnforced || known.unforced > margin * limit ||
+         (known.fitsNot && *known.fitsNot > candidate.recompute);
 }
 
 bool LookAhead::isRuledOut(size_t i, double limit) {
   constexpr size_t farPerThread = 4; // some work ahead is wasted
   if (i >= lookedUntil || limit != lookedLimit)
     look(i, farPerThread * size_t(workers.count()), limit);
-  return std::isfinite(limit) && (isSlowWithout(candidates[i], limit) ||
-                                  searcher.bounder.refined(candidates[i], limit) >= limit);
+  return isNeedless(candidates[i], limit) ||
+         (std::isfinite(limit) && searcher.bounder.refined(candidates[i], limit) >= limit);
 }
 
 bool LookAhead::score(size_t i) {
@@ -75,13 +83,13 @@ void LookAhead::look(size_t begin, size_t number, double limit) {
         left.push_back(next[k]);
     next = std::move(left);
   }
-  // Those without forced recomputation first: many others are slow without it.
+  // Those without forced recomputation first: they make many others needless.
   std::vector<size_t> first, rest;
   for (size_t i : next)
     (candidates[i].recompute == RecomputeMode::None ? first : rest).push_back(i);
   scoreAhead(first);
   rest.erase(std::remove_if(rest.begin(), rest.end(),
-                            [&](size_t i) { return isSlowWithout(candidates[i], limit); }),
+                            [&](size_t i) { return isNeedless(candidates[i], limit); }),
              rest.end());
   scoreAhead(rest);
 }

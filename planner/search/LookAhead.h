@@ -3,13 +3,13 @@
 #ifndef TBC_PLANNER_SEARCH_LOOKAHEAD_H
 #define TBC_PLANNER_SEARCH_LOOKAHEAD_H
 
+#include "planner/search/CandidateOrder.h"
 #include "planner/search/Searcher.h"
 #include "planner/support/Workers.h"
 
-#include <array>
 #include <limits>
 #include <map>
-#include <tuple>
+#include <optional>
 #include <vector>
 
 namespace tbc::planner {
@@ -23,13 +23,16 @@ public:
   LookAhead(Searcher &searcher, Workers &workers, std::vector<Candidate> &candidates, bool refine)
       : searcher(searcher), workers(workers), candidates(candidates), refine(refine) {}
 
-  /// Whether candidate `i` takes at least `limit` seconds: by Bounder::refined, or because it takes
-  /// clearly longer even without forced recomputation (isSlowWithout). False with an infinite
-  /// limit. Also looks ahead at later candidates whose lowerBound is below the limit.
+  /// Whether candidate `i` takes at least `limit` seconds by Bounder::refined, or its twins make it
+  /// needless (isNeedless). The bound is not asked with an infinite limit. Also looks ahead at
+  /// later candidates whose lowerBound is below the limit.
   bool isRuledOut(size_t i, double limit);
 
   /// Calls Pricer::score on candidate `i` of the list.
   bool score(size_t i);
+
+  /// Records the verdict of a candidate's derivation, which may differ from that of its score.
+  void correct(const Candidate &candidate) { remember(candidate); }
 
   /// Scores the whole list ahead.
   void scoreAll() { look(0, candidates.size(), std::numeric_limits<double>::infinity()); }
@@ -39,21 +42,23 @@ private:
     Candidate candidate;
     bool isPossible = false;
   };
-  /// All decisions but recomputation.
-  using Twins = std::tuple<std::array<int64_t, 6>, reshard::ContextForm, int, bool, int64_t,
-                           ScheduleKind, int, bool>;
-  static Twins twinsOf(const Candidate &candidate);
+  /// The scores of twins.
+  struct TwinScores {
+    bool fitsUnforced = false;            // without forced recomputation
+    double unforced = 0;                  // its seconds, if it does not fit
+    std::optional<RecomputeMode> fitsNot; // the strongest mode that does not
+  };
   void look(size_t begin, size_t number, double limit);
   void scoreAhead(const std::vector<size_t> &indices);
   void remember(const Candidate &candidate);
-  bool isSlowWithout(const Candidate &candidate, double limit) const;
+  bool isNeedless(const Candidate &candidate, double limit) const;
 
   Searcher &searcher;
   Workers &workers;
   std::vector<Candidate> &candidates;
   const bool refine;
-  std::map<size_t, Scored> scored;  // not requested yet
-  std::map<Twins, double> unforced; // seconds without forced recomputation, if it does not fit so
+  std::map<size_t, Scored> scored; // not requested yet
+  std::map<decltype(twinsOf(Candidate())), TwinScores> twins;
   size_t lookedUntil = 0;
   double lookedLimit = 0;
 };

@@ -30,6 +30,25 @@ double leastSendSeconds(const BoundTables &tables, const Candidate &candidate) {
   return network.seconds(CollectiveKind::Send, network.stageGroupShape({0, 1}), bytes / parts);
 }
 
+/// Returns an estimate of the most that chains can prove, because no bound over all cuts exceeds
+/// the makespan of one of them: that of equal stages, of `work` seconds all together, with two
+/// sends for each micro-batch and each chunk. Example: 1F1B on 2 stages, 4 micro-batches of 4 s and
+/// sends of 0.1 s: 4 * 2 s + 2 s + 2 * (4 + 2) * 0.1 s = 11.2 s.
+static double mostByChains(const Candidate &candidate, const WorkShare &kernels, double work,
+                           double sendSeconds) {
+  const ScheduleChoice &choice = candidate.schedule;
+  const double stages = double(candidate.mesh.pp);
+  const double share = work / kernels.seconds() / stages; // of a stage
+  schedule::ChunkTimes stage;
+  stage.forwardSeconds = share * kernels.forward;
+  stage.backwardSeconds = share * kernels.backward;
+  stage.weightSeconds = share * kernels.weight;
+  const double sends = double(candidate.accumulation) + stages * double(choice.chunksPerStage);
+  return double(candidate.accumulation) * work / stages + 2 * sends * sendSeconds +
+         (stages - 1) *
+             schedule::bubbleSeconds(choice.kind(), stage, double(choice.chunksPerStage));
+}
+
 /// Returns the larger of `least` and the bound by chains of actions. `leastSend`: of every send.
 /// `isFinal`: as refinedBound.
 static double chainSeconds(const BoundTables &tables, const Candidate &candidate,
@@ -40,9 +59,12 @@ static double chainSeconds(const BoundTables &tables, const Candidate &candidate
   const CutSeconds &cuts = tables.cutSecondsFor(candidate);
   SendSeconds sends;
   sends.least = leastSend;
+  const double typicalSend = std::max(leastSend, cuts.typical);
+  if (!isFinal && mostByChains(candidate, work.kernels.total, seconds, typicalSend) < limit)
+    return least;
   for (bool isFine : {false, true}) {
     const ChainMixture &mixture =
-        tables.mixtureFor(candidate, work.kernels.total, std::max(leastSend, cuts.typical), isFine);
+        tables.mixtureFor(candidate, work.kernels.total, typicalSend, isFine);
     auto leastOf = [&](bool isInOrder) {
       return mixture.leastSeconds(inOrder, work.anywhere, sends, work.recomputeSeconds, isInOrder);
     };

@@ -42,9 +42,17 @@ void Scorer::rank(size_t scoredIndex) {
   found->second = scoredIndex;
 }
 
-/// Returns the seconds that a candidate of a new group has to beat.
+/// Returns the seconds that a candidate of a new group has to beat: those of the `top`-th group, or
+/// of the fastest with a margin for the error of scores, whichever is less. Small graphs are scored
+/// without that margin.
 double Scorer::limitSeconds() const {
-  return int(fastest.size()) >= settings.top ? fastest[size_t(settings.top) - 1] : INFINITY;
+  if (int(fastest.size()) < settings.top)
+    return INFINITY;
+  constexpr double leastMargin = 0.05;
+  const double last = fastest[size_t(settings.top) - 1];
+  return settings.isSmall
+             ? last
+             : std::min(last, fastest[0] * (1 + std::max(leastMargin, settings.pins.tie)));
 }
 
 /// Scores candidate `index` unless a bound excludes it. Returns whether it did.
@@ -103,6 +111,7 @@ bool Scorer::correct(const DerivedCandidates &derived, const DeriveLimits &limit
     candidate.feasible = fits;
     candidate.peakBytes =
         double(limits.goal == MemoryVerdict::Fits ? prediction.highBytes : prediction.peakBytes);
+    ahead.correct(candidate);
   }
   best.clear();
   fastest.clear();

@@ -3,6 +3,7 @@
 #include "planner/search/Searcher.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace tbc::planner {
@@ -22,15 +23,19 @@ std::vector<Candidate> Searcher::enumerate(const Pins &limits) {
                 howEnded == SearchEnd::Complete && space.leftOut().empty();
   if (!nothingFits && !bounder.boundTime(candidates, limits.deadline))
     howEnded = SearchEnd::TimeLimit;
-  std::vector<std::pair<double, int>> order; // there are many, and each is large
+  // Of modes with equal bounds, those between the weakest and the strongest come last: if the
+  // strongest does not fit, they do not either (LookAhead::isRuledOut).
+  std::vector<std::tuple<double, bool, int>> order; // there are many, and each is large
   for (size_t i = 0; i < candidates.size(); ++i) {
-    candidates[i].order = int(i);
-    order.push_back({nothingFits ? candidates[i].leastBytes : candidates[i].lowerBound, int(i)});
+    Candidate &candidate = candidates[i];
+    candidate.order = int(i);
+    order.push_back({nothingFits ? candidate.leastBytes : candidate.lowerBound,
+                     candidate.recompute == RecomputeMode::Selective, int(i)});
   }
   std::sort(order.begin(), order.end());
   std::vector<Candidate> sorted;
   sorted.reserve(candidates.size());
-  for (const auto &[bound, i] : order)
+  for (const auto &[bound, isBetween, i] : order)
     sorted.push_back(std::move(candidates[size_t(i)]));
   return sorted;
 }

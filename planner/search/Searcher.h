@@ -19,8 +19,9 @@ struct Searcher {
   Searcher(const Searcher &) = delete; // its parts refer to each other
 
   /// Returns every candidate with its lower bound, cheapest bound first, ties in order of
-  /// enumeration. The budget and the deadline of `limits` may end it early (end()). If no plan
-  /// fits, candidates have no bounds on time and are ordered by `leastBytes`.
+  /// enumeration, selective recomputation after the others. The budget and the deadline of `limits`
+  /// may end it early (end()). If no plan fits, candidates have no bounds on time and are ordered
+  /// by `leastBytes`.
   std::vector<Candidate> enumerate(const Pins &limits);
   /// Whether enumerate() ended early, and the reason.
   SearchEnd end() const { return howEnded; }

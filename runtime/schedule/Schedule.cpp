@@ -246,11 +246,18 @@ Moments fullestMoments(const std::vector<Action> &actions, int numChunks) {
   Moments moments = {mostInFlight(actions, numChunks)};
   if (!hasWeightParts(actions))
     return moments;
-  std::map<int64_t, std::vector<InFlight>> mostWeight; // by forward
+  struct MostWeight {
+    int64_t weight = -1;
+    std::vector<InFlight> held;
+  };
+  std::vector<MostWeight> mostWeight; // by forward
   forEachMoment(actions, numChunks, [&](const std::vector<InFlight> &held) {
-    std::vector<InFlight> &best = mostWeight[sumOf(held, &InFlight::forward)];
-    if (best.empty() || sumOf(held, &InFlight::weight) > sumOf(best, &InFlight::weight))
-      best = held;
+    const size_t forward = size_t(sumOf(held, &InFlight::forward));
+    if (forward >= mostWeight.size())
+      mostWeight.resize(forward + 1);
+    MostWeight &best = mostWeight[forward];
+    if (const int64_t weight = sumOf(held, &InFlight::weight); weight > best.weight)
+      best = {weight, held};
   });
   // From the most forward down: each corner of the convex hull holds more weight than those before
   // it, and turns left.
@@ -259,9 +266,10 @@ Moments fullestMoments(const std::vector<Action> &actions, int numChunks) {
     const std::vector<InFlight> *held;
   };
   std::vector<Corner> hull;
-  for (auto it = mostWeight.rbegin(); it != mostWeight.rend(); ++it) {
-    Corner next{it->first, sumOf(it->second, &InFlight::weight), &it->second};
-    if (!hull.empty() && next.weight <= hull.back().weight)
+  for (size_t forward = mostWeight.size(); forward-- > 0;) {
+    const auto &[weight, held] = mostWeight[forward];
+    Corner next{int64_t(forward), weight, &held};
+    if (weight < 0 || (!hull.empty() && weight <= hull.back().weight))
       continue;
     auto isInside = [&] { // the last corner, between the one before it and `next`
       const Corner &a = hull[hull.size() - 2], &b = hull.back();

@@ -4,6 +4,7 @@
 #include "planner/plan/Describe.h"
 #include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
+#include "planner/search/DeriveBest.h"
 #include "planner/search/Explore.h"
 #include "tests/planner/core/RefusedSearch.h"
 #include "tests/planner/core/SmallCluster.h"
@@ -349,6 +350,34 @@ TEST(Search, RecomputesAsManyBlocksAsNeedBe) {
     pins.recompute = wrong;
     EXPECT_NE(errorOf(graph, jobFor(2, 128), pins).find("--recompute"), std::string::npos) << wrong;
   }
+}
+
+/// Of candidates that differ only by recomputation, one score may settle others: less recomputation
+/// fits, or more does not.
+TEST(Search, ScoresNoNeedlessRecomputation) {
+  const Graph graph = makeChain({8, 1, 64, 4, 8, 64, 96});
+  ASSERT_FALSE(isSmallGraph(graph));
+  auto exploreWith = [&](const char *recompute, int64_t limitBytes) {
+    Pins pins;
+    pins.mesh = *parseMesh("dp=2");
+    pins.zero = 0;
+    pins.microBatch = 64;
+    pins.recompute = recompute;
+    pins.memoryLimitBytes = limitBytes;
+    return explore(graph, jobFor(2, 128), smallCluster(), pins, /*top=*/1, Purpose::Cost);
+  };
+  const int64_t enough = int64_t(1) << 30;
+  const Result<Exploration> all = exploreWith("auto", enough);
+  ASSERT_TRUE(all && all->hasFit(MemoryVerdict::Fits));
+  EXPECT_EQ(all->numScored, 1) << "without forced recomputation";
+
+  const Result<Exploration> full = exploreWith("full", enough);
+  ASSERT_TRUE(full && full->hasFit(MemoryVerdict::Fits));
+  const Result<Exploration> none =
+      exploreWith("auto", full->exact[0].plan.prediction.highBytes * 9 / 10);
+  ASSERT_TRUE(none && !none->provesNothingFits);
+  EXPECT_FALSE(none->hasFit(MemoryVerdict::Fits));
+  EXPECT_EQ(none->numScored, 2) << "without and with the most recomputation";
 }
 
 // All blocks recompute selectively by their score, and this is not enough: the score leaves out
