@@ -23,6 +23,8 @@
 #include "frontend/onnx/ImportedModel.h"
 #include "frontend/onnx/Users.h"
 
+#include <set>
+
 namespace tbc::frontend {
 
 enum class Role { Constant, Parameter, State };
@@ -67,8 +69,8 @@ public:
   RoleDecision decide(const onnx::TensorProto &tensor, const ParameterSource &source);
 
   /// Returns warnings about parameters that the exporter has folded: joined with each
-  /// other, as the weight of a batch norm with that of a convolution, or to a tensor of
-  /// another size, as the norm of a weight.
+  /// other, as the weight of a batch norm with that of a convolution, or computed to another
+  /// tensor, as the norm of a weight, exp(scale), or the rounding error of a weight.
   std::vector<std::string> warnings() const;
 
   /// The name of the tensor in reports: displayNameOf, or that of the one tensor of the module from
@@ -93,6 +95,8 @@ private:
   bool matches(std::vector<Glob> &globs, const ParameterSource &source);
   std::optional<RoleDecision> declared(const std::string &name) const;
   bool isComputed(const std::vector<std::string> &names) const;
+  bool isArithmetic(const std::string &name, const Record &record, bool isSourceThere) const;
+  std::set<std::string> mergedNorms() const;
   bool isOfFrozenNorm(const std::string &name) const;
   bool isNamedByModule(const std::string &name) const;
   const Record *recordOf(const std::string &name) const;

@@ -59,8 +59,8 @@ TEST(Signature, TensorsFoldedFromBuffersAreConstants) {
 TEST(Signature, TensorsFoldedFromAParameterAreTrained) {
   ModelRunner runner;
   EXPECT_THAT(parametersOf(runner, folded("['fc.scale', 'val_2']",
-                                          "p_fc_scale: PARAMETER target='fc.scale'\n")),
-              ElementsAre("fc.weight", "shift"));
+                                          "p_fc_scale: PARAMETER target='fc.scale'\n", "slice_3")),
+              ElementsAre("fc.weight", "slice_3"));
   EXPECT_THAT(runner.model->warnings, Each(Not(HasSubstr("optimize=False"))));
 }
 
@@ -89,7 +89,8 @@ TEST(Signature, JoinedParametersAreWarnedOf) {
                              HasSubstr("optimize=False"))));
   parametersOf(runner, folded("['table.weight', 'ids', 'val_2']",
                               "p_table: PARAMETER target='table.weight'\n"
-                              "b_ids: BUFFER target='ids' persistent=False\n"));
+                              "b_ids: BUFFER target='ids' persistent=False\n",
+                              "embedding_1"));
   EXPECT_THAT(runner.model->warnings, Each(Not(HasSubstr("optimize=False"))));
 }
 
@@ -101,6 +102,54 @@ TEST(Signature, NumbersOfParametersThatAreStillThereAreWarnedOf) {
   EXPECT_THAT(
       runner.model->warnings,
       Contains(AllOf(HasSubstr("no gradient passes, from 1 parameter"), HasSubstr("'fc.weight'"))));
+}
+
+/// exp(scale) is trained as it is, where the module trains its logarithm. 1 + weight is trained as
+/// the weight is.
+TEST(Signature, ComputedTensorsAreWarnedOf) {
+  auto warnings = [](const char *name, const char *sources) {
+    ModelRunner runner;
+    parametersOf(runner, folded(sources, "p_scale: PARAMETER target='fc.scale'\n", name));
+    return runner.model->warnings;
+  };
+  auto isNamed = Contains(AllOf(HasSubstr("no gradient passes, from 1 parameter of the module"),
+                                HasSubstr("'fc.scale'"), HasSubstr("optimize=False")));
+  EXPECT_THAT(warnings("exp", "['fc.scale']"), isNamed);
+  EXPECT_THAT(warnings("view_2", "['fc.scale', 'mul_3', 'val_2']"), isNamed);
+  EXPECT_THAT(warnings("add_7", "['fc.scale', 'val_2']"), Not(isNamed));
+  EXPECT_THAT(warnings("permute_1", "['fc.scale', 'view', '_to_copy_3']"), Not(isNamed));
+}
+
+/// The rounding error of a weight, which the exporter takes for constant: `weight` is there too.
+TEST(Signature, ErrorsOfParametersThatAreStillThereAreWarnedOf) {
+  ModelRunner runner;
+  ModelBuilder b =
+      folded("['fc.bias', 'round_2', 'val_2']", "p_fc_bias: PARAMETER target='fc.bias'\n", "sub_8");
+  b.floats("fc.bias", {2}, {0.5, 3});
+  b.node("Add", {"y", "fc.bias"}, {"z"});
+  b.proto.mutable_graph()->mutable_output(0)->set_name("z");
+  runner.run(b);
+  EXPECT_THAT(runner.model->warnings,
+              Contains(AllOf(HasSubstr("from 1 parameter"), HasSubstr("'fc.bias'"))));
+}
+
+/// A batch norm of inference mode that a rewriter merged with the matmul before it leaves no
+/// tensor. A batch norm that is there has its running statistics.
+TEST(Signature, MergedBatchNormsAreWarnedOf) {
+  const char *norm = "p_bn_weight: PARAMETER target='bn.weight'\n"
+                     "p_bn_bias: PARAMETER target='bn.bias'\n"
+                     "b_bn_running_mean: BUFFER target='bn.running_mean' persistent=True\n";
+  ModelRunner runner;
+  parametersOf(runner, folded("['ids']", norm));
+  EXPECT_THAT(runner.model->warnings,
+              Contains(AllOf(HasSubstr("folded into each other 2 parameters of the module "
+                                       "('bn.bias' and others)"),
+                             HasSubstr("optimize=False"))));
+  parametersOf(runner, folded("['fc.scale']",
+                              "p_scale: PARAMETER target='fc.scale'\n"
+                              "p_tied: PARAMETER target='tied.weight'\n",
+                              "val_1"));
+  EXPECT_THAT(runner.model->warnings, Each(Not(HasSubstr("optimize=False"))));
 }
 
 } // namespace

@@ -10,7 +10,8 @@ Exports models of real libraries in both forms, and asks of each whether tbc
 A file holds less than the module. PyTorch is compared as the file has it, and the row says so:
 - held: buffers of floats that TorchScript's file cannot tell from parameters; tbc gets them by --constant;
 - frozen: parameters without requires_grad, which no file tells; tbc gets them by --freeze;
-- detached: ops Detach in the file, written as docs/export.md says.
+- detached: ops Detach in the file, written as docs/export.md says;
+- plain: tbc warned that the dynamo exporter has folded parameters, so the file is of optimize=False, as it says.
 tbc trains batch norms with the statistics of a batch, in PyTorch they are put in training mode for that.
 
 One row per model and form; JSON lines go to --resume FILE, whose models are skipped. --sample runs five models. What
@@ -116,15 +117,17 @@ def keep_detach():
     return {torch.ops.aten.detach.default: lambda x: ops.Detach(x)}
 
 
-def export(made, form, path, opset):
-    """Exports to `path`. The only output is `logits`, or `loss` if the loss is a part of the model."""
+def export(made, form, path, opset, is_plain=False):
+    """Exports to `path`. The only output is `logits`, or `loss` if the loss is a part of the model. `is_plain`: the
+    dynamo exporter folds no parameters.
+    """
     names, outputs = list(made.examples), ["loss" if made.loss == "loss" else "logits"]
     axes = {name: [0, 1] if name in made.sequence else [0] for name in names}
     with silence():
         if form == "dynamo":
             shapes = {name: {dim: torch.export.Dim.DYNAMIC for dim in dims} for name, dims in axes.items()}
             torch.onnx.export(made.module, kwargs=made.examples, dynamo=True, dynamic_shapes=shapes, verbose=False,
-                              opset_version=opset, input_names=names, output_names=outputs,
+                              opset_version=opset, input_names=names, output_names=outputs, optimize=not is_plain,
                               custom_translation_table=keep_detach()).save(str(path))
         else:
             keep_detach()
@@ -264,6 +267,10 @@ def examine(name, form, opset, program, folder):
     tbc = Tbc(program, folder)
     try:
         report = json.loads(tbc("check", "model.onnx", "--json", "--loss", made.loss))
+        if any("optimize=False" in warning for warning in report["warnings"]):
+            row["plain"] = True
+            export(made, form, folder / "model.onnx", opset, is_plain=True)
+            report = json.loads(tbc("check", "model.onnx", "--json", "--loss", made.loss))
         flags = ["--loss", made.loss, *made.flags]
         text = " ".join(report["warnings"])
         for tie in re.findall(r"--tie '([^']+)'", text):
@@ -324,6 +331,7 @@ def line_of(row):
     missed += f" {len(row['held'])} held;" if row.get("held") else ""
     missed += f" {row['frozen']} frozen;" if row.get("frozen") else ""
     missed += f" {row['detached']} detached;" if row.get("detached") else ""
+    missed += " plain;" if row.get("plain") else ""
     remark = row.get("what", row.get("errors", ""))
     return f"{row['model']:28} {row['result']:8} {numbers}  {composites};{missed} {remark}"
 
