@@ -158,6 +158,27 @@ std::string perSampleRemedy() {
          "Write that part for a tensor [batch, ...] (docs/export.md, \"Samples\")";
 }
 
+bool areSame(Value a, Value b) {
+  llvm::SetVector<std::pair<Value, Value>> pairs;
+  pairs.insert({a, b});
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    auto [x, y] = pairs[i];
+    if (x == y)
+      continue;
+    auto left = dyn_cast<OpResult>(x), right = dyn_cast<OpResult>(y);
+    if (!left || !right || x.getType() != y.getType() ||
+        left.getResultNumber() != right.getResultNumber())
+      return false;
+    Operation *op = left.getOwner(), *other = right.getOwner();
+    if (op->getName() != other->getName() || op->getNumOperands() != other->getNumOperands() ||
+        op->getAttrDictionary() != other->getAttrDictionary())
+      return false;
+    for (auto [operand, match] : llvm::zip(op->getOperands(), other->getOperands()))
+      pairs.insert({operand, match});
+  }
+  return true;
+}
+
 Operation *firstDifference(func::FuncOp a, func::FuncOp b) {
   llvm::DenseMap<Value, Value> counterpart;
   Block &left = a.getBody().front(), &right = b.getBody().front();

@@ -42,6 +42,10 @@ std::string batchAsNumber();
 /// On a factor_size that stands for a number of the file, until checkMeetings.
 inline constexpr llvm::StringLiteral kSampleCountAttr = "tbc.sample_count";
 
+/// Returns true if two tensors are computed by equal ops from the same values. Example: two sums of
+/// one tensor over the same dims.
+bool areSame(mlir::Value a, mlir::Value b);
+
 /// Returns the first op of `a` that differs from its counterpart in `b` (operands, attributes or
 /// result types); null if the functions are equal.
 ///

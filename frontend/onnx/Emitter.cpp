@@ -131,8 +131,55 @@ mlir::Value Emitter::sampleCount(const Value &value) {
   return broadcast(product, known.shape(), {});
 }
 
+/// Returns a list along the batch that is the same for each sample, as a broadcast of its elements
+/// for one; null for other lists. Example: a table [4, 6] repeated for 10007 samples and reshaped
+/// to [40028, 6].
+mlir::Value Emitter::repeatedForSamples(const Value &value) {
+  const Known &known = *value.known;
+  const Shape &shape = known.shape();
+  auto isOverBatch = [&](int64_t size) { return dependsOnBatch(size); };
+  if (known.isAffine() || llvm::count_if(shape, isOverBatch) != 1)
+    return {};
+  size_t dim = size_t(llvm::find_if(shape, isOverBatch) - shape.begin());
+  Shape one = shape;
+  one[dim] = shape[dim] / marker;
+  bool isSame = true;
+  forEachIndex(shape, [&](const Shape &index) {
+    Shape first = index;
+    first[dim] %= one[dim];
+    isSame = isSame && (known.isFloat() ? known.realAt(index) == known.realAt(first)
+                                        : known.intAt(index) == known.intAt(first));
+  });
+  if (!isSame)
+    return {};
+  std::vector<int64_t> ints;
+  std::vector<double> reals;
+  forEachIndex(one, [&](const Shape &index) {
+    if (known.isFloat())
+      reals.push_back(known.realAt(index));
+    else
+      ints.push_back(known.intAt(index));
+  });
+  Value sample = Value::ofKnown(value.dtype, known.isFloat() ? Known::ofReals(one, std::move(reals))
+                                                             : Known::ofInts(one, std::move(ints)));
+  llvm::SmallVector<int64_t> sizes, dims, in, out;
+  for (size_t i = 0; i < one.size(); ++i) {
+    if (i == dim) {
+      sizes.push_back(marker);
+      in.push_back(1);
+    }
+    dims.push_back(int64_t(sizes.size()));
+    sizes.push_back(one[i]);
+    in.push_back(1);
+    out.push_back(i == dim ? 2 : 1);
+  }
+  return reshape(broadcast(full(sample), sizes, dims), sizes, in, out);
+}
+
 mlir::Value Emitter::emitKnown(const Value &value) {
   const Known &known = *value.known;
+  if (mlir::Value repeated = repeatedForSamples(value))
+    return repeated;
   if (llvm::any_of(known.shape(), [&](int64_t size) { return dependsOnBatch(size); })) {
     constexpr const char *reason =
         "uses a table with an entry for each sample of the batch, so its meaning depends on the "

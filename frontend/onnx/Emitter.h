@@ -30,6 +30,10 @@ public:
   /// is refused unless the model pairs samples.
   std::string tableOverBatch;
 
+  /// In the branch of a condition on the number of the sample: the samples that take it. The values
+  /// of others are not used there. Null elsewhere; see PerSample.cpp.
+  const std::vector<bool> *taken = nullptr;
+
   void setNode(const std::string &name);
   mlir::Location location() const { return loc; }
   void setLocation(mlir::Location location) { loc = location; }
@@ -74,6 +78,7 @@ public:
 private:
   mlir::Value emitKnown(const Value &value);
   mlir::Value sampleCount(const Value &value);
+  mlir::Value repeatedForSamples(const Value &value);
 
   mlir::Location loc = builder.getUnknownLoc();
 };

@@ -6,6 +6,7 @@
 #include "frontend/onnx/ops/Families.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringSwitch.h"
 
 #include <cassert>
@@ -124,6 +125,8 @@ private:
   void importTranspose();
   void importShape();
   void importIf();
+  std::vector<Value> runBranch(const Body &branch, bool outcome);
+  Value overTaken(const Value &value) const;
   void importInsert();
   void importJoin();
 
@@ -201,10 +204,31 @@ void PerSample::importElementwise() {
   int64_t rank = 0;
   for (size_t i = 0; i < values.size(); ++i)
     rank = has(i) ? std::max(rank, rankOf(i)) : rank;
-  for (size_t i = 0; i < values.size(); ++i)
+  bool isKnown = llvm::all_of(values, [](const Value &value) { return value.isKnown(); });
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (has(i) && !isKnown)
+      values[i] = overTaken(values[i]);
     if (has(i))
       align(i, rank);
+  }
   forward();
+}
+
+/// Returns a number of each sample as one number, if it is the same for all samples that take the
+/// branch. Example: the codes from the first one of a sample on, all - 3 i, are 3 for the last.
+Value PerSample::overTaken(const Value &value) const {
+  if (!e.taken || !value.isKnown() || value.dims != std::vector<unsigned>{0})
+    return value;
+  std::optional<double> number;
+  for (int64_t i = 0; i < value.shape[0]; ++i) {
+    if (!(*e.taken)[size_t(i)])
+      continue;
+    double mine = value.known->realAt({i});
+    if (number.value_or(mine) != mine)
+      return value;
+    number = mine;
+  }
+  return number ? Value::ofSplat(value.dtype, value.shape, *number) : value;
 }
 
 void PerSample::importAxis(bool ofAll) {
@@ -303,7 +327,7 @@ void PerSample::importWindow() {
     return perSample[i] ? squeeze(e, bound, {1}) : expand(e, bound, {samples});
   };
   Value start = vectorOf(1);
-  Value length = elementwise(e, "sub", {vectorOf(2), start});
+  Value length = overTaken(elementwise(e, "sub", {vectorOf(2), start}));
   if (!start.isKnown() || !length.isSplat())
     throw refusal("takes parts whose lengths follow from data, or differ between samples");
   unsigned axis = has(3) ? checkAxis(known(3)[0], input(0).rank()) : 0;
@@ -359,18 +383,44 @@ void PerSample::importShape() {
   node.importAs(importer, {&one}, std::nullopt, false);
 }
 
+/// Whether both branches of a condition compute the same. Exporters write nn.EmbeddingBag with
+/// another branch for the last sample, which reads to the end of the list: as much as the others.
+static bool areEqual(Emitter &e, const std::vector<Value> &a, const std::vector<Value> &b) {
+  return llvm::all_of(llvm::zip(a, b), [&](auto pair) {
+    const auto &[x, y] = pair;
+    return x.perSample && y.perSample && x.shape == y.shape && x.dims == y.dims && !x.isKnown() &&
+           !y.isKnown() && !x.sequence && !y.sequence && areSame(e.core(x), e.core(y));
+  });
+}
+
+/// Runs the branch for a condition of `outcome`. A known condition says which samples take it.
+std::vector<Value> PerSample::runBranch(const Body &branch, bool outcome) {
+  const Value condition = input(0);
+  const auto *around = e.taken;
+  std::vector<bool> mine;
+  if (condition.isKnown() && condition.dims == std::vector<unsigned>{0}) {
+    for (int64_t i = 0; i < condition.shape[0]; ++i)
+      mine.push_back((condition.known->intAt({i}) != 0) == outcome &&
+                     (!around || (*around)[size_t(i)]));
+    e.taken = &mine;
+  }
+  auto restore = llvm::make_scope_exit([&] { e.taken = around; });
+  return node.runBody(branch, {}, "");
+}
+
 /// Runs both branches where samples differ, and selects.
 void PerSample::importIf() {
-  Value condition = input(0);
+  Value condition = overTaken(input(0));
   const Body &yes = node.body("then_branch"), &no = node.body("else_branch");
   std::vector<Value> results;
   if (condition.isSplat()) {
     results = node.runBody(condition.splatReal() != 0 ? yes : no, {}, "");
   } else {
-    results = node.runBody(yes, {}, "");
-    std::vector<Value> others = node.runBody(no, {}, "");
+    results = runBranch(yes, true);
+    std::vector<Value> others = runBranch(no, false);
     if (results.size() != others.size())
       throw ImportError("has branches of different results");
+    others.resize(areEqual(e, results, others) ? 0 : others.size());
     for (auto [result, other] : llvm::zip(results, others)) {
       if (result.sequence || other.sequence)
         throw refusal("makes lists that differ between samples");

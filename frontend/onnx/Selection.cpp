@@ -63,6 +63,8 @@ void Selections::import(const GraphNode &graphNode, NodeContext &context,
   if (type == "NonZero" && !find(node, 0)) {
     result = start(context);
     result.from = std::make_shared<const Selection>(Selection{graphNode.name, result.from->mask});
+  } else if (type == "Split" && splitsAll(node, context, importer)) {
+    return; // the parts are known
   } else if (isIndexed && (type == "Gather" || type == "GatherND")) {
     result = gather(node, context);
   } else if (isIndexed && (type == "ScatterND" || type == "ScatterElements")) {
@@ -109,6 +111,32 @@ Selections::Selected Selections::start(NodeContext &context) const {
   context.setOutput(
       0, Value::ofKnown(DType::I64, {rank, count}, {0}, Known::ofInts({rank}, std::move(codes))));
   return result;
+}
+
+/// Imports a Split of the numbers of selected rows into single ones: an exporter has unrolled a
+/// loop over them, so their number is the one of its example. If it is that of all rows, all are
+/// selected, and the parts are 0, 1, ... Returns false for other nodes. Example: experts with
+/// tokens, NonZero(counts > 0), as 4 parts of 1 where there are 4 experts.
+bool Selections::splitsAll(const onnx::NodeProto &node, NodeContext &context,
+                           const OpImporter &importer) const {
+  const Selected *rows = find(node, 0);
+  if (!rows || rows->kind != Kind::Indices || find(node, 1))
+    return false;
+  const Value &numbers = context.input(0);
+  if (checkAxis(context.attrInt("axis", 0), numbers.rank()) != rows->dim || !numbers.isSplat() ||
+      numbers.splatInt() != tokenCode || rows->from->choices() != 1)
+    return false;
+  int64_t parts = int64_t(context.numOutputs()), all = rows->from->tokens();
+  if (parts != all)
+    throw ImportError("has one part for each of the " + std::to_string(parts) + " rows of " +
+                      std::to_string(all) + " that node '" + rows->from->node +
+                      "' selects in the example of the export: the exporter has unrolled a loop "
+                      "over them, such as one over the experts that got tokens. Export with an "
+                      "example that selects all, such as a longer one");
+  Value counted = positions(numbers.shape, rows->dim);
+  Value sizes = Value::ofInts(std::vector<int64_t>(size_t(parts), 1));
+  context.importAs(importer, {&counted, &sizes}, std::nullopt, /*withoutAxes=*/false);
+  return true;
 }
 
 /// Gathers rows of a whole value. Rows of the tokens are the value itself; a number per token and

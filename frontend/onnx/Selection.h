@@ -67,6 +67,8 @@ private:
 
   Selected start(NodeContext &context) const;
   Selected gather(const onnx::NodeProto &node, NodeContext &context) const;
+  bool splitsAll(const onnx::NodeProto &node, NodeContext &context,
+                 const OpImporter &importer) const;
   void scatter(const onnx::NodeProto &node, NodeContext &context) const;
   /// Imports a node that treats each row by itself.
   Selected importRowwise(const onnx::NodeProto &node, NodeContext &context,

@@ -250,6 +250,24 @@ Value reshapeKnown(const Value &value, const std::vector<Span> &spans, const Sha
                                        : Known::ofInts(result, full.ints()));
 }
 
+/// Whether listing the elements of a reshaped value would repeat a large table for each sample.
+bool listsTablePerSample(const Emitter &emitter, const Value &value,
+                         const std::vector<Span> &spans) {
+  int64_t elements = 1;
+  bool repeats = false;
+  for (const Span &span : spans) {
+    auto isCore = [&](unsigned dim) { return value.coreDim(dim) >= 0; };
+    if (llvm::none_of(span.in, isCore))
+      continue;
+    for (unsigned dim : span.in) {
+      repeats |= !isCore(dim) && emitter.dependsOnBatch(value.shape[dim]);
+      if (__builtin_mul_overflow(elements, value.shape[dim], &elements))
+        return repeats;
+    }
+  }
+  return repeats && elements > kMaxKnownElements;
+}
+
 /// Whether no element moves: every span of the core is one dim of unchanged size.
 bool onlyRenames(const Value &value, const std::vector<Span> &spans) {
   for (const Span &span : spans) {
@@ -304,7 +322,7 @@ Value reshape(Emitter &emitter, const Value &value, const Shape &shape) {
   std::vector<Span> spans = findSpans(value.shape, shape);
   if (onlyRenames(value, spans))
     return renameDims(value, spans, shape);
-  if (value.isKnown())
+  if (value.isKnown() && !listsTablePerSample(emitter, value, spans))
     return reshapeKnown(value, spans, shape);
   if (llvm::any_of(spans, [](const Span &span) { return span.sizes.empty(); }))
     return reshape(emitter, mergeSpans(emitter, value, spans), shape);

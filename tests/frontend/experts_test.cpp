@@ -18,6 +18,7 @@
 
 using namespace tbc;
 using namespace tbc::test;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 namespace {
@@ -143,6 +144,51 @@ TEST_F(Selected, TheNumberOfRowsIsRefusedAsNumber) {
   model.node("Shape", {"index"}, {"shape"});
   ModelBuilder::attr(model.node("Cast", {"shape"}, {"y"}, "count"), "to", 1);
   EXPECT_THAT(importError(model.bytes()), HasSubstr("node 'count' (Cast)"));
+}
+
+/// A loop over the rows that an exporter has unrolled, as over the experts that got tokens: y is
+/// the sum over the 3 chosen of [1, 5, 2] of weight * number.
+ModelBuilder unrolledLoop(int64_t parts) {
+  ModelBuilder b(18);
+  b.input("x", {"batch", "3"});
+  b.output("y");
+  b.floats("zero", {}, {0});
+  b.floats("weights", {3}, {1, 5, 2});
+  b.ints("first", {1}, {0});
+  ModelBuilder::attr(b.node("ReduceSum", {"x", "first"}, {"counts"}), "keepdims", int64_t(0));
+  b.node("Greater", {"counts", "zero"}, {"hit"});
+  b.node("NonZero", {"hit"}, {"found"}, "select");
+  b.node("Transpose", {"found"}, {"rows"});
+  b.ints("sizes", {parts}, std::vector<int64_t>(size_t(parts), 1));
+  std::vector<std::string> names, terms;
+  for (int64_t i = 0; i < parts; ++i)
+    names.push_back("row" + std::to_string(i));
+  b.node("Split", {"rows", "sizes"}, names, "unroll");
+  b.node("Transpose", {"x"}, {"columns"});
+  for (int64_t i = 0; i < parts; ++i) {
+    std::string at = std::to_string(i);
+    b.ints("number" + at, {}, {i});
+    b.node("Squeeze", {"row" + at, "first"}, {"place" + at});
+    b.node("Gather", {"columns", "place" + at}, {"column" + at}); // [1, batch]
+    b.node("Gather", {"weights", "number" + at}, {"weight" + at});
+    b.node("Mul", {"column" + at, "weight" + at}, {"term" + at});
+    terms.push_back("term" + at);
+  }
+  b.node("Sum", terms, {"total"});
+  b.node("Transpose", {"total"}, {"y"});
+  return b;
+}
+
+TEST(Unrolled, ALoopOverAllSelectedRowsIsOneOverAllRows) {
+  ModelRunner runner;
+  runner.inputs["x"] = {1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(runner.run(unrolledLoop(3)), (std::vector<double>{17, 41}));
+}
+
+TEST(Unrolled, ALoopOverSomeRowsIsRefused) {
+  EXPECT_THAT(importError(unrolledLoop(2).bytes()),
+              AllOf(HasSubstr("node 'unroll' (Split): has one part for each of the 2 rows of 3"),
+                    HasSubstr("'select'"), HasSubstr("an example that selects all")));
 }
 
 TEST_F(Selected, RowsAsOutputAreRefused) {

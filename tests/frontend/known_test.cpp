@@ -126,4 +126,36 @@ TEST(Known, ATileOfARepeatedTableListsItOnce) {
     ASSERT_EQ(y[size_t(i)], double(i * table[size_t(i % 600)]));
 }
 
+/// y[i, j] = x[i, j] + table[j], where the table is repeated for each sample and then listed along
+/// one dim with the samples.
+ModelBuilder tableForEachSample(const std::vector<int64_t> &table) {
+  int64_t size = int64_t(table.size());
+  ModelBuilder b;
+  b.input("x", {"batch", std::to_string(size)});
+  b.output("y");
+  b.ints("integers", {1, size}, table);
+  ModelBuilder::attr(b.node("Cast", {"integers"}, {"table"}), "to", int64_t(1));
+  b.ints("flat", {1}, {-1});
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Expand", {"table", "shape"}, {"wide"});
+  b.node("Reshape", {"wide", "flat"}, {"list"});
+  b.node("Reshape", {"x", "flat"}, {"elements"});
+  b.node("Add", {"elements", "list"}, {"sum"});
+  b.node("Reshape", {"sum", "shape"}, {"y"});
+  return b;
+}
+
+TEST(Known, ATableRepeatedForEachSampleIsABroadcast) {
+  ModelRunner runner;
+  EXPECT_THAT(runner.run(tableForEachSample({1, 5, 2})), ElementsAre(1, 6, 4, 4, 9, 7));
+  // Too long a list to be computed at import, for thousands of samples.
+  std::vector<int64_t> table(300);
+  std::vector<double> expected;
+  for (size_t i = 0; i < table.size(); ++i)
+    table[i] = int64_t(i * i % 7);
+  for (size_t i = 0; i < 2 * table.size(); ++i)
+    expected.push_back(double(i) + double(table[i % table.size()]));
+  EXPECT_THAT(runner.run(tableForEachSample(table)), ElementsAreArray(expected));
+}
+
 } // namespace

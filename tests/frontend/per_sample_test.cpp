@@ -8,8 +8,10 @@
 using namespace tbc;
 using namespace tbc::test;
 using ::testing::AllOf;
+using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
 
 namespace {
 
@@ -99,6 +101,54 @@ TEST(SampleLoop, AListOfEachSamplesTensorIsJoined) {
   runner.inputs["codes"] = kCodes;
   EXPECT_THAT(runner.run(b), ElementsAre(30, 33, 70, 73));
   EXPECT_THAT(runner.shape, ElementsAre(2, 2));
+}
+
+/// Modes mean and max of the dynamo exporter: the last sample reads to the end of the list, and
+/// divides by the codes that are left there. The branches are one, and nothing selects by sample.
+TEST(SampleLoop, TheLastSampleIsAsTheOthers) {
+  for (bool isMean : {true, false}) {
+    ModelBuilder b = withBags();
+    b.node("Gather", {"table", "flat"}, {"all"});
+    b.node("Sub", {"bags", "one"}, {"before"});
+    onnx::NodeProto &loop = b.node("Loop", {"bags", "yes"}, {"y"}, "loop");
+    onnx::NodeProto choice = makeNode("If", {"isLast"}, {"r"}, "choice");
+    auto rows = [](const char *end, const char *name) {
+      return makeNode("Slice", {"all", "s1", end, "first"}, {name});
+    };
+    if (isMean) {
+      graphAttr(choice, "then_branch", {}, {"quotient"},
+                {rows("e1", "some"),
+                 withAttr(makeNode("ReduceSum", {"some", "first"}, {"sum"}), "keepdims", 0),
+                 makeNode("Sub", {"total", "s"}, {"left"}),
+                 withAttr(makeNode("Cast", {"left"}, {"number"}), "to", 1),
+                 makeNode("Div", {"sum", "number"}, {"quotient"})});
+      graphAttr(choice, "else_branch", {}, {"mean"},
+                {rows("e1", "mine"),
+                 withAttr(makeNode("ReduceMean", {"mine", "first"}, {"mean"}), "keepdims", 0)});
+    } else {
+      graphAttr(choice, "then_branch", {}, {"largest"},
+                {rows("size", "some"),
+                 withAttr(makeNode("ReduceMax", {"some", "first"}, {"largest"}), "keepdims", 0)});
+      graphAttr(
+          choice, "else_branch", {}, {"mine_largest"},
+          {rows("e1", "mine"),
+           withAttr(makeNode("ReduceMax", {"mine", "first"}, {"mine_largest"}), "keepdims", 0)});
+    }
+    graphAttr(loop, "body", {"i", "go"}, {"yes", "r"},
+              {makeNode("Gather", {"offsets", "i"}, {"s"}),
+               makeNode("Gather", {"ends", "i"}, {"e"}),
+               makeNode("Unsqueeze", {"s", "first"}, {"s1"}),
+               makeNode("Unsqueeze", {"e", "first"}, {"e1"}),
+               makeNode("Equal", {"i", "before"}, {"isLast"}), choice});
+    ModelRunner runner;
+    runner.inputs["codes"] = kCodes;
+    std::vector<double> expected = {20, 21, 30, 31};
+    if (isMean)
+      expected = {10, 11, 70.0 / 3, 73.0 / 3};
+    EXPECT_THAT(runner.run(b), Pointwise(DoubleNear(1e-12), expected));
+    EXPECT_EQ(runner.count("select"), 0u);
+    EXPECT_EQ(runner.count("gather"), 1u);
+  }
 }
 
 /// x [batch, 2, 3] and y [batch, 3]: softmax(x[i] y[i]) beside the row sums of x[i] transposed, and

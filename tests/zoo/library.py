@@ -363,7 +363,8 @@ def nllb_moe():
     import transformers
 
     config = transformers.NllbMoeConfig(
-        **SEQ2SEQ, num_experts=4, expert_capacity=64, encoder_sparse_step=2, decoder_sparse_step=2
+        **SEQ2SEQ, num_experts=2, expert_capacity=64, encoder_sparse_step=2, decoder_sparse_step=2,
+        moe_eval_capacity_token_fraction=4.0,  # a number of the example's tokens in the file
     )
     return seq2seq("NllbMoeForConditionalGeneration", config)
 
@@ -382,7 +383,7 @@ def switch_transformers():
         num_decoder_layers=2,
         num_sparse_decoder_layers=1,
         num_heads=4,
-        num_experts=4,
+        num_experts=2,
         dropout_rate=0.0,
         expert_capacity=64,
         pad_token_id=0,

@@ -306,8 +306,9 @@ def examine(name, form, opset, program, folder):
             row["verify"] = round(max(row.get("verify", 0), tbc.seconds), 2)
         dtype = next(made.module.parameters()).dtype
         errors = train(tbc, made, report["parameter_tensors"], [*flags, *length])
-        # Parameters that the model does not use are not in the file.
-        used = [p for p in made.module.parameters() if p.grad is not None or not p.requires_grad]
+        # Parameters that the model does not use are not in the file, and frozen ones behind a Detach are constants.
+        names |= {entry["display_name"] for entry in report["parameter_tensors"]}
+        used = [p for name, p in made.module.named_parameters() if p.grad is not None or name in names]
         row["parameters"] = report["parameters"] - sum(p.numel() for p in used)
         if row["parameters"] and "--tie" not in flags:
             row.update(result="differs", what=f"{row['parameters']:+} parameters")
