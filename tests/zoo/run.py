@@ -60,6 +60,7 @@ try:
     import sequences  # noqa: F401
     import signals  # noqa: F401
     import subject
+    import tasks  # noqa: F401
     import written  # noqa: F401
 except ImportError as error:
     print(f"skipped: {error}; tests/zoo/make-venv FOLDER makes the environment")
@@ -283,7 +284,7 @@ def examine(name, form, opset, program, folder):
                 flags += ["--constant", buffer]
             report = json.loads(tbc("check", "model.onnx", "--json", "--loss", made.loss,
                                     *[word for buffer in held for word in ("--constant", buffer)]))
-        names = {entry["name"] for entry in report["parameter_tensors"]}
+        names = {entry[key] for entry in report["parameter_tensors"] for key in ("name", "display_name")}
         frozen = [name for name, p in made.module.named_parameters() if not p.requires_grad and name in names]
         if frozen:
             row["frozen"] = len(frozen)
@@ -307,7 +308,6 @@ def examine(name, form, opset, program, folder):
         dtype = next(made.module.parameters()).dtype
         errors = train(tbc, made, report["parameter_tensors"], [*flags, *length])
         # Parameters that the model does not use are not in the file, and frozen ones behind a Detach are constants.
-        names |= {entry["display_name"] for entry in report["parameter_tensors"]}
         used = [p for name, p in made.module.named_parameters() if p.grad is not None or name in names]
         row["parameters"] = report["parameters"] - sum(p.numel() for p in used)
         if row["parameters"] and "--tie" not in flags:
