@@ -377,6 +377,7 @@ std::vector<SmallVector<Value>> PartsEmitter::overParts(const Domain::Pass &work
                                                         ArrayRef<Value> partials) {
   int64_t ofUnit = columnsOfBlock / unitsOfBlock;
   Value at = e.mul(e.make<arith::DivUIOp>(inBlock, integer(unitThreads)), integer(ofUnit));
+  static_assert(partThreads * maxReducedWidth <= BlockShare::numFloats);
   std::vector<SmallVector<Value>> sums;
   sums.resize(size_t(numTurns));
   for (auto [reduction, partial] : llvm::zip_equal(work.reductions, partials)) {

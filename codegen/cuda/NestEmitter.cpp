@@ -75,6 +75,8 @@ void NestEmitter::chooseWidth() {
   llvm::for_each(function.getArguments(), consider);
   llvm::for_each(returned(), consider);
   width = accessBytes / int(widest);
+  if (domain.numPasses > 0)
+    width = std::min(width, maxReducedWidth);
   while (vectorSize % width != 0)
     width /= 2;
 }

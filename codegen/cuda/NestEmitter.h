@@ -30,6 +30,10 @@ public:
 protected:
   NestEmitter(mlir::func::FuncOp function, const region::Domain &domain, Form form);
 
+  /// The most sums that a thread of a reduction has beside each other. Example: 16 elements of bool
+  /// are one access, but their sums are 16 f32.
+  static constexpr int maxReducedWidth = 8;
+
   virtual region::Kernel emit() = 0;
 
   mlir::ValueRange returned() { return function.getBody().front().getTerminator()->getOperands(); }
@@ -39,7 +43,7 @@ protected:
   }
 
   /// Chooses as many elements as one access of the widest type moves, if the row length is a
-  /// multiple.
+  /// multiple. At most `maxReducedWidth` if loops are reduced.
   void chooseWidth();
   int64_t blocksOf(int64_t threads) const;
   /// Begins the function of a launch, and the code of its `thread`.

@@ -310,6 +310,24 @@ TEST_F(DeviceTest, ColumnSumsAgreeWithTheReference) {
   EXPECT_FALSE(compileFunction("region", normGradients("8x", "16384", "f32"), emitter(), 0));
 }
 
+/// Whether a row is true anywhere. All elements have one byte, and sums have four: a block has
+/// memory for 8 beside each other of each thread.
+TEST_F(DeviceTest, ReductionsOfBytesAgreeWithTheReference) {
+  const char *const anyOfRows = R"(
+func.func @f(%x: tensor<2x512x64xi1>) -> (tensor<2x64xi1>) {
+  %wide = tbc.cast %x : (tensor<2x512x64xi1>) -> tensor<2x512x64xf32>
+  %most = tbc.reduce_max %wide {dims = array<i64: 1>} : (tensor<2x512x64xf32>) -> tensor<2x64xf32>
+  %any = tbc.cast %most : (tensor<2x64xf32>) -> tensor<2x64xi1>
+  return %any : tensor<2x64xi1>
+})";
+  auto one = compileFunction("region", anyOfRows, emitter(), 0);
+  ASSERT_TRUE(one);
+  EXPECT_GT(one->kernel.workspaceBytes, 0); // in parts
+  std::vector<Compiled> compiled;
+  compiled.push_back(std::move(*one));
+  check(std::move(compiled));
+}
+
 /// Checks the cases that have a kernel. Includes warp shuffles, which the CPU tests leave out.
 void DeviceTest::checkOps(const std::vector<OpCase> &cases) {
   std::vector<OpKernelCase> calls;
