@@ -8,6 +8,7 @@
 #include "codegen/cuda/NestEmitter.h"
 #include "codegen/cuda/ThreadKernel.h"
 #include "codegen/region/RegionFunction.h"
+#include "runtime/abi/Positions.h"
 #include "runtime/abi/Region.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -178,8 +179,8 @@ private:
     if (values.results.empty())
       return false;
     const program::Instruction &instruction = block.instructions[size_t(index)];
-    FailureOr<region::Kernel> kernel =
-        emitOpKernel(context, callOf(stage, instruction, values), target.form);
+    FailureOr<region::Kernel> kernel = emitOpKernel(
+        context, callOf(stage, withoutIndices(block, instruction), values), target.form);
     if (failed(kernel) && op)
       kernel = nestKernel(instruction, values, op);
     if (failed(kernel))
@@ -198,6 +199,18 @@ private:
   static int numberOf(const std::vector<program::ValueId> &list, program::ValueId value) {
     auto found = std::find(list.begin(), list.end(), value);
     return found == list.end() ? -1 : int(found - list.begin());
+  }
+
+  /// Returns an attention without the position ids 0, 1, 2, ..., which are the default. So the
+  /// kernel knows from the numbers of queries and keys which of them its window hides.
+  static program::Instruction withoutIndices(const program::Block &block,
+                                             program::Instruction instruction) {
+    if (!program::positionsAreIndices(block, instruction))
+      return instruction;
+    auto first = instruction.operands.begin() + ptrdiff_t(*program::positionOperand(instruction));
+    instruction.operands.erase(first, first + 2);
+    instruction.attrs.set("placed", false);
+    return instruction;
   }
 
   static OpCall callOf(const program::Stage &stage, const program::Instruction &instruction,

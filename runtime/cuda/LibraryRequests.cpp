@@ -1,6 +1,7 @@
 //===- LibraryRequests.cpp - Requests to NVIDIA's libraries ----------------===//
 
 #include "runtime/cuda/LibraryRequests.h"
+#include "runtime/abi/Positions.h"
 #include "runtime/abi/Region.h"
 #include "runtime/mesh/Axes.h"
 
@@ -16,20 +17,6 @@ using program::ValueId;
 //===----------------------------------------------------------------------===//
 // Attention and convolution
 //===----------------------------------------------------------------------===//
-
-/// Returns whether an attention's position ids are 0, 1, 2, ... for queries and keys.
-static bool areIndices(const program::Block &block, const Instruction &attention) {
-  if (!attention.attrs.getBool("placed", false))
-    return false;
-  size_t number = attention.operands.size() - (attention.attrs.getBool("drops_out", false) ? 7 : 2);
-  ValueId places = attention.operands[number];
-  if (places != attention.operands[number + 1])
-    return false;
-  return std::any_of(block.instructions.begin(), block.instructions.end(),
-                     [&](const Instruction &instruction) {
-                       return instruction.op == "iota" && instruction.results[0] == places;
-                     });
-}
 
 /// Returns whether all ranks see different samples, so that no two need the same bits.
 static bool mayVary(const program::Mesh &mesh) {
@@ -54,7 +41,7 @@ CudnnRequest cudnnRequestOf(const program::Program &program, int stage, BlockId 
     request.results.push_back(code.values[size_t(value)]);
     request.isRead.push_back(std::find(read.begin(), read.end(), value) != read.end());
   }
-  request.placesAreIndices = areIndices(block, instruction);
+  request.placesAreIndices = program::positionsAreIndices(block, instruction);
   request.mayVary = mayVary(program.mesh);
   request.version = version;
   request.capability = capability;

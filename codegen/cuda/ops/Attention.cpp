@@ -126,19 +126,20 @@ public:
     return dropoutFactor(k, a, number);
   }
 
-  /// Returns the end of the keys read by query i, for a window without position ids; else the
-  /// number of keys.
-  Value endOfKeys(Value i) const {
-    if (!a.isCausal || a.placed >= 0)
-      return k.integer(a.keys);
-    return k.e.add(i, k.integer(a.keys - a.queries + 1));
+  /// Others that a row may read, begin <= j < end.
+  struct Range {
+    Value begin, end;
+  };
+  /// Returns the keys in the window of query i; all keys if the window is in position ids.
+  Range keysOf(Value i) const {
+    return rangeOf(i, fromQuery(least()), fromQuery(a.mostAhead()), a.keys);
   }
-  /// Returns the first query that may read key j.
-  Value beginOfQueries(Value j) const {
-    if (!a.isCausal || a.placed >= 0)
-      return k.integer(0);
-    Value begin = k.e.sub(j, k.integer(a.keys - a.queries));
-    return k.e.select(k.e.less(begin, k.integer(0)), k.integer(0), begin);
+  /// Returns the queries whose window has key j; all queries if it is in position ids.
+  Range queriesOf(Value j) const {
+    auto fromKey = [&](Distance ahead) {
+      return ahead ? Distance(a.queries - a.keys - *ahead) : ahead;
+    };
+    return rangeOf(j, fromKey(a.mostAhead()), fromKey(least()), a.queries);
   }
 
   Value at2(Value outer, int64_t size, Value inner) const {
@@ -156,6 +157,22 @@ public:
   Value lane, warp, scale;
 
 private:
+  using Distance = std::optional<int64_t>; // absent if any
+  Distance least() const { return a.left >= 0 ? Distance(-a.left) : std::nullopt; }
+  Distance fromQuery(Distance ahead) const {
+    return ahead ? Distance(a.keys - a.queries + *ahead) : ahead;
+  }
+  /// Returns the others from `first` to `last` beside `token`, out of `count`.
+  Range rangeOf(Value token, Distance first, Distance last, int64_t count) const {
+    auto inside = [&](int64_t distance) {
+      Value x = k.e.make<arith::MaxSIOp>(k.e.add(token, k.integer(distance)), k.integer(0));
+      return Value(k.e.make<arith::MinSIOp>(x, k.integer(count)));
+    };
+    Range all{k.integer(0), k.integer(count)};
+    if (a.placed >= 0)
+      return all;
+    return {first ? inside(*first) : all.begin, last ? inside(*last + 1) : all.end};
+  }
   Value columnOf(int64_t i) const { return k.e.add(lane, k.integer(i * k.lanes())); }
   Value at(int64_t i, int64_t columns, llvm::function_ref<Value(Value)> load) const {
     Value column = columnOf(i);
@@ -185,7 +202,8 @@ FailureOr<region::Kernel> attention(MLIRContext &context, const OpCall &call, Fo
   if (a.sink >= 0)
     state = {k.load(a.sink, head), k.number(1)};
   llvm::append_range(state, rows.zeros(a.valueWidth));
-  state = k.loop(k.integer(0), rows.endOfKeys(i), state, [&](Value j, ArrayRef<Value> old) {
+  Rows::Range keys = rows.keysOf(i);
+  state = k.loop(keys.begin, keys.end, state, [&](Value j, ArrayRef<Value> old) {
     return k.choose(
         rows.reads(sample, i, j),
         [&] {
@@ -277,16 +295,16 @@ void buildQueryGradient(const Rows &rows, Value row) {
   Values at = k.split(row, {a.batch, a.heads, a.queries});
   Value keyHead = k.divide(at[1], a.heads / a.keyHeads);
   PairGradient::Query x = pair.loadQuery(at[0], at[1], at[2]);
-  Values dq = k.loop(k.integer(0), rows.endOfKeys(at[2]), rows.zeros(a.width),
-                     [&](Value j, ArrayRef<Value> old) {
-                       return k.choose(
-                           rows.reads(at[0], at[2], j),
-                           [&] {
-                             PairGradient::Key y = pair.loadKey(at[0], keyHead, j);
-                             return rows.addScaled(old, pair.of(x, y).product, y.k);
-                           },
-                           [&] { return Values(old); });
-                     });
+  Rows::Range keys = rows.keysOf(at[2]);
+  Values dq = k.loop(keys.begin, keys.end, rows.zeros(a.width), [&](Value j, ArrayRef<Value> old) {
+    return k.choose(
+        rows.reads(at[0], at[2], j),
+        [&] {
+          PairGradient::Key y = pair.loadKey(at[0], keyHead, j);
+          return rows.addScaled(old, pair.of(x, y).product, y.k);
+        },
+        [&] { return Values(old); });
+  });
   rows.storeColumns(0, rows.begin(a.q, at[0], at[1], at[2]), a.width, dq);
 }
 
@@ -302,21 +320,21 @@ void buildKeyGradient(const Rows &rows, Value row) {
   size_t numK = size_t(rows.each(a.width));
   Values sums = rows.zeros(a.width);
   llvm::append_range(sums, rows.zeros(a.valueWidth));
+  Rows::Range queries = rows.queriesOf(at[2]);
   sums = k.loop(k.integer(0), k.integer(group), sums, [&](Value g, ArrayRef<Value> outer) {
     Value head = rows.at2(at[1], group, g);
-    return k.loop(
-        rows.beginOfQueries(at[2]), k.integer(a.queries), outer, [&](Value i, ArrayRef<Value> old) {
-          return k.choose(
-              rows.reads(at[0], i, at[2]),
-              [&] {
-                PairGradient::Query x = pair.loadQuery(at[0], head, i);
-                PairGradient::Gradients g = pair.of(x, y);
-                Values next = rows.addScaled(old.take_front(numK), g.product, x.q);
-                llvm::append_range(next, rows.addScaled(old.drop_front(numK), g.weight, x.dout));
-                return next;
-              },
-              [&] { return Values(old); });
-        });
+    return k.loop(queries.begin, queries.end, outer, [&](Value i, ArrayRef<Value> old) {
+      return k.choose(
+          rows.reads(at[0], i, at[2]),
+          [&] {
+            PairGradient::Query x = pair.loadQuery(at[0], head, i);
+            PairGradient::Gradients g = pair.of(x, y);
+            Values next = rows.addScaled(old.take_front(numK), g.product, x.q);
+            llvm::append_range(next, rows.addScaled(old.drop_front(numK), g.weight, x.dout));
+            return next;
+          },
+          [&] { return Values(old); });
+    });
   });
   ArrayRef<Value> all(sums);
   rows.storeColumns(1, rows.begin(a.k, at[0], at[1], at[2]), a.width, all.take_front(numK));

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "codegen/cuda/FormCudaKernels.h"
 #include "codegen/cuda/LowerPtx.h"
 #include "runtime/cuda/CudnnOps.h"
 #include "tests/codegen/cuda/OpKernelCheck.h"
@@ -11,32 +12,78 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 using namespace mlir;
 using namespace tbc;
 
 namespace {
 
 /// Returns the FLOPs of `mma` that a kernel executes in all its launches, counted by the executor
-/// of PTX.
+/// of PTX. `types`: of its operands and results.
+double matrixFlops(const region::KernelSource &source, const program::CudaKernel &kernel,
+                   const std::vector<kernels::TensorType> &types) {
+  auto ptx = cuda::lowerToPtx({source.text}, 80);
+  EXPECT_TRUE(ptx) << ptx.error().message;
+  std::vector<gate::Buffer> buffers;
+  for (const kernels::TensorType &type : types)
+    buffers.push_back({type});
+  double flops = 0;
+  for (const gate::Sample &launch : gate::Sampler(*ptx).samples(kernel, buffers))
+    flops += launch.ofAll(launch.counts.matrixFlops);
+  return flops;
+}
+
 double matrixFlops(OpKernelCase &one) {
   auto source = one.source(cuda::Form::Device, 0);
   EXPECT_TRUE(source) << testing::PrintToString(one.opCase);
-  auto ptx = cuda::lowerToPtx({source->text}, 80);
-  EXPECT_TRUE(ptx) << ptx.error().message;
   auto threadsOf = [](int threads) { return threads > 0 ? threads : cuda::threadsPerBlock; };
   program::CudaKernel kernel{source->symbol, one.kernel.extent, threadsOf(one.kernel.threads)};
   kernel.workspaceBytes = one.kernel.workspaceBytes;
   for (const region::LaterLaunch &launch : one.kernel.then)
     kernel.then.push_back({region::symbolOfLaunch(source->symbol, kernel.then.size() + 1),
                            launch.extent, threadsOf(launch.threads)});
-  std::vector<gate::Buffer> buffers;
-  for (const auto *types : {&one.call.operands, &one.call.results})
-    for (const kernels::TensorType &type : *types)
-      buffers.push_back({type});
-  double flops = 0;
-  for (const gate::Sample &launch : gate::Sampler(*ptx).samples(kernel, buffers))
-    flops += launch.ofAll(launch.counts.matrixFlops);
-  return flops;
+  std::vector<kernels::TensorType> types = one.call.operands;
+  types.insert(types.end(), one.call.results.begin(), one.call.results.end());
+  return matrixFlops(*source, kernel, types);
+}
+
+/// Returns the FLOPs of `mma` of a Program with an attention, or its gradient, whose position ids
+/// are an iota.
+double matrixFlopsInProgram(OpKernelCase &one) {
+  program::Program program;
+  program::Stage &stage = program.stages.emplace_back();
+  program::Block &block = stage.chunks[0].forward;
+  auto add = [&](const kernels::TensorType &type) {
+    stage.values.push_back(type);
+    return program::ValueId(stage.values.size() - 1);
+  };
+  program::Instruction iota, attention;
+  iota.op = "iota", iota.attrs.set("dim", int64_t(0));
+  iota.results = {add(one.call.operands.back())};
+  attention.op = one.call.op, attention.attrs = one.call.attrs;
+  for (size_t i = 0; i + 2 < one.call.operands.size(); ++i)
+    attention.operands.push_back(add(one.call.operands[i]));
+  attention.operands.insert(attention.operands.end(), 2, iota.results[0]);
+  for (const kernels::TensorType &type : one.call.results) {
+    attention.results.push_back(add(type));
+    stage.slots.push_back({"r", program::Role::Residual, -1, type});
+    block.results.push_back({attention.results.back(), int(stage.slots.size()) - 1});
+  }
+  block.instructions = {iota, attention};
+  EmittedOps origins(1);
+  for (program::BlockId id : stage.blocks())
+    origins[0][id].resize(stage.block(id).instructions.size());
+  cuda::CudaTarget target{{80}};
+  target.allowsHostOps = true; // the iota has no IR
+  auto sources = cuda::formCudaKernels(program, origins, one.module->context, target);
+  EXPECT_TRUE(sources) << sources.error().message;
+  std::vector<kernels::TensorType> types(one.call.operands.begin(), one.call.operands.end() - 1);
+  types.insert(types.end(), one.call.results.begin(), one.call.results.end());
+  const std::string &symbol = block.regions.back().symbol; // of the attention
+  auto isOfIt = [&](const auto &one) { return one.symbol == symbol; };
+  return matrixFlops(*llvm::find_if(sources->sources, isOfIt),
+                     *llvm::find_if(sources->list.kernels, isOfIt), types);
 }
 
 /// At widths and lengths of whole tiles.
@@ -63,6 +110,27 @@ TEST(TiledAttention, ExecutesTheFlopsThatArePriced) {
                   1e-9 * cost.getFlops())
           << testing::PrintToString(opCase);
     }
+  }
+}
+
+/// Position ids that are indices hide no tile from the kernel. A window of 128 of 512 keys reads
+/// the keys of 3 of 8 tiles for most blocks of queries.
+TEST(TiledAttention, SkipsTheTilesThatAWindowHidesInAProgram) {
+  const std::string q = "1x1x512x32xbf16", rows = "1x1x512xf32", comma = ", ",
+                    inputs = q + comma + q + comma + q, places = ", 512xi64, 512xi64",
+                    results = q + comma + rows + comma + rows,
+                    given = q + comma + inputs + comma + q + comma + rows + comma + rows,
+                    window = "scale = 0.1 : f64, causal = true, left = 127 : i64";
+  for (auto [mnemonic, operands, made] :
+       {std::tuple("attention", inputs, results), {"attention_grad", given, inputs}}) {
+    OpKernelCase placed({mnemonic, operands + places, made, window + ", placed = true"});
+    OpKernelCase plain({mnemonic, operands, made, window});
+    ASSERT_TRUE(placed.isRead && plain.isRead) << placed.module->messages;
+    double executed = matrixFlopsInProgram(placed), all = matrixFlops(placed);
+    EXPECT_EQ(executed, matrixFlops(plain)) << mnemonic;
+    EXPECT_LT(executed, 0.6 * all) << mnemonic;
+    auto cost = cast<CostOpInterface>(theOp(*placed.module));
+    EXPECT_GE(executed, cost.getFlops() * cost.getOwnKernel().work) << mnemonic;
   }
 }
 
