@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -15,30 +16,107 @@ using namespace tbc::planner::test;
 
 static Cluster h100() { return *loadCluster("h100-sxm"); }
 
-// x w + bias is one kernel of the library. Two functions of the next product are one kernel. The
-// slice is a copy. Positions that attention alone reads need no kernel.
-TEST(KernelShares, AddUpToTheKernelsOfAProgram) {
-  using namespace tbc::reshard;
-  Graph graph;
-  auto value = [&](const std::vector<FactorId> &factors, int producer) {
-    GraphValue v;
+/// Builds graphs of ops over dims of 64 f32.
+struct Maker {
+  int value(const std::vector<reshard::FactorId> &factors, int producer = -1) {
+    reshard::GraphValue v;
     v.layout.elementBytes = 4;
-    for (FactorId factor : factors)
+    for (reshard::FactorId factor : factors)
       v.layout.dims.push_back({{{{{factor, 64}}}}});
     v.producer = producer;
     graph.values.push_back(v);
     return int(graph.values.size()) - 1;
-  };
-  auto op = [&](KernelClass kernelClass, bool isLoopNest, const std::vector<int> &operands,
-                const std::vector<FactorId> &factors, bool additive = false) {
-    GraphOp o;
+  }
+
+  int op(KernelClass kernelClass, bool isLoopNest, const std::vector<int> &operands,
+         const std::vector<reshard::FactorId> &factors, bool additive = false) {
+    reshard::GraphOp o;
     o.kernelClass = kernelClass, o.isLoopNest = isLoopNest, o.additive = additive;
     o.operands = operands;
     for (int operand : operands)
       graph.values[operand].users.push_back(int(graph.ops.size()));
     o.results = {value(factors, int(graph.ops.size()))};
+    for (size_t dim = 0; dim < factors.size(); ++dim) {
+      reshard::Loop loop{factors[dim], 64};
+      loop.resultDims = {{0, int(dim)}};
+      for (size_t k = 0; k < operands.size(); ++k)
+        for (size_t at = 0; at < graph.values[operands[k]].layout.dims.size(); ++at)
+          if (graph.values[operands[k]].layout.dims[at].segments[0].factors[0].id == factors[dim])
+            loop.operandDims.push_back({int(k), int(at)});
+      o.loops.push_back(loop);
+    }
     graph.ops.push_back(o);
     return o.results[0];
+  }
+  int matmul(int x, int y, const std::vector<reshard::FactorId> &factors) {
+    return op(KernelClass::Matmul, false, {x, y}, factors);
+  }
+  int add(int x, int y, const std::vector<reshard::FactorId> &factors) {
+    return op(KernelClass::Elementwise, true, {x, y}, factors, true);
+  }
+  int broadcast(int x, const std::vector<reshard::FactorId> &factors) {
+    return op(KernelClass::None, true, {x}, factors, true);
+  }
+
+  /// Returns the launches of all ops on an H100.
+  double launches() const {
+    Cluster gpus = h100();
+    gpus.hasKernelWorkspace = true;
+    const std::vector<KernelShare> shares = kernelShares(gpus, graph);
+    double sum = 0;
+    for (size_t op = 0; op < graph.ops.size(); ++op)
+      sum += opLaunches(graph, int(op), {}, shares[op]);
+    return sum;
+  }
+
+  reshard::Graph graph;
+};
+
+// cuBLASLt adds one bias along the rows and one matrix, to one matmul.
+TEST(KernelShares, EpiloguesAreThoseOfTheLibrary) {
+  constexpr reshard::FactorId a = 0, b = 1, c = 2;
+  struct Case {
+    const char *name;
+    double launches;
+    std::function<int(Maker &, int product)> terms;
+  };
+  auto matrix = [](Maker &m, int x) { return m.add(x, m.value({a, c}), {a, c}); };
+  auto bias = [](Maker &m, int x, reshard::FactorId factor) {
+    return m.add(x, m.broadcast(m.value({factor}), {a, c}), {a, c});
+  };
+  const std::vector<Case> cases = {
+      {"a matrix", 1, matrix},
+      {"a bias", 1, [&](Maker &m, int x) { return bias(m, x, c); }},
+      {"a bias and a matrix", 1, [&](Maker &m, int x) { return matrix(m, bias(m, x, c)); }},
+      {"two matrices", 2, [&](Maker &m, int x) { return matrix(m, matrix(m, x)); }},
+      {"two biases", 2, [&](Maker &m, int x) { return bias(m, bias(m, x, c), c); }},
+      {"the product twice", 2, [&](Maker &m, int x) { return m.add(x, x, {a, c}); }},
+      {"a number", 2,
+       [](Maker &m, int x) { return m.add(x, m.broadcast(m.value({}), {a, c}), {a, c}); }}};
+  for (const Case &one : cases) {
+    Maker m;
+    int product = m.matmul(m.value({a, b}), m.value({b, c}), {a, c});
+    m.graph.loss = one.terms(m, product);
+    EXPECT_EQ(m.launches(), one.launches) << one.name;
+  }
+  Maker batch;
+  int product = batch.matmul(batch.value({a, b}), batch.value({a, b, c}), {a, c});
+  batch.graph.loss = matrix(batch, product);
+  EXPECT_EQ(batch.launches(), 2);
+}
+
+// x w + bias is one kernel of the library. Two functions of the next product are one kernel. The
+// slice is a copy. Positions that attention alone reads need no kernel.
+TEST(KernelShares, AddUpToTheKernelsOfAProgram) {
+  using namespace tbc::reshard;
+  Maker maker;
+  Graph &graph = maker.graph;
+  auto value = [&](const std::vector<FactorId> &factors, int producer) {
+    return maker.value(factors, producer);
+  };
+  auto op = [&](KernelClass kernelClass, bool isLoopNest, const std::vector<int> &operands,
+                const std::vector<FactorId> &factors, bool additive = false) {
+    return maker.op(kernelClass, isLoopNest, operands, factors, additive);
   };
   constexpr FactorId a = 0, b = 1, c = 2;
   int x = value({a, b}, -1), w = value({b, c}, -1), bias = value({c}, -1);
