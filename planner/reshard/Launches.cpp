@@ -15,10 +15,6 @@ int64_t launchTableBytes(int64_t kernels, int64_t tensors) {
          int64_t(sizeof(int16_t)) * kernels * (tensors + 1);
 }
 
-int64_t kernelsOfLaunch(int64_t tensors, int64_t shared) {
-  return std::max<int64_t>(1, (maxLaunchTensors - shared) / tensors);
-}
-
 namespace {
 
 /// A launch that takes kernels as long as it can.

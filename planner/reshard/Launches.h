@@ -48,10 +48,6 @@ struct LaunchedKernel {
 /// parameters have 508 tensors, so there are 3 launches: 63, 63 and 22 kernels.
 std::vector<int> joinLaunches(const std::vector<LaunchedKernel> &kernels, int64_t &tableBytes);
 
-/// Returns the most kernels of a launch, if each has `tensors` of its own and all read the same
-/// `shared` ones. Example: 8 and 4 give 63.
-int64_t kernelsOfLaunch(int64_t tensors, int64_t shared);
-
 /// Returns the bytes of the tables of a launch of `kernels` kernels, the largest of which has
 /// `tensors`: of each its first block and its threads in 4 bytes, its code and its tensors in 2.
 /// The list of first blocks is filled up to a power of two. Example: 63 kernels of 12 tensors take
