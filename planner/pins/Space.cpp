@@ -154,7 +154,7 @@ Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts,
     return status.error();
   if (Status status = space.checkContext(); !status)
     return status.error();
-  if (Status status = readRecompute(pins.recompute, space.recomputePins); !status)
+  if (Status status = readRecompute(space.pins.recompute, space.recomputePins); !status)
     return status.error();
   if (Status status = readOffload(pins, space.offloadPins); !status)
     return status.error();
@@ -384,8 +384,16 @@ template <typename T, typename Keep> static std::vector<T> filtered(std::vector<
   return all;
 }
 
+/// Returns the size of cp that pins ask for, or 1.
+static int64_t askedContext(const Pins &pins) {
+  for (const Condition &condition : pins.conditions)
+    if (condition.decision == mesh::row(Axis::Context).name && !condition.isForbidden)
+      return std::stoll(condition.value);
+  return 1;
+}
+
 /// Returns the sizes of an axis that are tried where `left` devices have no axis yet.
-static std::vector<int64_t> sizesToTry(Axis axis, int64_t left, int64_t experts) {
+static std::vector<int64_t> sizesToTry(Axis axis, int64_t left, int64_t experts, const Pins &pins) {
   switch (axis) {
   case Axis::Pipeline:
   case Axis::Data:
@@ -395,8 +403,10 @@ static std::vector<int64_t> sizesToTry(Axis axis, int64_t left, int64_t experts)
     return divisorsOf(std::gcd(left, experts));
   case Axis::ShardedData: // the last axis: all devices that are left
     return {left};
-  case Axis::Context: // CandidateSpace::withContext() moves a factor of another axis to it
-    return {1};
+  case Axis::Context: { // else CandidateSpace::withContext() moves a factor of another axis to it
+    const int64_t asked = askedContext(pins);
+    return left % asked == 0 ? std::vector<int64_t>{asked} : std::vector<int64_t>{};
+  }
   }
   return {};
 }
@@ -409,7 +419,7 @@ std::vector<MeshShape> Space::meshes(int64_t devices) const {
        {Axis::Pipeline, Axis::Tensor, Axis::Expert, Axis::Context, Axis::Data, Axis::ShardedData}) {
     std::vector<MeshShape> longer;
     for (MeshShape mesh : meshes)
-      for (int64_t size : sizesToTry(axis, devices / mesh.numRanks(), experts)) {
+      for (int64_t size : sizesToTry(axis, devices / mesh.numRanks(), experts, pins)) {
         mesh.of(axis) = size;
         longer.push_back(mesh);
         mesh.of(axis) = 1;

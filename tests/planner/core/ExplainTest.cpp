@@ -222,6 +222,22 @@ TEST(Explain, WhyOfWhatIsThereTakesItAway) {
             std::string::npos);
 }
 
+/// A pinned recompute mode is that of the flag: for all blocks, and for any mesh.
+TEST(Explain, PinsOfRecomputeAreItsFlag) {
+  Graph graph = makeChain({4});
+  const Plan plan = planFor(graph, 8, "");
+  for (const char *mode : {"full", "selective", "none"}) {
+    Pins pinned, flagged;
+    pinned.conditions = *parseConditions(std::string("recompute=") + mode);
+    flagged.recompute = mode;
+    Result<SearchAnswer> byPin = search(graph, plan.job, plan.cluster, pinned),
+                         byFlag = search(graph, plan.job, plan.cluster, flagged);
+    ASSERT_TRUE(byPin && byFlag) << mode;
+    EXPECT_EQ(byPin->plan.prediction.stepSeconds, byFlag->plan.prediction.stepSeconds) << mode;
+    EXPECT_EQ(byPin->plan.mesh.axes(), byFlag->plan.mesh.axes()) << mode;
+  }
+}
+
 TEST(Explain, WhyKeepsWhatWasPinned) {
   Graph graph = makeChain({4});
   Plan plan = planFor(graph, 8, "pp=2,dp=4", "1f1b");

@@ -1,6 +1,7 @@
 //===- SearchTest.cpp - The whole search -----------------------------------===//
 
 #include "planner/search/Search.h"
+#include "planner/pins/Conditions.h"
 #include "planner/plan/Describe.h"
 #include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
@@ -290,6 +291,12 @@ TEST(Search, SequencesAreSplitSoThatAllRanksSkipAlike) {
   EXPECT_FALSE(inOrder.zigzag);
   EXPECT_LT(open.prediction.stepSeconds, inOrder.prediction.stepSeconds);
   EXPECT_EQ(plan("zigzag", 0.5).prediction.stepSeconds, open.prediction.stepSeconds);
+  // The same axis by a condition, with the others open.
+  Pins pins;
+  pins.conditions = *parseConditions("cp=2");
+  Result<SearchAnswer> asked = search(graph, jobFor(4, 16), cluster, pins);
+  ASSERT_TRUE(asked) << asked.error().message;
+  EXPECT_EQ(asked->plan.mesh.cp, 2);
   // Zigzag saves no time without skipped work.
   EXPECT_FALSE(plan("", 1).zigzag);
   EXPECT_GT(plan("contiguous", 1).prediction.stepSeconds, inOrder.prediction.stepSeconds);
