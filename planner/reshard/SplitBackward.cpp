@@ -2,6 +2,8 @@
 
 #include "planner/reshard/SplitBackward.h"
 
+#include <algorithm>
+
 namespace tbc::reshard {
 
 /// Forward values that depend on an input or a state.
@@ -37,17 +39,25 @@ std::vector<bool> weightOps(const Graph &graph) {
     }
     canWait[index] = waits;
   }
-  // Sums of ranks pass an additive op within a block only: a cast of an expert's gradient that
-  // waited would need this gradient complete in every micro-batch.
+  // Sums of ranks pass an additive op within a block only. So it stays behind an op that makes a
+  // gradient and a cotangent at once: else the gradient would be summed in every micro-batch.
+  const std::vector<bool> couldWait = canWait;
+  auto isOfParameters = [&](int value) {
+    int primal = graph.values[value].cotangentOf;
+    const std::vector<int> &users = graph.values[value].users;
+    return (primal < 0 || !isData[primal]) &&
+           std::all_of(users.begin(), users.end(), [&](int user) { return couldWait[user]; });
+  };
   for (size_t index = 0; index < graph.ops.size(); ++index) {
     const GraphOp &op = graph.ops[index];
-    bool isRead = op.additive && canWait[index];
-    for (size_t k = 0; k < op.operands.size() && isRead; ++k) {
-      int producer = graph.values[op.operands[k]].producer;
-      isRead = producer >= 0 && !graph.ops[producer].generator && !canWait[producer] &&
-               graph.ops[producer].phase != Phase::Forward && graph.ops[producer].chunk == op.chunk;
-    }
-    if (isRead)
+    auto isMadeInBackward = [&](int value) {
+      int producer = graph.values[value].producer;
+      return producer >= 0 && !graph.ops[producer].generator && !canWait[producer] &&
+             graph.ops[producer].phase != Phase::Forward && graph.ops[producer].chunk == op.chunk &&
+             isOfParameters(value);
+    };
+    if (op.additive && canWait[index] &&
+        std::all_of(op.operands.begin(), op.operands.end(), isMadeInBackward))
       canWait[index] = false;
   }
   return canWait;
