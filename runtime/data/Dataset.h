@@ -25,6 +25,8 @@ struct Field {
   std::string name;
   kernels::DType dtype = kernels::DType::F32;
   int64_t elements = 1; // of one sample
+  /// Of one sample, if known: the dims beside that of the batch.
+  std::vector<int64_t> shape = {};
   bool isLabel = false;
   /// Integers must be at least 0 and below this bound (rows of a table, classes); 0: any.
   int64_t below = 0;

@@ -159,6 +159,22 @@ private:
   std::vector<Field> fields;
 };
 
+/// Whether elements of one shape, in order, are those of the other: they differ by dims of size 1,
+/// or one of them is a row of numbers. Example: [3, 8, 8] and [192], but not [8, 8, 3].
+bool isSameSample(std::vector<int64_t> a, std::vector<int64_t> b) {
+  for (std::vector<int64_t> *shape : {&a, &b})
+    shape->erase(std::remove(shape->begin(), shape->end(), 1), shape->end());
+  return a == b || a.size() <= 1 || b.size() <= 1;
+}
+
+/// Example: "[3, 8, 8]".
+std::string shapeText(const std::vector<int64_t> &shape) {
+  std::string text;
+  for (int64_t size : shape)
+    text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
+}
+
 } // namespace
 
 Result<std::unique_ptr<Dataset>> openArrays(const std::vector<std::string> &paths,
@@ -175,6 +191,11 @@ Result<std::unique_ptr<Dataset>> openArrays(const std::vector<std::string> &path
     if (elements != field.elements)
       return wrong(paths[i], "a sample has " + std::to_string(elements) + " elements; input \"" +
                                  field.name + "\" has " + std::to_string(field.elements));
+    const std::vector<int64_t> sample(array->shape.begin() + 1, array->shape.end());
+    if (!isSameSample(sample, field.shape))
+      return wrong(paths[i], "a sample has shape " + shapeText(sample) + "; input \"" + field.name +
+                                 "\" has " + shapeText(field.shape) +
+                                 "; transpose the array, or save its samples as rows of numbers");
     bool isFloatFile = array->type[1] == 'f';
     if (isFloatFile != kernels::isFloat(field.dtype))
       return wrong(paths[i], "its type is " + array->type + "; input \"" + field.name + "\" is " +

@@ -43,6 +43,8 @@ Result<Feed> Feed::open(const program::Program &program, const Manifest &manifes
       field.name = tensor.name;
       field.dtype = tensor.type.dtype;
       field.elements = kernels::numElements(shape) / std::max<int64_t>(1, shape[found->batchDim]);
+      field.shape = shape;
+      field.shape.erase(field.shape.begin() + found->batchDim);
       field.isLabel = found->kind == InputKind::Label;
       field.below = found->below;
       field.ignored = found->ignored;

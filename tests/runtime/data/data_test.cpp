@@ -221,6 +221,24 @@ TEST_F(Files, NumbersThatI64LacksAreNotRead) {
   EXPECT_THAT(tooLarge.error().message, HasSubstr("is 2^63 or more; input \"a\" is i64"));
 }
 
+/// The elements of a sample are those of the input in order: rows of numbers and dims of size 1
+/// are.
+TEST_F(Files, ArraysOfAnotherOrderAreRefused) {
+  const std::vector<float> numbers(12, 1);
+  Field images = field("x", DType::F32, 6);
+  images.shape = {3, 1, 2};
+  auto open = [&](const char *shape) {
+    std::string path = writeNpy<float>("x.npy", "<f4", shape, numbers);
+    return openDataset({"x=" + path}, {images}, false, 1);
+  };
+  for (const char *shape : {"(2, 3, 1, 2)", "(2, 3, 2)", "(2, 6)"})
+    EXPECT_TRUE(bool(open(shape))) << shape;
+  auto channelsLast = open("(2, 1, 2, 3)");
+  ASSERT_FALSE(bool(channelsLast));
+  EXPECT_THAT(channelsLast.error().message,
+              HasSubstr("a sample has shape [1, 2, 3]; input \"x\" has [3, 1, 2]"));
+}
+
 TEST_F(Files, ArraysThatCannotBe) {
   std::string x = writeNpy<float>("x.npy", "<f4", "(2, 3)", {1, 2, 3, 4, 5, 6});
   std::string y = writeNpy<int32_t>("y.npy", "<i4", "(2,)", {9, 3});
