@@ -138,8 +138,11 @@ void warnOfCopies(const Model &model, Parameters &parameters) {
     if (members.size() < 2)
       continue;
     std::vector<Elements> elements;
-    for (size_t member : members)
+    std::vector<bool> uniform;
+    for (size_t member : members) {
       elements.emplace_back(params[member]);
+      uniform.push_back(elements.back().areThere() && isUniform(params[member]));
+    }
     std::set<size_t> copies;
     for (size_t i = 0; i < members.size(); ++i)
       for (size_t j = i + 1; j < members.size(); ++j) {
@@ -149,7 +152,7 @@ void warnOfCopies(const Model &model, Parameters &parameters) {
           continue;
         if (bothThere) {
           for (bool isTransposed : {false, true})
-            if ((isTransposed ? transposed(a.shape) : a.shape) == b.shape && !isUniform(a) &&
+            if ((isTransposed ? transposed(a.shape) : a.shape) == b.shape && !uniform[i] &&
                 areEqual(b, elements[j], elements[i], isTransposed)) {
               warn(parameters, b, a, isTransposed, "holds the data of");
               copies.insert(j);
