@@ -6,6 +6,7 @@
 #include "ir/Loss.h"
 #include "ir/Normalization.h"
 #include "ir/Rebatch.h"
+#include "ir/Roles.h"
 #include "passes/autodiff/Differentiate.h"
 #include "passes/decompose/DecomposeComposites.h"
 #include "passes/decompose/PadVocabulary.h"
@@ -105,6 +106,30 @@ static bool hasF16(func::FuncOp model) {
                       [&](Operation &op) { return llvm::any_of(op.getResults(), isF16); });
 }
 
+/// Warns if most parameters have a narrow type, which the precision does not change.
+static void warnOfNarrowParameters(func::FuncOp model, planner::Precision precision,
+                                   std::vector<std::string> &warnings) {
+  double all = 0, bf16 = 0, f16 = 0; // elements
+  for (BlockArgument arg : model.getArguments()) {
+    auto type = tensorType(arg);
+    if (argumentRole(model, arg.getArgNumber()) != TensorRole::Parameter ||
+        !isa<FloatType>(type.getElementType()))
+      continue;
+    all += double(type.getNumElements());
+    bf16 += type.getElementType().isBF16() ? double(type.getNumElements()) : 0;
+    f16 += type.getElementType().isF16() ? double(type.getNumElements()) : 0;
+  }
+  for (auto [elements, own] :
+       {std::pair(bf16, planner::Precision::BF16), std::pair(f16, planner::Precision::F16)})
+    if (elements > all / 2 && precision != own)
+      warnings.push_back(
+          "--precision " + std::string(planner::name(precision)) + ": the parameters are " +
+          planner::name(own) +
+          " in the file and stay so, as only f32 is narrowed; export the model in f32, "
+          "or plan with --precision " +
+          planner::name(own));
+}
+
 static LogicalResult lowerTo(func::FuncOp model, planner::Precision precision) {
   switch (precision) {
   case planner::Precision::F32:
@@ -136,6 +161,7 @@ static LogicalResult prepareModel(TrainingStep &result) {
   foldReshapes(model);
   foldTransposes(model);
   mergeHeads(model);
+  warnOfNarrowParameters(model, *options.precision, result.model.warnings);
   if (failed(lowerTo(model, *options.precision)))
     return failure();
   if (failed(useDropout(model, dropout.seed)))
