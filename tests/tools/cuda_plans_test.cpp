@@ -305,7 +305,7 @@ protected:
 
   std::string folder;
   std::string offload = "none";
-  std::string schedule = ""; // of pipelines; open
+  std::string schedule = "";              // of pipelines; open
   std::vector<test::FakeDriver::Ran> ran; // of the last check
   int numUpdateKernels = 0, numParameters = 0;
   bool usesLibraries = false, isBenchmark = false;
