@@ -62,8 +62,8 @@ static double aligned(int64_t bytes) { return double(memory::alignedBytes(bytes)
 /// Returns the bytes of the moments of `owned` elements; each moment is a buffer of its own.
 static double momentBytes(const Job &job, const GraphParameter &parameter, int64_t owned) {
   constexpr int64_t bytesPerMoment = 4;
-  return double(job.stateBytesPerElement(parameter) / bytesPerMoment) *
-         aligned(owned * bytesPerMoment);
+  const int64_t numMoments = job.stateBytesPerElement(parameter) / bytesPerMoment;
+  return double(numMoments) * aligned(owned * bytesPerMoment);
 }
 
 namespace {
