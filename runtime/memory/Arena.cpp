@@ -262,11 +262,11 @@ int64_t mostLiveBytes(const std::vector<Lifetime> &lifetimes) {
   return most;
 }
 
-Layout assignOffsets(const std::vector<Lifetime> &lifetimes, int64_t enough) {
+Layout assignOffsets(const std::vector<Lifetime> &lifetimes) {
   Order order(lifetimes);
   Layout best = layOutInTime(lifetimes, order);
-  int64_t bound = std::max(enough, mostLiveBytes(lifetimes));
-  if (best.bytes <= bound)
+  const int64_t least = mostLiveBytes(lifetimes);
+  if (best.bytes <= least)
     return best;
   if (countPairs(lifetimes, order) > mostPairs)
     return best;
@@ -284,7 +284,7 @@ Layout assignOffsets(const std::vector<Lifetime> &lifetimes, int64_t enough) {
     Layout layout = places.run(sorted);
     if (layout.bytes < best.bytes)
       best = std::move(layout);
-    if (best.bytes <= bound)
+    if (best.bytes <= least)
       break;
   }
   return best;

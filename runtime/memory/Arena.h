@@ -48,11 +48,10 @@ int64_t mostLiveBytes(const std::vector<Lifetime> &lifetimes);
 /// (2) By falling bytes, each as low as the earlier buffers allow.
 /// (3) By falling bytes x time, likewise.
 ///
-/// The last two run if at most 2^24 pairs of buffers are live together. The first layout of at most
-/// `enough` bytes also ends the search. Deterministic; about O(n log n), more with many holes.
-/// Source: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", MLSys
-/// 2020 workshop ("greedy by size").
-Layout assignOffsets(const std::vector<Lifetime> &lifetimes, int64_t enough = 0);
+/// The last two run if at most 2^24 pairs of buffers are live together. Deterministic; about
+/// O(n log n), more with many holes. Source: Pisarchyk and Lee, "Efficient Memory Management for
+/// Deep Neural Net Inference", MLSys 2020 workshop ("greedy by size").
+Layout assignOffsets(const std::vector<Lifetime> &lifetimes);
 
 struct FrameLayout {
   /// For each frame: the instance of micro-batch m begins at offsets[m mod offsets.size()].

@@ -12,6 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 using namespace tbc;
 using reshard::CollectiveKind;
 
@@ -205,6 +207,25 @@ std::string modelInF16() {
     bytes += {char(i), char(i % 2 ? 0x30 : 0xb0)};
   w.set_raw_data(bytes);
   return builder.bytes();
+}
+
+/// A precision does not change the types of a file: it says so, where they are others.
+TEST(LossScaleModel, AnotherPrecisionThanTheFilesIsWarnedOf) {
+  test::TemporaryFolder folder;
+  driver::StepOptions options;
+  options.modelPath = folder.write("half.onnx", modelInF16());
+  for (auto precision :
+       {planner::Precision::F32, planner::Precision::BF16, planner::Precision::F16}) {
+    auto context = driver::makeContext();
+    options.precision = precision;
+    auto step = driver::buildTrainingStep(*context, options);
+    ASSERT_TRUE(step) << step.error().message;
+    const std::vector<std::string> &warnings = (*step)->model.warnings;
+    const auto count = std::count_if(warnings.begin(), warnings.end(), [](const std::string &w) {
+      return w.find("the parameters are f16 in the file and stay so") != std::string::npos;
+    });
+    EXPECT_EQ(count, precision == planner::Precision::F16 ? 0 : 1) << planner::name(precision);
+  }
 }
 
 /// The model needs no narrowing, but still gets master weights and a scale.
