@@ -181,7 +181,7 @@ struct Half {
   bool isInterleaved = false;
 };
 
-/// Matches the elements in even or odd places: [.., d] as [.., d / 2, 2], of which one is taken.
+/// Matches the elements in even or odd places: one of each pair of [.., d / 2, 2].
 std::optional<Half> matchPlaces(ReshapeOp squeezed) {
   Value element = withLastDim(squeezed);
   auto slice = element ? definedBy<SliceOp>(element) : SliceOp();
@@ -206,7 +206,7 @@ std::optional<Half> matchHalf(Value value) {
   return Half{slice.getInput(), offset != 0};
 }
 
-/// The two parts of the last dim that a rotation mixes: its halves, or the even and odd places.
+/// The two parts of a rotated dim: its halves, or the even and odd places.
 struct Parts {
   Value first, second;
   bool isInterleaved = false;
@@ -284,7 +284,7 @@ void replaceByRotary(Operation *root, const Half &half, Value cos, Value sin, in
   rewriter.replaceOp(root, result);
 }
 
-/// Raises x * cos + [-x2, x1] * sin, with tables over the whole last dim that have equal parts.
+/// Raises x * cos + [-x2, x1] * sin, with tables of two equal parts over the whole last dim.
 struct RaiseRotateHalf : OpRewritePattern<AddOp> {
   using OpRewritePattern::OpRewritePattern;
 

@@ -384,7 +384,7 @@ template <typename T, typename Keep> static std::vector<T> filtered(std::vector<
   return all;
 }
 
-/// Returns the size of cp that pins ask for, or 1.
+/// Returns the pinned size of cp, or 1.
 static int64_t askedContext(const Pins &pins) {
   for (const Condition &condition : pins.conditions)
     if (condition.decision == mesh::row(Axis::Context).name && !condition.isForbidden)

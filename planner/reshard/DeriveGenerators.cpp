@@ -24,9 +24,9 @@ static Sharding withoutSequence(const Graph &graph, Sharding sharding) {
   return sharding;
 }
 
-/// Returns the strategy by which generator `op` makes its result in this sharding; none if it
-/// cannot. A result that repeats or maps operands along a dim can be made in parts; an iota and a
-/// constant have no operands.
+/// Returns the strategy for making the result of generator `op` in this sharding; none if it has to
+/// be whole. Elements made of operands can be made in parts. An iota has no operands: its elements
+/// are their places.
 std::optional<OpStrategy> ShardingChooser::strategyFor(int op, const Sharding &sharding) const {
   const GraphOp &o = graph.ops[op];
   OpStrategy strategy;
@@ -47,8 +47,8 @@ std::optional<OpStrategy> ShardingChooser::strategyFor(int op, const Sharding &s
   return strategy;
 }
 
-/// Evaluates each generator on the shard that all of its readers need. Else it is whole on every
-/// rank, and readers take their part of it: a number that is added to activations would take the
+/// Evaluates each generator on the shard of its readers, if they agree. Else it is whole on every
+/// rank, and readers cut their part. Example: a number added to activations, if whole, takes the
 /// bytes of the activations of all ranks.
 void ShardingChooser::splitGenerators() {
   const std::vector<bool> positions = positionValues(graph);
@@ -76,7 +76,7 @@ void ShardingChooser::splitGenerators() {
       out.generatorStrategies[op] = std::move(*strategy);
     }
   }
-  // Generators read others as these are made. One that its operand does not fit is whole.
+  // Generators read others as these are made, without a cut. Where the two differ, one is whole.
   auto makeWhole = [&](int op) {
     take(op, OpStrategy());
     return out.generatorStrategies.erase(op) > 0;

@@ -325,7 +325,7 @@ struct Derivation {
   std::vector<std::vector<Operand>> operands;
   /// Per value: as produced, partial axes included.
   std::vector<Sharding> raw;
-  /// Of the generators that are evaluated on shards; all others are whole on every rank.
+  /// Of generators on shards; all others are whole on every rank.
   std::map<int, OpStrategy> generatorStrategies;
   /// Per value: its home; complete, unless an additive op passes the partial axes on or no op uses
   /// the value (as most parts of gradients). The new value of a state has the home of the state.
@@ -342,7 +342,7 @@ struct Derivation {
   std::vector<Residual> residuals;
   std::vector<Transfer> transfers;
 
-  /// The strategy by which op `op` is executed.
+  /// Returns the strategy of op `op`, also of a generator.
   const OpStrategy &strategyOf(const Assignment &assignment, int op) const {
     auto generator = generatorStrategies.find(op);
     return generator == generatorStrategies.end() ? assignment.strategies[size_t(op)]

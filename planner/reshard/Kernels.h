@@ -38,8 +38,7 @@ using BlockKernels = std::map<BlockKey, std::vector<Kernel>>;
 inline constexpr int maxKernelOps = 40;
 
 /// Returns, by op, whether it computes constants from constants, so that each kernel that reads it
-/// executes it again. Values that differ along the sequence are not: ranks may have that in another
-/// order (positionValues).
+/// executes it again. Values with an order along the sequence are not (positionValues).
 /// Example: a splat constant and its broadcast.
 std::vector<bool> repeatedOps(const Graph &graph);
 
