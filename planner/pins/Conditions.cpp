@@ -48,9 +48,15 @@ std::string toString(const std::vector<Condition> &conditions) {
   return text;
 }
 
-/// Returns the flag as given by the user, or the condition in words.
-static std::string flagOf(const Condition &condition) {
+std::string flagOf(const Condition &condition) {
   return condition.flag.empty() ? words(condition) : condition.flag;
+}
+
+const Condition *askedSize(const Pins &pins, Axis axis) {
+  for (const Condition &condition : pins.conditions)
+    if (condition.decision == mesh::row(axis).name && !condition.isForbidden)
+      return &condition;
+  return nullptr;
 }
 
 Status checkConditions(const Pins &pins) {

@@ -24,6 +24,11 @@ bool meets(const std::vector<Condition> &conditions, const std::string &decision
 /// Whether all conditions about axes allow `mesh`.
 bool meets(const std::vector<Condition> &conditions, const MeshShape &mesh);
 
+/// Returns the flag as given by the user, or the condition in words.
+std::string flagOf(const Condition &condition);
+/// Returns the condition that asks for a size of `axis`, or null.
+const Condition *askedSize(const Pins &pins, Axis axis);
+
 /// Errors: Usage, naming both, if a condition contradicts a pin or another condition.
 Status checkConditions(const Pins &pins);
 

@@ -151,7 +151,8 @@ public:
     const bool isOpen = std::none_of(pins.begin(), pins.end(), [](const OpPin &pin) {
       return splitsOf(pin.spec) || layoutOf(pin.spec) != TensorParallel::Any;
     });
-    if (layout != TensorParallel::Any && isOpen && !hasExperts)
+    found.followsLayout = layout != TensorParallel::Any && isOpen;
+    if (found.followsLayout && !hasExperts)
       if (Status status = follow(layout, nullptr, allOps()); !status)
         return status.error();
     for (const OpPin &pin : pins) {

@@ -47,6 +47,9 @@ struct PinnedOps {
   std::vector<bool> isPreference;
   /// The first forward ops of the stages after the first, ascending; empty: open.
   std::vector<int> begins;
+  /// Whether ops without pins follow the layout of the executor: no pin is about splits. Models
+  /// with experts have no such layout, but must fit the executor's sizes all the same.
+  bool followsLayout = false;
   /// The first pin for a split over tp, or null.
   const OpPin *splitter = nullptr;
   /// The first pin for the beginning of a stage, or null.

@@ -132,14 +132,15 @@ static Status checkMeeting(const Job &job, const Pins &pins, const MeshShape &pi
 }
 
 Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts,
-                          const std::string &meeting, const RunnablePlans &runnable) {
+                          const std::string &meeting, const RunnablePlans &runnable,
+                          const ExecutorSizes &sizes) {
   if (job.gpus < 1 || job.gpus > mostDevices)
     return usage("--gpus " + std::to_string(job.gpus) + ": must be between 1 and 1048576");
   if (job.globalBatch < 1 || job.globalBatch > (int64_t(1) << 40))
     return usage("--batch " + std::to_string(job.globalBatch) + ": must be between 1 and 2^40");
   if (Status status = checkConditions(pins); !status)
     return status.error();
-  Space space(job, pins, experts, meeting, runnable);
+  Space space(job, pins, experts, meeting, runnable, sizes);
   // If requested by name, all blocks recompute, instead of the fewest that fit.
   for (const Condition &condition : pins.conditions)
     if (condition.decision == "recompute" && !condition.isForbidden && pins.recomputeIsOpen())
@@ -149,6 +150,8 @@ Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts,
   if (Status status = checkMeeting(job, pins, space.pinned, meeting); !status)
     return status.error();
   if (Status status = space.checkStrategy(); !status)
+    return status.error();
+  if (Status status = sizes.check(pins, space.pinned, job.gpus); !status)
     return status.error();
   if (Status status = space.readSchedule(); !status)
     return status.error();
@@ -357,7 +360,7 @@ bool Space::allowed(const MeshShape &mesh) const {
   int axes = mesh.numAxes();
   int64_t n = mesh.numRanks();
   bool free = meshIsPinned(); // a pinned mesh may add axes not named by the strategy
-  if (!free && !isRunnable(pins, runnable, mesh))
+  if (!free && !(isRunnable(pins, runnable, mesh) && sizes.allows(mesh, tensorAxisIsPinned())))
     return false;
   if (strategy == "auto")
     return true;
@@ -384,14 +387,6 @@ template <typename T, typename Keep> static std::vector<T> filtered(std::vector<
   return all;
 }
 
-/// Returns the pinned size of cp, or 1.
-static int64_t askedContext(const Pins &pins) {
-  for (const Condition &condition : pins.conditions)
-    if (condition.decision == mesh::row(Axis::Context).name && !condition.isForbidden)
-      return std::stoll(condition.value);
-  return 1;
-}
-
 /// Returns the sizes of an axis that are tried where `left` devices have no axis yet.
 static std::vector<int64_t> sizesToTry(Axis axis, int64_t left, int64_t experts, const Pins &pins) {
   switch (axis) {
@@ -404,7 +399,8 @@ static std::vector<int64_t> sizesToTry(Axis axis, int64_t left, int64_t experts,
   case Axis::ShardedData: // the last axis: all devices that are left
     return {left};
   case Axis::Context: { // else CandidateSpace::withContext() moves a factor of another axis to it
-    const int64_t asked = askedContext(pins);
+    const Condition *condition = askedSize(pins, Axis::Context);
+    const int64_t asked = condition ? std::stoll(condition->value) : 1;
     return left % asked == 0 ? std::vector<int64_t>{asked} : std::vector<int64_t>{};
   }
   }

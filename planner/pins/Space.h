@@ -4,7 +4,7 @@
 #define TBC_PLANNER_PINS_SPACE_H
 
 #include "planner/cost/Buckets.h"
-#include "planner/pins/Pins.h"
+#include "planner/pins/ExecutorSizes.h"
 
 #include <optional>
 #include <vector>
@@ -53,11 +53,14 @@ public:
   /// that joins the samples of the batch (reshard::firstMeeting), so a step has one micro-batch;
   /// empty without one.
   ///
-  /// `runnable`: the plans of the executor, which decisions without pins keep to.
+  /// `runnable`: the plans of the executor, which decisions without pins keep to. `sizes`: those
+  /// that its axes divide.
   ///
-  /// Errors: Usage, naming both of two contradictory pins.
+  /// Errors: Usage, naming both of two contradictory pins, or the size that an asked axis does not
+  /// divide.
   static Result<Space> make(const Job &job, const Pins &pins, int64_t experts = 1,
-                            const std::string &meeting = "", const RunnablePlans &runnable = {});
+                            const std::string &meeting = "", const RunnablePlans &runnable = {},
+                            const ExecutorSizes &sizes = {});
 
   /// Returns the possible meshes on `devices` devices, in a fixed order.
   std::vector<MeshShape> meshes(int64_t devices) const;
@@ -89,8 +92,9 @@ public:
 
 private:
   Space(const Job &job, const Pins &pins, int64_t experts, const std::string &meeting,
-        const RunnablePlans &runnable)
-      : job(job), pins(pins), experts(experts), meeting(meeting), runnable(runnable) {}
+        const RunnablePlans &runnable, const ExecutorSizes &sizes)
+      : job(job), pins(pins), experts(experts), meeting(meeting), runnable(runnable), sizes(sizes) {
+  }
   Status readMesh();
   Status checkStrategy();
   Status readSchedule();
@@ -104,6 +108,7 @@ private:
   int64_t experts;
   std::string meeting;
   RunnablePlans runnable;
+  ExecutorSizes sizes;
   MeshShape pinned;
   std::optional<ScheduleKind> schedule; // pinned
   RecomputePins recomputePins;

@@ -398,8 +398,8 @@ Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &c
   if (meeting >= 0)
     whole = withBatch(given, job.globalBatch);
   const Graph &graph = whole ? *whole : given;
-  Result<PinnedOps> pinned =
-      PinnedOps::make(graph, job, asked.ops, executorOf(cluster).tensorParallel);
+  const Executor &executor = executorOf(cluster);
+  Result<PinnedOps> pinned = PinnedOps::make(graph, job, asked.ops, executor.tensorParallel);
   if (!pinned)
     return pinned.error();
   Pins pins = asked;
@@ -408,7 +408,7 @@ Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &c
         {mesh::row(Axis::Tensor).name, "1", true, toString(*pinned->splitter)});
   Result<Space> space =
       Space::make(job, pins, commonExperts(graph), meeting < 0 ? "" : graph.ops[size_t(meeting)].id,
-                  executorOf(cluster).plans);
+                  executor.plans, ExecutorSizes::make(graph, job, executor, pinned->followsLayout));
   if (!space)
     return space.error();
   if (Status status =

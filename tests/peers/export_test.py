@@ -101,6 +101,27 @@ class ExportTest(unittest.TestCase):
                         written = Path(folder) / (executor + ENDINGS.get(target, ".py"))
                         self.exporter.run("export", plan, "--to", target, "-o", written)
 
+    def test_free_plans_for_megatron_can_run(self):
+        """tp divides heads and groups of queries, and splits no layers that Megatron has not."""
+        models = (
+            (["gpt2", "--hidden", 1600, "--ffn", 6400, "--heads", 25, "--vocab", 50257, "--seq", 1024], 1024, 64, 16, "12GiB"),
+            (["llama", "--hidden", 4096, "--ffn", 14336, "--heads", 32, "--kv-heads", 2, "--vocab", 32000], 2048, 8, 4, "20GiB"),
+            (["llama", "--hidden", 2048, "--ffn", 5632, "--heads", 16, "--experts", 8, "--vocab", 32000], 1024, 8, 2, "40GiB"),
+            (["t5", "--hidden", 1024, "--ffn", 4096, "--heads", 16, "--vocab", 32128], 512, 8, 2, "6GiB"),
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            model, plan, flags = (Path(folder) / name for name in ("model.onnx", "plan.json", "flags.sh"))
+            for arguments, tokens, gpus, batch, limit in models:
+                self.exporter.run("new", *arguments, "--layers", 8, "-o", model)
+                self.exporter.run("plan", model, "--gpus", gpus, "--batch", batch, "--seq", tokens, "--executor", "megatron",
+                                  "--memory-limit", limit, "-o", plan)
+                with self.subTest(model=arguments):
+                    self.exporter.run("export", plan, "--to", "megatron", "-o", flags)
+                    lines = [line for line in flags.read_text().splitlines() if not line.startswith("#")]
+                    if "--experts" not in arguments:  # whose number is no flag of a plan
+                        self.exporter.run("judge", "pretrain_gpt.py " + " ".join(lines), "--model", model, "--gpus", gpus,
+                                          "--alone")
+
     def test_outputs(self):
         for case in GOLDEN_OUTPUTS:
             name, target = case.split()

@@ -1,6 +1,7 @@
 //===- ExecutorTest.cpp - Plans for the programs of others -----------------===//
 
 #include "planner/cost/Cost.h"
+#include "planner/pins/Conditions.h"
 #include "planner/pins/Runnable.h"
 #include "planner/plan/ModelNames.h"
 #include "planner/plan/PlanFile.h"
@@ -116,6 +117,94 @@ TEST(ExecutorPlans, AreThoseThatItRuns) {
   const Plan piped = plan("megatron", "pp=2,dp=4", {});
   EXPECT_TRUE(RunnablePlans::has({"1f1b", "interleaved"}, scheduleWord(piped.schedule)));
   EXPECT_LE(piped.parameterDefault.zero, 1);
+}
+
+/// A chain of 6 heads with tokens as its sequence. Parameters have their ids as names.
+struct SixHeads {
+  Graph graph;
+  Job job = jobFor(4, 16);
+
+  explicit SixHeads(int64_t tokens = 16) : graph(makeChain({2, 1, tokens, 6, 8, 96, 96})) {
+    graph.sequenceFactor =
+        graph.values[graph.ops[0].results[0]].layout.dims[1].segments[0].factors[0].id;
+  }
+  void name(const std::string &parameter, const std::string &as) {
+    auto names = std::make_shared<ModelNames>();
+    for (const reshard::GraphParameter &each : graph.parameters) {
+      const std::string &id = graph.values[size_t(each.value)].name;
+      names->parameters[id] = id == parameter ? as : id;
+    }
+    job.names = names;
+  }
+  Result<SearchAnswer> plan(const char *executor, const Pins &pins) const {
+    return search(graph, job, *runBy(*loadCluster("h100-sxm"), executor), pins);
+  }
+};
+
+/// Pins without axes beside tp.
+static Pins onlyTensorAxis() {
+  Pins pins;
+  for (const char *axis : {"pp", "dp", "fsdp", "cp"})
+    pins.conditions.push_back({axis, "1"});
+  return pins;
+}
+
+// Megatron splits whole heads, vocabularies and tokens: a search takes no other tp, and a pinned
+// one is an error.
+TEST(ExecutorPlans, DivideTheSizesOfTheModel) {
+  const SixHeads model;
+  auto error = [&](const Pins &pins) {
+    Result<SearchAnswer> answer = model.plan("megatron", pins);
+    EXPECT_FALSE(answer);
+    return answer ? "no error" : answer.error().message;
+  };
+  Pins pinned;
+  pinned.mesh = *parseMesh("tp=4");
+  EXPECT_TRUE(model.plan("tbc", pinned));
+  EXPECT_EQ(error(pinned), "--mesh tp=4: megatron splits 6 groups of 8 columns of h.0.q.w over tp, "
+                           "and 4 parts are impossible; with this model it runs tp of 1 or 2");
+  Pins asked;
+  ASSERT_TRUE(addPin("tp=4", /*isForbidden=*/false, asked));
+  EXPECT_EQ(error(asked).rfind("--pin tp=4: megatron splits 6 groups", 0), 0u) << error(asked);
+  Pins all;
+  all.strategy = "tp";
+  EXPECT_EQ(error(all).rfind("--strategy tp on 4 devices: megatron splits", 0), 0u) << error(all);
+  Pins released = pinned; // the layout is the user's
+  released.ops = {{"*.up", "column"}};
+  EXPECT_TRUE(model.plan("megatron", released));
+
+  SixHeads pair;
+  pair.job.gpus = 2;
+  for (const char *executor : {"megatron", "nemo", "nanotron"}) {
+    EXPECT_FALSE(model.plan(executor, onlyTensorAxis())) << executor << " has no tp of 4";
+    Result<SearchAnswer> open = pair.plan(executor, onlyTensorAxis());
+    ASSERT_TRUE(open) << executor << ": " << open.error().message;
+    EXPECT_EQ(open->plan.mesh.tp, 2) << executor;
+  }
+  Pins context;
+  context.mesh = *parseMesh("cp=2,dp=2");
+  EXPECT_TRUE(model.plan("megatron", context));
+  Result<SearchAnswer> odd = SixHeads(18).plan("megatron", context);
+  ASSERT_FALSE(odd);
+  EXPECT_NE(odd.error().message.find("two parts on each rank of 18 tokens"), std::string::npos)
+      << odd.error().message;
+}
+
+// In layers of another form tp stays 1, unless the user asks for it.
+TEST(ExecutorPlans, SplitLayersOfMegatronAlone) {
+  SixHeads model;
+  model.job.gpus = 2;
+  EXPECT_TRUE(model.plan("megatron", onlyTensorAxis())) << "no names";
+  model.name("", "");
+  EXPECT_TRUE(model.plan("megatron", onlyTensorAxis()));
+  model.name("ln_f.w", "h.1.norm"); // no matrix
+  EXPECT_TRUE(model.plan("megatron", onlyTensorAxis()));
+  model.name("wte", "h.0.table"); // rows of a third matrix
+  EXPECT_FALSE(model.plan("megatron", onlyTensorAxis()));
+  Pins asked = onlyTensorAxis();
+  asked.conditions.push_back({"tp", "2"});
+  ASSERT_TRUE(model.plan("megatron", asked));
+  EXPECT_EQ(model.plan("megatron", asked)->plan.mesh.tp, 2);
 }
 
 // The layers of a model begin where the number in the names of modules changes.
