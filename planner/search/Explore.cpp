@@ -3,7 +3,6 @@
 #include "planner/search/Explore.h"
 #include "planner/graph/Values.h"
 #include "planner/memory/Memory.h"
-#include "planner/pins/Conditions.h"
 #include "planner/pins/Space.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/predict/Evaluate.h"
@@ -15,6 +14,7 @@
 #include "planner/search/Families.h"
 #include "planner/search/LookAhead.h"
 #include "planner/search/Scorer.h"
+#include "planner/search/WhyNone.h"
 
 #include <algorithm>
 #include <cmath>
@@ -327,31 +327,6 @@ static Status checkBlocks(const Space &space, const Pins &pins, int64_t numBlock
   return Status::ok();
 }
 
-/// Returns the reason for a space without candidates.
-static Error whyNone(Searcher &searcher, const Job &job, const Pins &pins) {
-  if (!searcher.space.leftOut().empty())
-    return Error{ErrorCode::Usage, searcher.space.leftOut() + "; choose a smaller --batch" +
-                                       (pins.microBatch ? ", or another --micro-batch" : "")};
-  if (!searcher.space.refusedSchedule().empty())
-    return Error{ErrorCode::Usage, searcher.space.refusedSchedule() +
-                                       "; choose --batch and --micro-batch accordingly"};
-  if (Status status = searcher.space.checkTypes(); !status)
-    return status.error();
-  if (!pins.conditions.empty())
-    return Error{ErrorCode::Usage,
-                 "no configuration of " + std::to_string(job.gpus) + " devices and --batch " +
-                     std::to_string(job.globalBatch) +
-                     (pins.strategy == "auto" ? "" : " under --strategy " + pins.strategy) +
-                     " is " + toString(pins.conditions)};
-  return Error{
-      ErrorCode::Usage,
-      "no mesh of " + std::to_string(job.gpus) + " devices divides --batch " +
-          std::to_string(job.globalBatch) +
-          (pins.microBatch ? " with --micro-batch " + std::to_string(*pins.microBatch) : "") +
-          (pins.strategy != "auto" ? " under --strategy " + pins.strategy : "") +
-          "; choose a batch that is a multiple of the data-parallel size"};
-}
-
 /// Derives the best candidates. Where derivation contradicts scores, goes on with the scoring: in a
 /// small graph until no other candidate can win, in a large one until a plan fits or for a few
 /// turns.
@@ -443,7 +418,7 @@ Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &c
     return nothing;
   }
   if (candidates.empty())
-    return whyNone(searcher, job, pins);
+    return whyNone(searcher, pins);
 
   Exploration exploration;
   exploration.end = searcher.end();
@@ -477,6 +452,9 @@ Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &c
   std::vector<Candidate> winners = scorer.winners();
   for (size_t i = 0; winners.empty() && i < candidates.size(); ++i)
     if (const std::string &why = searcher.costs.models.refusedContext(candidates[i]); !why.empty())
+      return Error{ErrorCode::Usage, why};
+  if (winners.empty())
+    if (const std::string why = whyNoSizes(searcher.problem, pins); !why.empty())
       return Error{ErrorCode::Usage, why};
   if (winners.empty() && pinned->splitter && exploration.end == SearchEnd::Complete)
     return Error{ErrorCode::Usage,

@@ -215,6 +215,29 @@ TEST(OpPins, FollowMegatron) {
   EXPECT_THAT(errorWith(graph, {{"*=megatron"}}, mesh), HasSubstr("models without experts"));
 }
 
+/// A size of an axis that is impossible has its reason.
+TEST(Conditions, SayWhyASizeIsImpossible) {
+  Graph graph = makeChain(sizes);
+  graph.sequenceFactor =
+      graph.values[graph.ops[0].results[0]].layout.dims[1].segments[0].factors[0].id;
+  auto error = [&](int64_t gpus, const std::vector<std::string> &pins) {
+    Result<SearchAnswer> answer = planWith(graph, {pins}, {}, gpus);
+    EXPECT_FALSE(answer);
+    return answer ? "no error" : answer.error().message;
+  };
+  EXPECT_THAT(error(8, {"cp=3"}), HasSubstr("is cp=3: cp=3 does not divide 8 devices"));
+  EXPECT_THAT(error(6, {"cp=3"}), HasSubstr("16 tokens, which do not divide by 3"));
+  EXPECT_THAT(error(8, {"fsdp=3"}), HasSubstr("fsdp=3 does not divide 8 devices"));
+  EXPECT_THAT(error(6, {"dp=3"}), HasSubstr("dp=3 does not divide --batch 16"));
+  EXPECT_THAT(error(8, {"pp=3"}), HasSubstr("pp=3 does not divide 8 devices"));
+  EXPECT_THAT(error(5, {"tp=5"}), HasSubstr("tp=5 divides no dim of the model but the batch"));
+  EXPECT_THAT(error(8, {"ep=2"}), HasSubstr("ep=2: the model has no routed experts"));
+  EXPECT_THAT(error(4, {"pp=4", "tp=2"}), HasSubstr("pp=4 tp=2 has 8 ranks"));
+  EXPECT_THAT(error(1024, {"pp=512"}), HasSubstr("pp=512: a stage can begin at"));
+  graph.sequenceFactor = -1;
+  EXPECT_THAT(error(4, {"cp=2"}), HasSubstr("no sequence dim"));
+}
+
 /// An executor has its layout without pins; pins for splits come first.
 TEST(OpPins, OfAnExecutor) {
   Graph graph = makeChain(sizes);
