@@ -2,6 +2,8 @@
 
 #include "codegen/cuda/BlockShare.h"
 
+#include "codegen/cuda/KernelFrame.h"
+
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -35,6 +37,40 @@ Value BlockShare::memory() {
 }
 
 void BlockShare::barrier() { builder.create<NVVM::Barrier0Op>(loc); }
+
+Value BlockShare::overLines(Value first, int64_t count, int64_t step, size_t number,
+                            Combine combine) {
+  region::MemoryAccess floats(builder, loc, builder.getF32Type());
+  Value all;
+  for (int64_t line = 0; line < count; ++line) {
+    Value one = floats.load(memory(), e.add(first, e.number(first, line * step)), 0, 1);
+    all = line == 0 ? one : combine(number, all, one);
+  }
+  return all;
+}
+
+SmallVector<Value> BlockShare::overWarps(ArrayRef<Value> values, Value lane, int64_t warps,
+                                         Value first, Combine combine) {
+  if (warps == 1)
+    return SmallVector<Value>(values);
+  {
+    Value isFirst = e.make<arith::CmpIOp>(arith::CmpIPredicate::eq, lane, e.number(lane, 0));
+    auto branch = builder.create<scf::IfOp>(loc, isFirst, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(branch.thenBlock()->getTerminator());
+    region::MemoryAccess floats(builder, loc, builder.getF32Type());
+    Value warp = e.make<arith::DivUIOp>(inBlock, e.number(inBlock, warpThreads));
+    Value ofWarp = e.add(first, warp);
+    for (auto [number, value] : llvm::enumerate(values))
+      floats.store(value, memory(), e.add(ofWarp, e.number(ofWarp, int64_t(number) * warps)), 1);
+  }
+  barrier();
+  SmallVector<Value> all;
+  for (size_t number = 0; number < values.size(); ++number)
+    all.push_back(overLines(e.add(first, e.number(first, int64_t(number) * warps)), warps, 1,
+                            number, combine));
+  return all;
+}
 
 void BlockShare::fence() {
   builder.create<LLVM::CallIntrinsicOp>(loc, /*results=*/Type(), "llvm.nvvm.membar.gl",

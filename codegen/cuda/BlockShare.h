@@ -29,6 +29,18 @@ public:
   /// All threads of the block wait for each other here.
   void barrier();
 
+  /// Combines the values of number `number` of a list: `combine(number, x, y)`.
+  using Combine = llvm::function_ref<Value(size_t number, Value x, Value y)>;
+  /// Returns the f32 at `first`, `first` + `step`, ... of the memory, `count` in all, combined in
+  /// this order as values of number `number`.
+  Value overLines(Value first, int64_t count, int64_t step, size_t number, Combine combine);
+  /// Returns each of `values` (f32, the same in all lanes of a warp), combined over the `warps` of
+  /// the block in their order, in every thread. They pass through the memory from `first` on, which
+  /// no thread may still read. Example: the first pass of a norm over a row has two sums, of x and
+  /// of x^2; with 4 warps they take 8 floats. `lane`: this thread's number in its warp, i64.
+  llvm::SmallVector<Value> overWarps(llvm::ArrayRef<Value> values, Value lane, int64_t warps,
+                                     Value first, Combine combine);
+
   /// Returns whether this block is the last of `numBlocks` of its `group` to come here, i1. If so,
   /// its threads read behind this what threads of all these blocks have written before it.
   ///

@@ -89,8 +89,6 @@ private:
   /// Returns the sums with this row.
   Sums takeRow(Value buffer, const Sums &before);
   void reduceRow(const Domain::Pass &work, Accesses &known, Value buffer);
-  /// Combines a value per warp over the block.
-  Value overWarps(Operation *reduction, int64_t number, Value value, Value buffer);
   void storeRow(int64_t access);
 
   /// Writes the sums of this block, and those of all blocks if it is the last.
@@ -286,26 +284,11 @@ void ColumnSumEmitter::reduceRow(const Domain::Pass &work, Accesses &known, Valu
     total = combineOverWarp(builder, loc, overLanes(reduction, total), isSum(reduction), form);
   int64_t warps = threadsOfRow / warp, count = int64_t(totals.size());
   Value half = e.mul(buffer, integer(warps * count));
-  if (warps > 1) {
-    onlyIf(e.make<arith::CmpIOp>(arith::CmpIPredicate::eq, lane, integer(0)), [&] {
-      Value ofWarp = e.add(half, Value(e.make<arith::DivUIOp>(inBlock, integer(warp))));
-      for (auto [number, total] : llvm::enumerate(totals))
-        floats(1).store(total, share->memory(), e.add(ofWarp, integer(int64_t(number) * warps)), 1);
-    });
-    share->barrier();
-  }
-  for (auto [number, reduction] : llvm::enumerate(work.reductions))
-    sums[reduction->getResult(0)] =
-        warps > 1 ? overWarps(reduction, int64_t(number), totals[number], half) : totals[number];
-}
-
-Value ColumnSumEmitter::overWarps(Operation *reduction, int64_t number, Value value, Value half) {
-  int64_t warps = threadsOfRow / warp;
-  for (int64_t w = 0; w < warps; ++w) {
-    Value ofWarp = floats(1).load(share->memory(), e.add(half, integer(number * warps + w)), 0, 1);
-    value = w == 0 ? ofWarp : combine(reduction, value, ofWarp);
-  }
-  return value;
+  totals = share->overWarps(totals, lane, warps, half, [&](size_t number, Value x, Value y) {
+    return combine(work.reductions[number], x, y);
+  });
+  for (auto [reduction, total] : llvm::zip_equal(work.reductions, totals))
+    sums[reduction->getResult(0)] = total;
 }
 
 void ColumnSumEmitter::storeRow(int64_t access) {

@@ -425,11 +425,8 @@ std::vector<SmallVector<Value>> PartsEmitter::overSlices(const Domain::Pass &wor
 }
 
 Value PartsEmitter::overLines(Operation *reduction, int64_t lines, Value column) {
-  SmallVector<Value> values;
-  for (int64_t line = 0; line < lines; ++line)
-    values.push_back(partialAccess(1).load(share->memory(),
-                                           e.add(column, integer(line * columnsOfBlock)), 0, 1));
-  return combineAll(reduction, values);
+  return share->overLines(column, lines, columnsOfBlock, 0,
+                          [&](size_t, Value x, Value y) { return combine(reduction, x, y); });
 }
 
 //===----------------------------------------------------------------------===//

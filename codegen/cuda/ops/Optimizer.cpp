@@ -107,19 +107,11 @@ private:
 
   /// Returns the sum of `x` over the block, in every thread.
   Value overBlock(Value x) {
-    constexpr int64_t warps = threadsPerBlock / warpThreads;
-    region::MemoryAccess floats(k.builder, k.loc, k.builder.getF32Type());
     Value ofWarp = k.overWarp(x, /*isSum=*/true);
     share.barrier();
-    k.ifThen(k.equal(k.remainder(inBlock, warpThreads), k.integer(0)),
-             [&] { floats.store(ofWarp, share.memory(), k.divide(inBlock, warpThreads), 1); });
-    share.barrier();
-    Value sum;
-    for (int64_t warp = 0; warp < warps; ++warp) {
-      Value other = floats.load(share.memory(), k.integer(warp), 0, 1);
-      sum = sum ? k.e.add(sum, other) : other;
-    }
-    return sum;
+    return share.overWarps(ofWarp, k.remainder(inBlock, warpThreads), threadsPerBlock / warpThreads,
+                           k.integer(0),
+                           [&](size_t, Value sum, Value other) { return k.e.add(sum, other); })[0];
   }
 
   const OpCall &call;
