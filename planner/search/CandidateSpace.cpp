@@ -13,6 +13,8 @@ namespace tbc::planner {
 constexpr int64_t mostMicroBatches = int64_t(1) << 20;
 /// Beyond this, products of sizes exceed 64 bits. On 2^20 devices it is 1 TiB on each.
 constexpr double mostValueBytes = double(int64_t(1) << 60);
+/// Beyond this, sums of the bytes on a rank exceed 64 bits, together with its states (checkBytes).
+constexpr double mostRankBytes = double(int64_t(1) << 61);
 
 /// Whether the schedule is too long or a value too large for the search; records the first reason.
 bool CandidateSpace::isTooLarge(const Candidate &candidate) {
@@ -21,14 +23,18 @@ bool CandidateSpace::isTooLarge(const Candidate &candidate) {
   const int64_t chunks =
       candidate.mesh.pp == 1 ? 1 : candidate.mesh.pp * candidate.schedule.chunksPerStage;
   const bool isLong = candidate.accumulation > mostMicroBatches / chunks;
-  if ((isWide || isLong) && whyLeftOut.empty())
-    whyLeftOut = "--batch " + std::to_string(candidate.batch) + " on " +
-                 std::to_string(problem.job.gpus) +
-                 (problem.job.gpus == 1 ? " device" : " devices") + ": plans with more than " +
-                 std::to_string(mostMicroBatches) +
-                 " micro-batches per rank and step, in a pipeline times its stages, or with a "
-                 "tensor of more than 1 EiB, are not looked at";
-  return isWide || isLong;
+  const int64_t inFlight = candidate.mesh.pp == 1 ? 1 : candidate.accumulation;
+  const double ofValues = problem.measures.mostBytesPerSample * double(problem.graph.values.size());
+  const bool isHeavy = double(candidate.microBatch * inFlight) * ofValues > mostRankBytes;
+  if ((isWide || isLong || isHeavy) && whyLeftOut.empty())
+    whyLeftOut =
+        "--batch " + std::to_string(candidate.batch) + " on " + std::to_string(problem.job.gpus) +
+        (problem.job.gpus == 1 ? " device" : " devices") + ": plans with more than " +
+        std::to_string(mostMicroBatches) +
+        " micro-batches per rank and step, in a pipeline times its stages, with a tensor "
+        "of more than 1 EiB, or with values of perhaps more than 2 EiB for a rank, are not "
+        "looked at";
+  return isWide || isLong || isHeavy;
 }
 
 /// Whether the candidate's schedule allows its number of micro-batches.

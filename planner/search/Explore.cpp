@@ -15,6 +15,7 @@
 #include "planner/search/LookAhead.h"
 #include "planner/search/Scorer.h"
 #include "planner/search/WhyNone.h"
+#include "planner/support/Format.h"
 
 #include <algorithm>
 #include <cmath>
@@ -355,6 +356,27 @@ static Status deriveInTurns(Searcher &searcher, Workers &workers, const Graph &g
   }
 }
 
+/// Refuses a model whose states have more bytes than sums in 64 bits hold, with all else beside
+/// them. Example: 2^61 parameters in bf16 with AdamW take 2, 4 and 12 bytes each, 36 EiB.
+static Status checkBytes(const Graph &graph, const Job &job) {
+  constexpr double mostBytes = double(int64_t(1) << 61);
+  constexpr int64_t gradientBytes = 4;
+  double bytes = 0;
+  for (const GraphParameter &parameter : graph.parameters) {
+    const TensorLayout &layout = graph.values[size_t(parameter.value)].layout;
+    double perElement = double(layout.elementBytes);
+    if (parameter.gradient >= 0)
+      perElement += double(gradientBytes + masterBytes(layout.elementBytes) +
+                           job.stateBytesPerElement(parameter));
+    bytes += fullBytes(layout) / double(layout.elementBytes) * perElement;
+  }
+  if (bytes <= mostBytes)
+    return Status::ok();
+  return Error{ErrorCode::Usage, "parameters, gradients and optimizer states take " +
+                                     formatBytes(bytes) + ", and tbc counts up to " +
+                                     formatBytes(mostBytes) + "; choose a smaller model"};
+}
+
 /// Returns the seconds of the fastest scored candidate that fits.
 static double fastestScored(const Exploration &exploration) {
   double fastest = INFINITY;
@@ -398,6 +420,8 @@ Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &c
                       size_t(top),
                       purpose == Purpose::Suggestion ? size_t(4) : size_t(16),
                       pins.deadline};
+  if (Status status = checkBytes(graph, job); !status)
+    return status.error();
   if (Status status = checkRates(graph, cluster); !status)
     return status.error();
   if (Status status = checkContext(graph, *space, pins); !status)

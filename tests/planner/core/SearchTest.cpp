@@ -21,6 +21,18 @@ using namespace tbc::planner;
 using namespace tbc::planner::test;
 using testing::HasSubstr;
 
+/// Sums of bytes would exceed 64 bits, and such a plan seemed to fit.
+TEST(Search, RefusesMoreBytesThanItCounts) {
+  const int64_t width = int64_t(1) << 29;
+  EXPECT_THAT(errorOf(makeMlp(1, {width, width, 4}), jobFor(1, 1), {}),
+              HasSubstr("parameters, gradients and optimizer states take 4096 PiB"));
+  const std::vector<int64_t> layers(17, int64_t(1) << 20);
+  Pins pins;
+  pins.microBatch = int64_t(1) << 37;
+  EXPECT_THAT(errorOf(makeMlp(1, layers), jobFor(1, *pins.microBatch), pins),
+              HasSubstr("values of perhaps more than 2 EiB"));
+}
+
 /// Reshapes leave factors of size 1 in a parameter's dims that are absent in its gradient's dims.
 TEST(Search, FactorsOfOneElementDoNotMatter) {
   StepBuilder builder;
