@@ -549,21 +549,22 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivati
   predictRoom(plan, devices, prediction);
 
   double flops = 0; // without clones: they are work, but not the model's
-  double f16Flops = 0;
+  std::map<DType, double> flopsOf;
   for (size_t op = 0; op < step.graph.ops.size(); ++op)
     if (!step.isRecomputed(int(op))) {
       const GraphOp &graphOp = step.graph.ops[op];
       if (isMatrixClass(graphOp.kernelClass)) {
         flops += graphOp.flops;
-        f16Flops +=
-            localWork(step.graph, int(op), OpStrategy()).dtype == DType::F16 ? graphOp.flops : 0;
+        flopsOf[localWork(step.graph, int(op), OpStrategy()).dtype] += graphOp.flops;
       }
     }
   prediction.modelFlops = flops * double(plan.accumulation);
-  // A model exported in f16 computes in f16 even if the job's precision is another.
-  const DType dtype = 2 * f16Flops > flops                   ? DType::F16
-                      : plan.job.precision == Precision::F32 ? DType::F32
-                                                             : DType::BF16;
+  // The type of most FLOPs: a file may have another one than the job asks for.
+  DType dtype = plan.job.precision == Precision::F32 ? DType::F32 : DType::BF16;
+  double most = 0;
+  for (const auto &[type, ofType] : flopsOf)
+    if (ofType > most)
+      dtype = type, most = ofType;
   auto peakOf = [&](int stage) { return devices.of(stage).peakFlops(KernelClass::Matmul, dtype); };
   double peak = peakOf(0), others = 0; // of stages, in the mean
   for (int stage = 1; stage < int(plan.mesh.pp); ++stage)

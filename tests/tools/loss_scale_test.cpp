@@ -10,6 +10,7 @@
 #include "tests/tools/PlanSupport.h"
 #include "tools/driver/StepSettings.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -209,23 +210,26 @@ std::string modelInF16() {
   return builder.bytes();
 }
 
-/// A precision does not change the types of a file: it says so, where they are others.
-TEST(LossScaleModel, AnotherPrecisionThanTheFilesIsWarnedOf) {
+/// A precision does not change the narrow types of a file, so another one is an error.
+TEST(LossScaleModel, AnotherPrecisionThanTheFilesIsRefused) {
   test::TemporaryFolder folder;
   driver::StepOptions options;
   options.modelPath = folder.write("half.onnx", modelInF16());
-  for (auto precision :
-       {planner::Precision::F32, planner::Precision::BF16, planner::Precision::F16}) {
+  for (auto precision : {planner::Precision::F32, planner::Precision::BF16}) {
     auto context = driver::makeContext();
     options.precision = precision;
     auto step = driver::buildTrainingStep(*context, options);
-    ASSERT_TRUE(step) << step.error().message;
-    const std::vector<std::string> &warnings = (*step)->model.warnings;
-    const auto count = std::count_if(warnings.begin(), warnings.end(), [](const std::string &w) {
-      return w.find("the parameters are f16 in the file and stay so") != std::string::npos;
-    });
-    EXPECT_EQ(count, precision == planner::Precision::F16 ? 0 : 1) << planner::name(precision);
+    ASSERT_FALSE(step) << planner::name(precision);
+    EXPECT_EQ(step.error().code, ErrorCode::Usage);
+    EXPECT_THAT(
+        step.error().message,
+        testing::AllOf(testing::HasSubstr("--precision " + std::string(planner::name(precision))),
+                       testing::HasSubstr("parameters are f16 in the file"),
+                       testing::HasSubstr("choose --precision f16")));
   }
+  auto context = driver::makeContext();
+  options.precision = planner::Precision::F16;
+  EXPECT_TRUE(driver::buildTrainingStep(*context, options));
 }
 
 /// The model needs no narrowing, but still gets master weights and a scale.

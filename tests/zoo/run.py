@@ -223,6 +223,11 @@ def change_error(entry, state, before, after, floor):
     return float(min(errors) / (change + floor))
 
 
+def precision_of(made):
+    """Returns the --precision of the exported model: files in bf16 have no other."""
+    return "bf16" if next(made.module.parameters()).dtype == torch.bfloat16 else "f32"
+
+
 def train(tbc, made, tensors, flags):
     """Trains with tbc and PyTorch; returns the relative errors of loss, norm and parameters. `tensors`: of
     `tbc check --json`.
@@ -237,7 +242,7 @@ def train(tbc, made, tensors, flags):
     for name, array in data.items():
         np.save(tbc.folder / f"{name}.npy", array)
         inputs += [] if name == "attention_mask" else ["--data", f"{name}={name}.npy"]
-    tbc("plan", "model.onnx", "--gpus", 1, "--cluster", "cpu-local", "--batch", BATCH, "--precision", "f32",
+    tbc("plan", "model.onnx", "--gpus", 1, "--cluster", "cpu-local", "--batch", BATCH, "--precision", precision_of(made),
         "--optimizer", "sgd", "--clip-norm", "1e9", *flags, "-o", "train.json")
     tbc("compile", "train.json", "-o", "program")
     tbc("run", "program", "--threads", 1, *inputs, "--no-shuffle", "--steps", STEPS, "--lr", RATE, "--log", "log.jsonl",
@@ -301,8 +306,8 @@ def examine(name, form, opset, program, folder):
             row[f"mfu{gpus}"] = round(100 * plan["prediction"]["mfu"], 1)
         split = [] if made.meets else ["--micro-batch", 1]
         for mesh in MESHES:
-            tbc("plan", "model.onnx", "--gpus", 4, "--mesh", mesh, "--batch", 8, *split, "--precision", "f32", *flags,
-                *length, "-o", "plan.json")
+            tbc("plan", "model.onnx", "--gpus", 4, "--mesh", mesh, "--batch", 8, *split, "--precision", precision_of(made),
+                *flags, *length, "-o", "plan.json")
             tbc("verify", "plan.json")
             row["verify"] = round(max(row.get("verify", 0), tbc.seconds), 2)
         dtype = next(made.module.parameters()).dtype

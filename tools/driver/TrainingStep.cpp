@@ -106,9 +106,8 @@ static bool hasF16(func::FuncOp model) {
                       [&](Operation &op) { return llvm::any_of(op.getResults(), isF16); });
 }
 
-/// Warns if most parameters have a narrow type, which the precision does not change.
-static void warnOfNarrowParameters(func::FuncOp model, planner::Precision precision,
-                                   std::vector<std::string> &warnings) {
+/// Returns the narrow type of most elements of parameters, which no precision changes, or nullopt.
+static std::optional<planner::Precision> narrowPrecision(func::FuncOp model) {
   double all = 0, bf16 = 0, f16 = 0; // elements
   for (BlockArgument arg : model.getArguments()) {
     auto type = tensorType(arg);
@@ -119,15 +118,21 @@ static void warnOfNarrowParameters(func::FuncOp model, planner::Precision precis
     bf16 += type.getElementType().isBF16() ? double(type.getNumElements()) : 0;
     f16 += type.getElementType().isF16() ? double(type.getNumElements()) : 0;
   }
-  for (auto [elements, own] :
-       {std::pair(bf16, planner::Precision::BF16), std::pair(f16, planner::Precision::F16)})
-    if (elements > all / 2 && precision != own)
-      warnings.push_back(
-          "--precision " + std::string(planner::name(precision)) + ": the parameters are " +
-          planner::name(own) +
-          " in the file and stay so, as only f32 is narrowed; export the model in f32, "
-          "or plan with --precision " +
-          planner::name(own));
+  if (bf16 > all / 2)
+    return planner::Precision::BF16;
+  return f16 > all / 2 ? std::optional(planner::Precision::F16) : std::nullopt;
+}
+
+/// Errors: Usage for a precision that the model cannot have, because only f32 is narrowed.
+static Status checkPrecision(func::FuncOp model, planner::Precision precision) {
+  const std::optional<planner::Precision> own = narrowPrecision(model);
+  if (!own || *own == precision)
+    return Status::ok();
+  const std::string word = planner::name(*own);
+  return problem(Problem::BadModelFlag,
+                 "--precision " + std::string(planner::name(precision)) + ": the parameters are " +
+                     word + " in the file, and only f32 is narrowed; choose --precision " + word +
+                     ", or export the model in f32");
 }
 
 static LogicalResult lowerTo(func::FuncOp model, planner::Precision precision) {
@@ -161,7 +166,6 @@ static LogicalResult prepareModel(TrainingStep &result) {
   foldReshapes(model);
   foldTransposes(model);
   mergeHeads(model);
-  warnOfNarrowParameters(model, *options.precision, result.model.warnings);
   if (failed(lowerTo(model, *options.precision)))
     return failure();
   if (failed(useDropout(model, dropout.seed)))
@@ -336,8 +340,10 @@ buildTrainingStep(MLIRContext &context, frontend::ImportedModel model, const Ste
   };
   auto imported = module.lookupSymbol<func::FuncOp>("model");
   if (!options.precision)
-    result->options.precision =
-        hasF16(imported) ? planner::Precision::F16 : planner::Precision::BF16;
+    result->options.precision = narrowPrecision(imported).value_or(
+        hasF16(imported) ? planner::Precision::F16 : planner::Precision::BF16);
+  if (Status status = checkPrecision(imported, *result->options.precision); !status)
+    return status.error();
   if (failed(prepareModel(*result)))
     return rejected();
   if (Status status = resolveLossScale(result->options, hasF16(imported)); !status)

@@ -21,6 +21,21 @@ using namespace tbc::planner;
 using namespace tbc::planner::test;
 using testing::HasSubstr;
 
+/// A graph may have another type than its job says.
+TEST(Search, MfuIsOfTheTypeThatMatmulsHave) {
+  const Graph graph = makeMlp(1, {4096, 4096, 4096}, 2);
+  auto mfu = [&](Precision precision) {
+    Job job = jobFor(1, 4096);
+    job.precision = precision;
+    Result<SearchAnswer> answer = search(graph, job, *loadCluster("h100-sxm"), {});
+    EXPECT_TRUE(answer) << answer.error().message;
+    return answer ? answer->plan.prediction.mfu : 0;
+  };
+  EXPECT_GT(mfu(Precision::BF16), 0);
+  EXPECT_LT(mfu(Precision::BF16), 1);
+  EXPECT_EQ(mfu(Precision::F32), mfu(Precision::BF16));
+}
+
 /// Sums of bytes would exceed 64 bits, and such a plan seemed to fit.
 TEST(Search, RefusesMoreBytesThanItCounts) {
   const int64_t width = int64_t(1) << 29;
