@@ -181,41 +181,6 @@ int64_t localBytes(const TensorLayout &layout, const Sharding &sharding) {
   return layout.elementBytes * ((elements + n - 1) / n);
 }
 
-/// Appends the rank's global indices within one segment, starting at `base`. Each factor
-/// contributes the digits of its share.
-static void appendSegment(const Mesh &mesh, const Segment &segment, const Sharding &sharding,
-                          int dim, const std::vector<int64_t> &coordinates, int64_t base,
-                          std::vector<int64_t> &result) {
-  std::vector<int64_t> indices = {0};
-  for (const Factor &factor : segment.factors) {
-    int64_t first = 0, count = factor.size;
-    if (const FactorSharding *f = find(sharding, dim, factor.id)) {
-      count = factor.size / groupSize(f->axes);
-      first = count * groupIndex(mesh, f->axes, coordinates);
-    }
-    std::vector<int64_t> next;
-    next.reserve(indices.size() * count);
-    for (int64_t index : indices)
-      for (int64_t k = 0; k < count; ++k)
-        next.push_back(index * factor.size + first + k);
-    indices = std::move(next);
-  }
-  for (int64_t index : indices)
-    result.push_back(base + index);
-}
-
-std::vector<int64_t> localIndices(const Mesh &mesh, const TensorLayout &layout,
-                                  const Sharding &sharding, int dim,
-                                  const std::vector<int64_t> &coordinates) {
-  std::vector<int64_t> result;
-  int64_t base = 0;
-  for (const Segment &segment : layout.dims[dim].segments) {
-    appendSegment(mesh, segment, sharding, dim, coordinates, base, result);
-    base += segment.numElements();
-  }
-  return result;
-}
-
 std::string toString(const Mesh &mesh, const Sharding &sharding) {
   std::string text = "[";
   for (const FactorSharding &f : sharding.factors) {

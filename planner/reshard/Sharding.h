@@ -130,12 +130,6 @@ int64_t localBytes(const TensorLayout &layout, const Sharding &sharding);
 /// sizes.
 TensorLayout localLayout(const TensorLayout &layout, const Sharding &sharding);
 
-/// Returns the global indices along dim `dim` on the rank with these coordinates, in local order.
-/// Ignores `flat`.
-std::vector<int64_t> localIndices(const Mesh &mesh, const TensorLayout &layout,
-                                  const Sharding &sharding, int dim,
-                                  const std::vector<int64_t> &coordinates);
-
 /// Format for messages and tests: dim, factor id, axes. Example: "[d0.3@dp, d1.7@tp] partial{tp}
 /// flat{fsdp}".
 std::string toString(const Mesh &mesh, const Sharding &sharding);

@@ -1,6 +1,7 @@
 //===- ShardingTest.cpp - Axes, local shapes, local indices, validity -----===//
 
 #include "planner/reshard/Sharding.h"
+#include "tests/planner/reshard/Simulator.h"
 
 #include "gtest/gtest.h"
 
@@ -81,12 +82,12 @@ TEST(Sharding, ShardOfFusedQkvHoldsItsHeadsOfEachSegment) {
     expected.push_back(i);
   for (int64_t i = 96 + 24; i < 128; ++i)
     expected.push_back(i);
-  EXPECT_EQ(localIndices(mesh, fusedQkv(), {{{1, H, {tp}}}, {}, {}}, 1, {0, 0, 3}), expected);
+  EXPECT_EQ(test::localIndices(mesh, fusedQkv(), {{{1, H, {tp}}}, {}, {}}, 1, {0, 0, 3}), expected);
 }
 
 TEST(Sharding, LocalIndicesOfAnInnerFactorAreStrided) {
   TensorLayout layout{{product({{H, 2}, {D, 6}})}, 4};
-  EXPECT_EQ(localIndices(mesh, layout, {{{0, D, {fsdp}}}, {}, {}}, 0, {0, 1, 0}),
+  EXPECT_EQ(test::localIndices(mesh, layout, {{{0, D, {fsdp}}}, {}, {}}, 0, {0, 1, 0}),
             (std::vector<int64_t>{2, 3, 8, 9}));
 }
 
@@ -95,7 +96,7 @@ TEST(Sharding, LocalIndicesOfAllRanksCoverTheDimOnce) {
   Sharding s{{{1, D, {dp}}, {1, H, {tp}}}, {}, {}};
   std::vector<int> seen(128);
   for (int64_t rank = 0; rank < 24; ++rank) {
-    std::vector<int64_t> indices = localIndices(mesh, layout, s, 1, mesh.coordinates(rank));
+    std::vector<int64_t> indices = test::localIndices(mesh, layout, s, 1, mesh.coordinates(rank));
     EXPECT_EQ(static_cast<int64_t>(indices.size()), localShape(layout, s)[1]);
     for (int64_t i : indices)
       ++seen[i];

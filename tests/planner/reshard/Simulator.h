@@ -27,6 +27,12 @@ using Values = std::function<int64_t(int64_t)>;
 /// Some values, all different.
 int64_t valueOf(int64_t globalIndex);
 
+/// Returns the global indices along dim `dim` on the rank with these coordinates, in local order.
+/// Ignores `flat`.
+std::vector<int64_t> localIndices(const Mesh &mesh, const TensorLayout &layout,
+                                  const Sharding &sharding, int dim,
+                                  const std::vector<int64_t> &coordinates);
+
 /// Distributes the tensor to every rank under `sharding`. A partial value becomes parts with the
 /// value as sum (or maximum); flat padding becomes zeros.
 std::vector<LocalTensor> distribute(const Mesh &mesh, const TensorLayout &layout,
