@@ -29,6 +29,7 @@ def Tbc_GeluOp : Tbc_ActivationOp<"gelu", "x times the normal distribution funct
     (C1) `approximate` is none or tanh.
   }];
   let flopsPerElement = "10";
+  let elementFunction = "getApproximate() == \"tanh\" ? ::tbc::ElementFunction::Gelu : ::tbc::ElementFunction::Other";
   let arguments = (ins Tbc_FloatTensor:$input, StrAttr:$approximate);
   let hasVerifier = 1; /* gelu_c1 */
 }
@@ -41,6 +42,8 @@ def Tbc_GeluGradOp : Tbc_ActivationGradOp<"gelu_grad", "The gradient of gelu"> {
     (C1) `approximate` is none or tanh.
   }];
   let flopsPerElement = "18";
+  let elementFunction =
+      "getApproximate() == \"tanh\" ? ::tbc::ElementFunction::GeluGradient : ::tbc::ElementFunction::Other";
   let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$cotangent, StrAttr:$approximate);
   let hasVerifier = 1; /* gelu_grad_c1 */
 }

@@ -53,6 +53,7 @@ def Tbc_CeilOp : Tbc_SmoothOp<"ceil", "The smallest whole number that is not sma
 def Tbc_RoundOp : Tbc_SmoothOp<"round", "The nearest whole number, the even one of two">;
 
 let additive = "true" in {
+let elementFunction = "::tbc::ElementFunction::Sum" in
 def Tbc_AddOp : Tbc_ArithmeticOp<"add", "Sum">;
 def Tbc_SubOp : Tbc_ArithmeticOp<"sub", "Difference">;
 }
@@ -113,6 +114,7 @@ def Tbc_CastOp : Tbc_ElementwiseOp<"cast", [DeclareOpInterfaceMethods<Differenti
   let loopNest = "getType().getElementType().isInteger(1) || getInput().getType().getElementType().isIntOrIndex() || "
                  "!getType().getElementType().isIntOrIndex()";
   let additive = "getInput().getType().getElementType().isIntOrIndex() == false && getType().getElementType().isIntOrIndex() == false";
+  let elementFunction = "isAdditive() ? ::tbc::ElementFunction::Cast : ::tbc::ElementFunction::Other";
   let arguments = (ins Tbc_Tensor:$input);
   let results = (outs Tbc_Tensor:$result);
 }

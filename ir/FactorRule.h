@@ -12,6 +12,7 @@
 
 namespace tbc {
 
+using reshard::ElementFunction;
 using reshard::KernelClass;
 using reshard::LoopKind;
 using reshard::OwnKernel;

@@ -91,6 +91,7 @@ private:
     graphOp.flops = cost.getFlops();
     graphOp.kernelClass = cost.getKernelClass();
     graphOp.isLoopNest = cost.isLoopNest();
+    graphOp.function = cost.getElementFunction();
     graphOp.workspace = cost.getWorkspace();
     graphOp.own = cost.getOwnKernel();
     for (const FactorRule::Loop &ruleLoop : rule.loops) {

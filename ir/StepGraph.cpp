@@ -203,6 +203,8 @@ LogicalResult Extractor::addOp(Operation *op) {
   graphOp.flops = cost.getFlops();
   graphOp.kernelClass = cost.getKernelClass();
   graphOp.isLoopNest = cost.isLoopNest();
+  graphOp.function = cost.getElementFunction();
+  graphOp.logitsOperand = cost.getLogitsOperand();
   graphOp.workspace = cost.getWorkspace();
   graphOp.own = cost.getOwnKernel();
   graphOp.generator = llvm::all_of(op->getOperands(), [&](Value operand) {

@@ -57,6 +57,10 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
   string resizesFixedLoops = "false";
   /// A C++ expression: whether it is a nest of loops that may be a part of a larger one.
   string loopNest = "false";
+  /// A C++ expression: its function for each element, an ElementFunction.
+  string elementFunction = "::tbc::ElementFunction::Other";
+  /// The operand with the logits of a loss.
+  string logitsOperand = "-1";
   /// A C++ expression: the memory of its kernel on GPUs, a WorkspaceFn.
   string workspace = "nullptr";
   /// A C++ expression: its kernel on GPUs, an OwnKernel.
@@ -71,6 +75,8 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
       "bool $cppClass::isLoopNest() {\n"
       "  return ::tbc::hasKernelTypes(*this) && (" # loopNest # ");\n"
       "}\n"
+      "::tbc::ElementFunction $cppClass::getElementFunction() { return " # elementFunction # "; }\n" #
+      "int $cppClass::getLogitsOperand() { return " # logitsOperand # "; }\n" #
       "::tbc::WorkspaceFn $cppClass::getWorkspace() { return " # workspace # "; }\n" #
       "::tbc::OwnKernel $cppClass::getOwnKernel() { return " # ownKernel # "; }\n" # familyDefinition;
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";

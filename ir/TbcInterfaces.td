@@ -52,6 +52,13 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
       Example: add, broadcast, layer_norm; not slice, einsum.
     }], "bool", "isLoopNest", (ins)>,
     InterfaceMethod<[{
+      Returns the function of the op for each element, if decisions of the planner depend on it
+      (planner/reshard/KernelClass.h). Example: `Sum` for add.
+    }], "::tbc::ElementFunction", "getElementFunction", (ins)>,
+    InterfaceMethod<[{
+      Returns the number of the operand with the logits of a loss, or -1. Example: 0 for class_sums.
+    }], "int", "getLogitsOperand", (ins)>,
+    InterfaceMethod<[{
       Returns the bytes that its kernel keeps between launches on GPUs, as a function of the operands' local
       shapes (planner/reshard/KernelClass.h); unset if there are none, or few.
     }], "::tbc::WorkspaceFn", "getWorkspace", (ins)>,

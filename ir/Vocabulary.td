@@ -26,6 +26,8 @@ def Tbc_EmbeddingOp : Tbc_Op<"embedding", [InferTypeOpAdaptor,
   let results = (outs Tbc_FloatTensor:$result);
   let extraClassDefinition =
       "bool $cppClass::isAdditive() { return false; }\n"
+      "::tbc::ElementFunction $cppClass::getElementFunction() { return ::tbc::ElementFunction::Other; }\n"
+      "int $cppClass::getLogitsOperand() { return -1; }\n"
       "::tbc::WorkspaceFn $cppClass::getWorkspace() { return nullptr; }\n"
       "::tbc::OwnKernel $cppClass::getOwnKernel() { return {}; }\n"
       "bool $cppClass::isLoopNest() { return false; }"; // isResizable is in Vocabulary.cpp
@@ -45,6 +47,8 @@ def Tbc_EmbeddingGradOp : Tbc_Op<"embedding_grad"> {
   let results = (outs Tbc_FloatTensor:$result);
   let extraClassDefinition =
       "bool $cppClass::isAdditive() { return false; }\n"
+      "::tbc::ElementFunction $cppClass::getElementFunction() { return ::tbc::ElementFunction::Other; }\n"
+      "int $cppClass::getLogitsOperand() { return -1; }\n"
       "::tbc::WorkspaceFn $cppClass::getWorkspace() { return nullptr; }\n"
       "::tbc::OwnKernel $cppClass::getOwnKernel() { return {}; }\n"
       "bool $cppClass::isLoopNest() { return false; }"; // isResizable is in Vocabulary.cpp
@@ -84,6 +88,7 @@ def Tbc_ClassSumsOp : Tbc_Op<"class_sums", [InferTypeOpAdaptor,
       Tbc_IntTensor:$numbers, Tbc_IntTensor:$last, I64Attr:$ignore_index, F64Attr:$label_weight,
       F64Attr:$class_weight);
   let results = (outs Tbc_FloatTensor:$denominator, Tbc_FloatTensor:$target);
+  let logitsOperand = "0";
 }
 
 def Tbc_ClassSumsGradOp : Tbc_Op<"class_sums_grad", [InferTypeOpAdaptor]> {

@@ -1,6 +1,7 @@
 //===- KernelShares.cpp - The memory traffic of kernels, by op -------------===//
 
 #include "planner/cost/KernelShares.h"
+#include "planner/cost/MatmulEpilogue.h"
 #include "planner/graph/Values.h"
 
 #include <algorithm>
@@ -168,94 +169,19 @@ private:
     }
   }
 
-  /// Whether `matmul` is one, and a library can execute `kernel` in the same call: it alone reads
-  /// the product, and adds a bias along the rows, or a matrix, or both, or casts from 16 bits to
-  /// f32 (runtime/cuda/Epilogues.cpp).
+  /// Whether `matmul` is one that only `kernel` reads, and a library executes both in one call.
   bool isEpilogue(const Kernel &matmul, const Kernel &kernel) const {
     const GraphOp &product = graph.ops[size_t(matmul.ops[0])];
     if (matmul.isNest || !kernel.isNest || product.kernelClass != KernelClass::Matmul ||
-        product.results.size() != 1)
+        product.results.size() != 1 || isKept[size_t(product.results[0])])
       return false;
     const std::vector<int> &users = graph.values[size_t(product.results[0])].users;
     const int number = kernelOf[size_t(kernel.ops.back())];
-    if (isKept[size_t(product.results[0])] || users.empty() ||
-        !std::all_of(users.begin(), users.end(),
-                     [&](int user) { return kernelOf[size_t(user)] == number; }))
-      return false;
-    Terms terms;
-    std::set<int> sums = {product.results[0]}; // the product, and what is made of it
-    bool isStored = false;
-    for (int index : kernel.ops) {
-      const GraphOp &op = graph.ops[size_t(index)];
-      if (op.generator || (isView(op) && sums.count(op.operands[0]) == 0))
-        continue;
-      if (!isView(op)) {
-        // Sums and casts are the linear ops of one loop nest.
-        if (!op.additive || op.kernelClass != KernelClass::Elementwise || isStored ||
-            !addTerm(op, product, kernel, sums, terms))
-          return false;
-        isStored = isWritten(op.results[0], number);
-      }
-      sums.insert(op.results[0]);
-    }
-    const bool isSum = terms.biases + terms.matrices > 0 && terms.biases <= 1 &&
-                       terms.matrices <= 1 && rowLength(product) > 0;
-    return terms.casts == 0 ? isSum : terms.casts == 1 && terms.biases + terms.matrices == 0;
-  }
-
-  /// The work of a kernel on a product.
-  struct Terms {
-    int biases = 0, matrices = 0, casts = 0;
-  };
-
-  /// Counts the term that `op` adds to one of `sums`. Returns false if it does anything else.
-  bool addTerm(const GraphOp &op, const GraphOp &product, const Kernel &kernel,
-               const std::set<int> &sums, Terms &terms) const {
-    if (op.operands.size() == 1) {
-      ++terms.casts;
-      return isWidening(op);
-    }
-    const bool isFirst = sums.count(op.operands[0]) > 0;
-    if (isFirst == (sums.count(op.operands[1]) > 0))
-      return false;
-    const int term = sourceOf(op.operands[isFirst ? 1 : 0], kernelOf[size_t(kernel.ops.back())]);
-    const int producer = graph.values[size_t(term)].producer;
-    if (std::count(kernel.ops.begin(), kernel.ops.end(), producer) > 0)
-      return false;
-    const int64_t elements = graph.values[size_t(term)].layout.numElements();
-    const bool isMatrix = elements == graph.values[size_t(op.results[0])].layout.numElements();
-    ++(isMatrix ? terms.matrices : terms.biases);
-    return isMatrix || elements == rowLength(product);
-  }
-
-  /// Whether a cast makes f32 of 16 bits.
-  bool isWidening(const GraphOp &cast) const {
-    const DType from = graph.values[size_t(cast.operands[0])].dtype;
-    return (from == DType::BF16 || from == DType::F16) &&
-           graph.values[size_t(cast.results[0])].dtype == DType::F32;
-  }
-
-  /// Returns the length of the rows of a matmul's result: the loops that it shares with the operand
-  /// of its last dim alone. 0 for a batch of matmuls.
-  int64_t rowLength(const GraphOp &product) const {
-    const int last = int(graph.values[size_t(product.results[0])].layout.dims.size()) - 1;
-    std::map<int, int64_t> lengths; // by operand
-    int ofLast = none;
-    for (const Loop &loop : product.loops) {
-      if (loop.resultDims.empty() || loop.size == 1)
-        continue;
-      std::set<int> operands;
-      for (const TensorDim &place : loop.operandDims)
-        operands.insert(place.tensor);
-      if (operands.size() != 1)
-        return 0;
-      int64_t &length = lengths.try_emplace(*operands.begin(), 1).first->second;
-      length *= loop.size;
-      for (const TensorDim &place : loop.resultDims)
-        if (place.dim == last)
-          ofLast = *operands.begin();
-    }
-    return ofLast == none ? 1 : lengths[ofLast];
+    return !users.empty() && std::all_of(users.begin(), users.end(), [&](int user) {
+      return kernelOf[size_t(user)] == number;
+    }) && isMatmulEpilogue(graph, product, kernel.ops, [&](int value) {
+      return isWritten(value, number);
+    });
   }
 
   /// Adds the traffic of `kernel` to that of the matmul, in place of the product.

@@ -141,10 +141,12 @@ int64_t workspaceBytes(const Graph &graph, int op, const OpStrategy &strategy,
 Logits logitsOf(const Graph &graph, const Derivation &derivation) {
   Logits logits;
   for (size_t op = 0; op < graph.ops.size(); ++op) {
-    if (graph.ops[op].kind != "class_sums" || graph.ops[op].phase != Phase::Forward)
+    const int operand = graph.ops[op].logitsOperand;
+    if (operand < 0 || graph.ops[op].phase != Phase::Forward)
       continue;
-    const TensorLayout &layout = graph.values[size_t(graph.ops[op].operands[0])].layout;
-    const int64_t bytes = localBytes(layout, derivation.operands[op][0].sharding);
+    const TensorLayout &layout =
+        graph.values[size_t(graph.ops[op].operands[size_t(operand)])].layout;
+    const int64_t bytes = localBytes(layout, derivation.operands[op][size_t(operand)].sharding);
     if (bytes / layout.elementBytes > logits.elements)
       logits = {int(op), bytes / layout.elementBytes, layout.elementBytes};
   }

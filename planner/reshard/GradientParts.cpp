@@ -12,14 +12,14 @@ static int chunkOf(const Graph &graph, int value) {
   return producer < 0 ? -1 : graph.ops[producer].chunk;
 }
 
-/// Whether `value` is a pure sum: the result of an additive backward op that is the only user of
-/// its operands.
+/// Whether `value` is a pure sum: the result of a backward op that adds two values, and is their
+/// only user.
 static bool isJoin(const Graph &graph, int value) {
   int producer = graph.values[value].producer;
   if (producer < 0)
     return false;
   const GraphOp &op = graph.ops[producer];
-  return op.additive && op.phase != Phase::Forward && op.operands.size() == 2 && op.kind == "add" &&
+  return op.function == ElementFunction::Sum && op.phase != Phase::Forward &&
          op.operands[0] != op.operands[1] &&
          std::all_of(op.operands.begin(), op.operands.end(),
                      [&](int operand) { return graph.values[operand].users.size() == 1; });

@@ -95,6 +95,10 @@ struct GraphOp {
   KernelClass kernelClass = KernelClass::Elementwise;
   /// Whether it is a nest of loops that may be a part of a larger one (CostOpInterface).
   bool isLoopNest = false;
+  ElementFunction function = ElementFunction::Other;
+  /// The operand with the logits of a loss, for each of which executors of others hold buffers; -1
+  /// without.
+  int logitsOperand = -1;
   WorkspaceFn workspace = nullptr;
   OwnKernel own;
 };

@@ -35,6 +35,11 @@ enum class KernelClass {
   None
 };
 
+/// The function of an op for each element, where decisions depend on it: sums join the parts of a
+/// gradient, and libraries execute these functions with a matmul. Sum: of two operands. Cast:
+/// between floats. Gelu: the tanh form; its gradient reads the input, then the cotangent.
+enum class ElementFunction { Other, Sum, Cast, Gelu, GeluGradient };
+
 /// The bytes that the kernel of an op keeps between its launches on a GPU, from the local shapes of
 /// its operands. Unset: zero, or little enough for the cluster's context_bytes.
 using WorkspaceFn = std::function<int64_t(const std::vector<std::vector<int64_t>> &)>;

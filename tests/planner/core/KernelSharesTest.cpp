@@ -52,7 +52,14 @@ struct Maker {
     return op(KernelClass::Matmul, false, {x, y}, factors);
   }
   int add(int x, int y, const std::vector<reshard::FactorId> &factors) {
-    return op(KernelClass::Elementwise, true, {x, y}, factors, true);
+    int sum = op(KernelClass::Elementwise, true, {x, y}, factors, true);
+    graph.ops.back().function = reshard::ElementFunction::Sum;
+    return sum;
+  }
+  int gelu(int x, const std::vector<reshard::FactorId> &factors) {
+    int y = op(KernelClass::Elementwise, true, {x}, factors);
+    graph.ops.back().function = reshard::ElementFunction::Gelu;
+    return y;
   }
   int broadcast(int x, const std::vector<reshard::FactorId> &factors) {
     return op(KernelClass::None, true, {x}, factors, true);
@@ -91,6 +98,16 @@ TEST(KernelShares, EpiloguesAreThoseOfTheLibrary) {
       {"two matrices", 2, [&](Maker &m, int x) { return matrix(m, matrix(m, x)); }},
       {"two biases", 2, [&](Maker &m, int x) { return bias(m, bias(m, x, c), c); }},
       {"the product twice", 2, [&](Maker &m, int x) { return m.add(x, x, {a, c}); }},
+      {"a difference", 2,
+       [](Maker &m, int x) {
+         return m.op(KernelClass::Elementwise, true, {x, m.value({a, c})}, {a, c}, true);
+       }},
+      {"gelu", 1, [](Maker &m, int x) { return m.gelu(x, {a, c}); }},
+      {"gelu of a bias and a matrix", 1,
+       [&](Maker &m, int x) { return m.gelu(matrix(m, bias(m, x, c)), {a, c}); }},
+      {"gelu and a matrix", 2, [&](Maker &m, int x) { return matrix(m, m.gelu(x, {a, c})); }},
+      {"gelu of another form", 2,
+       [](Maker &m, int x) { return m.op(KernelClass::Elementwise, true, {x}, {a, c}); }},
       {"a number", 2,
        [](Maker &m, int x) { return m.add(x, m.broadcast(m.value({}), {a, c}), {a, c}); }}};
   for (const Case &one : cases) {
@@ -122,7 +139,7 @@ TEST(KernelShares, AddUpToTheKernelsOfAProgram) {
   int x = value({a, b}, -1), w = value({b, c}, -1), bias = value({c}, -1);
   int product = op(KernelClass::Matmul, false, {x, w}, {a, c});
   int wide = op(KernelClass::None, true, {bias}, {a, c}, true);
-  int sum = op(KernelClass::Elementwise, true, {product, wide}, {a, c}, true);
+  int sum = maker.add(product, wide, {a, c});
   int again = op(KernelClass::Matmul, false, {sum, w}, {a, c});
   int once = op(KernelClass::Elementwise, true, {again}, {a, c});
   int twice = op(KernelClass::Elementwise, true, {once, again}, {a, c});

@@ -209,6 +209,8 @@ private:
     o.kernelClass = reshard::parseKernelClass(kernelClass).value();
     o.operands = operands;
     o.additive = additive;
+    if (kind == "add")
+      o.function = reshard::ElementFunction::Sum;
     o.forwardOp = index;
     std::map<FactorId, reshard::Loop> loops;
     auto visit = [&](const Dims &dims, int tensor, bool isResult) {

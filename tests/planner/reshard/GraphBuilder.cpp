@@ -118,6 +118,7 @@ int GraphBuilder::sum(const std::string &id, Phase phase, std::vector<int> opera
   op.kind = "add";
   op.phase = phase;
   op.additive = true;
+  op.function = operands.size() == 2 ? ElementFunction::Sum : ElementFunction::Other;
   std::string spec, one = names[operands[0]];
   for (size_t i = 0; i < operands.size(); ++i)
     spec += (i ? "," : "") + one;
