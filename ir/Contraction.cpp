@@ -2,6 +2,7 @@
 
 #include "ir/Contraction.h"
 #include "ir/Formula.h"
+#include "ir/RowSums.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
@@ -488,6 +489,33 @@ FactorRule ScatterAddOp::getFactorRule() {
 void ScatterAddOp::resizeLoops(ArrayRef<int64_t>) {}
 double ScatterAddOp::getFlops() { return tensorType(getUpdates()).getNumElements(); }
 KernelClass ScatterAddOp::getKernelClass() { return KernelClass::Gather; }
+
+/// Returns a function of the local shapes of updates and indices; none for integers, which have no
+/// kernel.
+template <typename Fn>
+static Fn ofRowSums(ScatterAddOp op, int64_t (RowSumSizes::*number)() const) {
+  if (!isa<FloatType>(tensorType(op.getUpdates()).getElementType()))
+    return nullptr;
+  const auto dim = size_t(op.getDim());
+  const int64_t rows = tensorType(op.getResult()).getDimSize(op.getDim());
+  return [dim, rows, number](const std::vector<std::vector<int64_t>> &shapes) {
+    const std::vector<int64_t> &updates = shapes[0], &indices = shapes[1];
+    RowSumSizes sizes;
+    sizes.rows = rows;
+    for (size_t i = 0; i < updates.size(); ++i)
+      if (i < dim || i >= dim + indices.size())
+        (i < dim ? sizes.outer : sizes.width) *= updates[i];
+      else
+        sizes.count *= updates[i];
+    return (sizes.*number)();
+  };
+}
+WorkspaceFn scatterAddWorkspace(ScatterAddOp op) {
+  return ofRowSums<WorkspaceFn>(op, &RowSumSizes::workspaceBytes);
+}
+LaunchesFn scatterAddLaunches(ScatterAddOp op) {
+  return ofRowSums<LaunchesFn>(op, &RowSumSizes::launches);
+}
 
 LogicalResult ScatterAddOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                      ArrayRef<bool> needed,

@@ -5,6 +5,16 @@
 
 #include "ir/Tbc.h"
 
+namespace tbc {
+
+class ScatterAddOp;
+
+/// Return the memory and the launches of a scatter_add of floats on GPUs (ir/RowSums.h).
+WorkspaceFn scatterAddWorkspace(ScatterAddOp op);
+LaunchesFn scatterAddLaunches(ScatterAddOp op);
+
+} // namespace tbc
+
 #define GET_OP_CLASSES
 #include "ir/Contraction.h.inc"
 

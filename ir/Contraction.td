@@ -69,6 +69,8 @@ def Tbc_ScatterAddOp : Tbc_Op<"scatter_add", [DeclareOpInterfaceMethods<Differen
   let summary = "The gradient of gather: adds every row of `updates` into row `indices` of a zero table";
   let arguments = (ins Tbc_Tensor:$updates, Tbc_IntTensor:$indices, I64Attr:$dim);
   let results = (outs Tbc_Tensor:$result);
+  let workspace = "::tbc::scatterAddWorkspace(*this)";
+  let ownKernel = "{1, 1, false, ::tbc::scatterAddLaunches(*this)}";
   let hasVerifier = 1;
 }
 

@@ -14,6 +14,7 @@ namespace tbc {
 
 using reshard::ElementFunction;
 using reshard::KernelClass;
+using reshard::LaunchesFn;
 using reshard::LoopKind;
 using reshard::OwnKernel;
 using reshard::WorkspaceFn;

@@ -41,6 +41,7 @@ def Tbc_MaxPoolGradOp : Tbc_PoolOp<"max_pool_grad", [AllTypesMatch<["input", "re
                    DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations);
   let results = (outs Tbc_FloatTensor:$result);
   let workspace = "::tbc::maxPoolWorkspace(getKernel())";
+  let ownKernel = "{1, 2}"; // the largest element of each window, the sums of cotangents
   let hasVerifier = 1; /* max_pool_grad_c1 */
 }
 

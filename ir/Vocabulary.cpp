@@ -4,6 +4,7 @@
 #include "ir/Contraction.h"
 #include "ir/Formula.h"
 #include "ir/Movement.h"
+#include "ir/RowSums.h"
 
 using namespace mlir;
 
@@ -120,6 +121,32 @@ bool EmbeddingGradOp::isResizable(unsigned loop) { return loop > 0 || isPlainInp
 void EmbeddingGradOp::resizeLoops(ArrayRef<int64_t>) {}
 double EmbeddingGradOp::getFlops() { return tensorType(getUpdates()).getNumElements(); }
 KernelClass EmbeddingGradOp::getKernelClass() { return KernelClass::Gather; }
+
+/// Returns the sizes of embedding_grad by the local shapes of updates, indices and numbers.
+static RowSumSizes embeddingGradSizes(const std::vector<std::vector<int64_t>> &shapes) {
+  constexpr size_t updates = 0, indices = 1, numbers = 2;
+  auto product = [&](size_t operand) {
+    int64_t elements = 1;
+    for (int64_t size : shapes[operand])
+      elements *= size;
+    return elements;
+  };
+  RowSumSizes sizes;
+  sizes.rows = product(numbers);
+  sizes.count = product(indices);
+  sizes.width = sizes.count > 0 ? product(updates) / sizes.count : 0;
+  return sizes;
+}
+WorkspaceFn embeddingGradWorkspace() {
+  return [](const std::vector<std::vector<int64_t>> &shapes) {
+    return embeddingGradSizes(shapes).workspaceBytes();
+  };
+}
+LaunchesFn embeddingGradLaunches() {
+  return [](const std::vector<std::vector<int64_t>> &shapes) {
+    return embeddingGradSizes(shapes).launches();
+  };
+}
 
 //===- class_sums ----------------------------------------------------------===//
 

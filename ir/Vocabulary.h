@@ -5,6 +5,14 @@
 
 #include "ir/Tbc.h"
 
+namespace tbc {
+
+/// Return the memory and the launches of embedding_grad on GPUs (ir/RowSums.h).
+WorkspaceFn embeddingGradWorkspace();
+LaunchesFn embeddingGradLaunches();
+
+} // namespace tbc
+
 #define GET_OP_CLASSES
 #include "ir/Vocabulary.h.inc"
 

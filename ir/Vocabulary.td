@@ -49,8 +49,8 @@ def Tbc_EmbeddingGradOp : Tbc_Op<"embedding_grad"> {
       "bool $cppClass::isAdditive() { return false; }\n"
       "::tbc::ElementFunction $cppClass::getElementFunction() { return ::tbc::ElementFunction::Other; }\n"
       "int $cppClass::getLogitsOperand() { return -1; }\n"
-      "::tbc::WorkspaceFn $cppClass::getWorkspace() { return nullptr; }\n"
-      "::tbc::OwnKernel $cppClass::getOwnKernel() { return {}; }\n"
+      "::tbc::WorkspaceFn $cppClass::getWorkspace() { return ::tbc::embeddingGradWorkspace(); }\n"
+      "::tbc::OwnKernel $cppClass::getOwnKernel() { return {1, 1, false, ::tbc::embeddingGradLaunches()}; }\n"
       "bool $cppClass::isLoopNest() { return false; }"; // isResizable is in Vocabulary.cpp
   let hasVerifier = 1;                                  /* embedding_grad_c1 */
 }

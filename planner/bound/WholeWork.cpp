@@ -10,15 +10,20 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 WholeWork::WholeWork(const Graph &graph, const std::vector<KernelShare> &shares) {
-  std::map<std::tuple<KernelClass, double, double, DType, bool, bool, double>, int> numbers;
+  std::map<std::tuple<KernelClass, double, double, DType, bool, bool, double, double, int>, int>
+      numbers;
   for (int op = 0; op < int(graph.ops.size()); ++op) {
     const KernelClass kernelClass = graph.ops[op].kernelClass;
     LocalWork work = localWork(graph, op, OpStrategy(), shares[op]);
-    auto [found, isNew] = numbers.try_emplace(
-        {kernelClass, work.flops, work.bytes, work.dtype, work.isFused, work.isCopy, work.depth},
-        int(kinds.size()));
-    if (isNew)
-      kinds.push_back({kernelClass, work});
+    const LaunchesFn &launchesOf = shares[op].own.launchesOf;
+    auto [found, isNew] =
+        numbers.try_emplace({kernelClass, work.flops, work.bytes, work.dtype, work.isFused,
+                             work.isCopy, work.depth, work.launches, launchesOf ? op : -1},
+                            int(kinds.size()));
+    if (isNew && launchesOf)
+      kinds.push_back({kernelClass, work, launchesOf, localOperandShapes(graph, op, OpStrategy())});
+    else if (isNew)
+      kinds.push_back({kernelClass, work, nullptr, {}});
     kindOf.push_back(found->second);
   }
 }
@@ -29,6 +34,13 @@ std::vector<double> WholeWork::dividedSeconds(const Cluster &cluster, int64_t de
     LocalWork work = kind.work;
     work.flops /= double(devices);
     work.bytes /= double(devices);
+    if (kind.launchesOf) { // no strategy divides a dim by more
+      std::vector<std::vector<int64_t>> shapes = kind.shapes;
+      for (std::vector<int64_t> &shape : shapes)
+        for (int64_t &size : shape)
+          size = (size + devices - 1) / devices;
+      work.launches = double(kind.launchesOf(shapes));
+    }
     ofKind.push_back(kernelSeconds(cluster, kind.kernelClass, work));
   }
   for (int kind : kindOf)

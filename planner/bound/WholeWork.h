@@ -24,6 +24,8 @@ private:
   struct Kind {
     reshard::KernelClass kernelClass;
     LocalWork work;
+    reshard::LaunchesFn launchesOf; // of `shapes`; unset: work.launches
+    std::vector<std::vector<int64_t>> shapes;
   };
   std::vector<Kind> kinds;
   std::vector<int> kindOf; // by op

@@ -57,6 +57,14 @@ KernelShare frameworkShare(const Graph &graph, const GraphOp &op) {
   return share;
 }
 
+/// Returns the launches of a kernel on one rank.
+static double launchesOf(const Graph &graph, int op, const OpStrategy &strategy,
+                         const KernelShare &share) {
+  return share.own.launchesOf
+             ? double(share.own.launchesOf(localOperandShapes(graph, op, strategy)))
+             : share.own.launches;
+}
+
 LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy) {
   return localWork(graph, opIndex, strategy, frameworkShare(graph, graph.ops[opIndex]));
 }
@@ -66,7 +74,7 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy,
   const GraphOp &op = graph.ops[opIndex];
   LocalWork work;
   work.flops = op.flops * share.own.work;
-  work.launches = share.own.launches;
+  work.launches = launchesOf(graph, opIndex, strategy, share);
   work.isFused = share.isFused;
   work.isCopy = share.isCopy;
   std::vector<double> operandBytes = share.readBytes, resultBytes = share.writtenBytes;
@@ -153,7 +161,9 @@ double opLaunches(const Graph &graph, int op, const OpStrategy &strategy,
                   const KernelShare &share) {
   const bool isLaunched =
       (graph.ops[op].kernelClass != KernelClass::None || share.isCopy) && !share.isFused;
-  return isLaunched ? share.own.launches * double(streamedBlocks(graph, op, strategy)) : 0;
+  return isLaunched
+             ? launchesOf(graph, op, strategy, share) * double(streamedBlocks(graph, op, strategy))
+             : 0;
 }
 
 double updateSeconds(const Cluster &cluster, double bytes, double launches) {

@@ -28,7 +28,8 @@ public:
       share.readBytes.assign(op.operands.size(), 0);
       share.writtenBytes.assign(op.results.size(), 0);
       share.isFused = true;
-      if (hasLibrary && isOwnClass(op.kernelClass))
+      // Ops of the other matrix classes are library calls.
+      if (hasLibrary && (isOwnClass(op.kernelClass) || !isMatrixClass(op.kernelClass)))
         share.own = op.own;
     }
     addGenerators();

@@ -114,28 +114,12 @@ LiveBytes liveBytes(const Graph &graph, const Assignment &assignment, const Deri
   return result;
 }
 
-/// Returns the shapes of an op's operands on one rank.
-static std::vector<std::vector<int64_t>> localShapes(const Graph &graph, int op,
-                                                     const OpStrategy &strategy) {
-  const GraphOp &graphOp = graph.ops[size_t(op)];
-  std::vector<std::vector<int64_t>> shapes;
-  for (int value : graphOp.operands)
-    shapes.push_back(graph.values[size_t(value)].layout.shape());
-  for (const auto &[loop, axes] : strategy.loopAxes)
-    for (const TensorDim &place : graphOp.loops[size_t(loop)].operandDims) {
-      int64_t &size = shapes[size_t(place.tensor)][size_t(place.dim)];
-      int64_t parts = groupSize(axes);
-      size = (size + parts - 1) / parts;
-    }
-  return shapes;
-}
-
 int64_t workspaceBytes(const Graph &graph, int op, const OpStrategy &strategy,
                        const Cluster &cluster) {
   const WorkspaceFn workspace = graph.ops[size_t(op)].workspace;
   if (!workspace || !cluster.hasKernelWorkspace || !cluster.executor.isOwn())
     return 0;
-  return workspace(localShapes(graph, op, strategy));
+  return workspace(localOperandShapes(graph, op, strategy));
 }
 
 Logits logitsOf(const Graph &graph, const Derivation &derivation) {

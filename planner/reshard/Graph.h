@@ -205,6 +205,9 @@ OpStrategy inheritStrategy(const Graph &graph, int backwardOp,
 /// over the axes of its reduction loops).
 Sharding operandSharding(const Graph &graph, int op, const OpStrategy &strategy, int operand);
 Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, int result);
+/// Returns the shapes of the operands of `op` on one rank.
+std::vector<std::vector<int64_t>> localOperandShapes(const Graph &graph, int op,
+                                                     const OpStrategy &strategy);
 
 /// How one parameter is stored, gathered and its gradient reduced (docs/design.md, section 3).
 ///   zero 0  gradients all_reduced over reduceAxes + zeroAxes once per step

@@ -44,11 +44,16 @@ enum class ElementFunction { Other, Sum, Cast, Gelu, GeluGradient };
 /// its operands. Unset: zero, or little enough for the cluster's context_bytes.
 using WorkspaceFn = std::function<int64_t(const std::vector<std::vector<int64_t>> &)>;
 
+/// The launches of the kernel of an op that depend on the local shapes of its operands. It never
+/// decreases with them.
+using LaunchesFn = std::function<int64_t(const std::vector<std::vector<int64_t>> &)>;
+
 /// What tbc's own kernel of an op does on a GPU.
 struct OwnKernel {
-  double work = 1;              // FLOPs executed for each of the op
-  double launches = 1;          // that follow each other
-  bool usesTensorCores = false; // for 16-bit types
+  double work = 1;                 // FLOPs executed for each of the op
+  double launches = 1;             // that follow each other, without `launchesOf`
+  bool usesTensorCores = false;    // for 16-bit types
+  LaunchesFn launchesOf = nullptr; // unset: always as many
 };
 
 const std::vector<KernelClass> &kernelClasses();

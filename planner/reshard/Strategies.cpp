@@ -68,6 +68,21 @@ Sharding resultSharding(const Graph &graph, int op, const OpStrategy &strategy, 
   return sharding;
 }
 
+std::vector<std::vector<int64_t>> localOperandShapes(const Graph &graph, int op,
+                                                     const OpStrategy &strategy) {
+  const GraphOp &graphOp = graph.ops[size_t(op)];
+  std::vector<std::vector<int64_t>> shapes;
+  for (int value : graphOp.operands)
+    shapes.push_back(graph.values[size_t(value)].layout.shape());
+  for (const auto &[loop, axes] : strategy.loopAxes)
+    for (const TensorDim &place : graphOp.loops[size_t(loop)].operandDims) {
+      int64_t &size = shapes[size_t(place.tensor)][size_t(place.dim)];
+      int64_t parts = groupSize(axes);
+      size = (size + parts - 1) / parts;
+    }
+  return shapes;
+}
+
 //===----------------------------------------------------------------------===//
 // Ordinary strategies
 //===----------------------------------------------------------------------===//

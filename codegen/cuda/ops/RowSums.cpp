@@ -2,6 +2,8 @@
 
 #include "codegen/cuda/ops/RowSums.h"
 
+#include "ir/RowSums.h"
+
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -11,11 +13,10 @@ namespace {
 
 using Values = SmallVector<Value>;
 
-constexpr int64_t comparedUpdates = 32; // at most, without sorting
-constexpr int64_t sortedAtOnce = 128;   // keys
-constexpr int64_t mostRuns = 16;        // that one launch merges
-constexpr int64_t groupSize = 32;       // updates that are summed ahead
-constexpr int64_t atOnce = 4;           // loads in flight of a thread
+constexpr int64_t sortedAtOnce = RowSumSizes::sortedAtOnce;
+constexpr int64_t mostRuns = RowSumSizes::mostRuns;
+constexpr int64_t groupSize = RowSumSizes::groupSize;
+constexpr int64_t atOnce = 4; // loads in flight of a thread
 constexpr int64_t accessBytes = 16;
 constexpr int64_t keyShift = 32;
 
@@ -23,21 +24,19 @@ class RowSumsEmitter {
 public:
   RowSumsEmitter(MLIRContext &context, const OpCall &call, const RowSums &sums, Form form)
       : context(context), call(call), sums(sums), form(form),
+        sizes{sums.outer, sums.rows, sums.width, sums.count},
         staged(
             withWorkspace(call, {kernels::DType::I64, kernels::DType::I32, kernels::DType::F32})),
         firstResult(int(call.results.size())) {
     each = accessBytes / kernels::byteWidth(call.results[0].dtype);
     while (sums.width % each != 0)
       each /= 2;
-    numGroups = sums.count / groupSize;
-    // In bytes: two lists of keys, the starts, the sums of groups.
-    int64_t ofKeys = 2 * sums.count * int64_t(sizeof(int64_t));
-    int64_t ofStarts = (sums.rows + 1) * int64_t(sizeof(int32_t));
-    beginOfStarts = ofKeys / int64_t(sizeof(int32_t));
-    auto ofSums = int64_t(llvm::alignTo(uint64_t(ofKeys + ofStarts), uint64_t(alignment)));
-    beginOfSums = ofSums / int64_t(sizeof(float));
-    workspaceBytes = ofSums + numGroups * sums.outer * sums.width * int64_t(sizeof(float));
+    numGroups = sizes.numGroups();
+    beginOfStarts = sizes.keyBytes() / int64_t(sizeof(int32_t));
+    beginOfSums = sizes.sumsOffset() / int64_t(sizeof(float));
   }
+
+  bool sorts() const { return sizes.sorts(); }
 
   FailureOr<region::Kernel> compareAll() {
     ThreadKernel k(context, call, threadsOfTable(), form);
@@ -64,7 +63,7 @@ public:
     emitRows(from);
     if (!isGood)
       return failure();
-    return joinLaunches(launches, workspaceBytes);
+    return joinLaunches(launches, sizes.workspaceBytes());
   }
 
 private:
@@ -274,16 +273,15 @@ private:
     add(k.finish());
   }
 
-  static constexpr int64_t alignment = 256;
-
   MLIRContext &context;
   const OpCall &call;
   const RowSums &sums;
   Form form;
+  const RowSumSizes sizes;
   const OpCall staged;   // with keys, starts and sums of groups as further results
   const int firstResult; // of these
   int64_t each = 1;      // elements of a thread
-  int64_t numGroups = 0, beginOfStarts = 0, beginOfSums = 0, workspaceBytes = 0;
+  int64_t numGroups = 0, beginOfStarts = 0, beginOfSums = 0;
   SmallVector<region::Kernel> launches;
   bool isGood = true;
 };
@@ -296,7 +294,7 @@ FailureOr<region::Kernel> sumByRows(MLIRContext &context, const OpCall &call, co
   if (sums.count >= most || sums.rows >= most)
     return failure();
   RowSumsEmitter emitter(context, call, sums, form);
-  return sums.count <= comparedUpdates ? emitter.compareAll() : emitter.sortFirst();
+  return emitter.sorts() ? emitter.sortFirst() : emitter.compareAll();
 }
 
 } // namespace tbc::cuda

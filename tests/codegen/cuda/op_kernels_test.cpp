@@ -107,6 +107,20 @@ TEST(CudaOpKernels, AgreeWithTheReference) {
     }
 }
 
+/// Sums by rows of 32, 100, 2,048, 2,049 and 40,000 updates: without sorting, and with 0 to 3
+/// merges.
+std::vector<OpCase> rowSumCases() {
+  std::vector<OpCase> cases;
+  for (const char *count : {"32", "100", "2048", "2049", "40000"}) {
+    const std::string tokens = count;
+    cases.push_back(
+        {"embedding_grad", tokens + "x6xbf16, " + tokens + "xi64, 7xi64, i64", "7x6xbf16"});
+    cases.push_back({"scatter_add", "2x" + tokens + "x6xf32, " + tokens + "xi64", "2x7x6xf32",
+                     "dim = 1 : i64"});
+  }
+  return cases;
+}
+
 /// The same kernels for devices, assembled by the rules of cuda_kernels_test.cpp.
 TEST(CudaOpKernels, AreLoweredWithoutALibrary) {
   std::vector<std::string> texts;
@@ -139,24 +153,47 @@ TEST(CudaOpKernels, TiledAttentionIsAssembled) {
   assemblePtx(*ptx, 80, /*mostSpilledBytes=*/40);
 }
 
-/// The planner prices as many launches as there are.
-TEST(CudaOpKernels, LaunchesAreThoseOfTheInterface) {
-  std::vector<OpCase> cases = tiledAttentionCases(), others = opKernelCases();
-  for (const OpCase &one : others)
-    if (one.mnemonic.rfind("routed_experts", 0) == 0)
-      cases.push_back(one);
+/// Returns the shapes of the operands of an op.
+std::vector<std::vector<int64_t>> operandShapes(Operation *op) {
+  std::vector<std::vector<int64_t>> shapes;
+  for (Value operand : op->getOperands())
+    shapes.push_back(tensorType(operand).getShape().vec());
+  return shapes;
+}
+
+/// The planner prices as many launches as there are, and counts the memory between them, if it is
+/// not little (WorkspaceFn). Libraries have the other ops of matrix classes.
+TEST(CudaOpKernels, LaunchesAndWorkspaceAreThoseOfTheInterface) {
+  std::vector<OpCase> cases = tiledAttentionCases();
+  for (const std::vector<OpCase> &others : {opKernelCases(), rowSumCases()})
+    cases.insert(cases.end(), others.begin(), others.end());
+  constexpr int64_t littleBytes = 4096;
   std::map<size_t, int> counts;
+  std::map<std::string, int> withWorkspace;
   for (const OpCase &opCase : cases) {
     OpKernelCase call(opCase);
-    auto cost = cast<CostOpInterface>(theOp(*call.module));
-    if (!call.source(cuda::Form::Device, 0) || !reshard::isOwnClass(cost.getKernelClass()))
+    Operation *op = theOp(*call.module);
+    auto cost = cast<CostOpInterface>(op);
+    const KernelClass kernelClass = cost.getKernelClass();
+    if (!call.source(cuda::Form::Device, 0) ||
+        (reshard::isMatrixClass(kernelClass) && !reshard::isOwnClass(kernelClass)))
       continue;
-    size_t launches = 1 + call.kernel.then.size();
-    EXPECT_EQ(cost.getOwnKernel().launches, double(launches)) << testing::PrintToString(opCase);
+    const reshard::OwnKernel own = cost.getOwnKernel();
+    const WorkspaceFn workspace = cost.getWorkspace();
+    const size_t launches = 1 + call.kernel.then.size();
+    EXPECT_EQ(own.launchesOf ? double(own.launchesOf(operandShapes(op))) : own.launches,
+              double(launches))
+        << testing::PrintToString(opCase);
+    if (workspace || call.kernel.workspaceBytes > littleBytes)
+      EXPECT_EQ(workspace ? workspace(operandShapes(op)) : 0, call.kernel.workspaceBytes)
+          << testing::PrintToString(opCase);
     ++counts[launches];
+    withWorkspace[opCase.mnemonic] += call.kernel.workspaceBytes > 0;
   }
-  for (size_t launches : {1, 2, 3, 4, 6, 10})
+  for (size_t launches : {1, 2, 3, 4, 5, 6, 7, 10})
     EXPECT_GE(counts[launches], 1) << launches;
+  for (const char *op : {"embedding_grad", "scatter_add", "max_pool_grad", "routed_experts"})
+    EXPECT_GE(withWorkspace[op], 1) << op;
 }
 
 TEST(CudaOpKernels, InBFloat16) { EXPECT_GE(checkAll(inBFloat16(allCases())).size(), 8u); }

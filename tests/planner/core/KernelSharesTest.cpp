@@ -122,6 +122,22 @@ TEST(KernelShares, EpiloguesAreThoseOfTheLibrary) {
   EXPECT_EQ(batch.launches(), 2);
 }
 
+// An op has as many launches as its own kernel on a device, by the shapes there.
+TEST(KernelShares, CountLaunchesOfLocalShapes) {
+  Maker maker;
+  maker.graph.loss = maker.op(KernelClass::Gather, false, {maker.value({0, 1})}, {0, 1});
+  EXPECT_EQ(maker.launches(), 1);
+  reshard::GraphOp &op = maker.graph.ops.back();
+  op.own.launches = 2;
+  EXPECT_EQ(maker.launches(), 2);
+  op.own.launchesOf = [](const std::vector<std::vector<int64_t>> &shapes) {
+    return shapes[0][0] / 8;
+  };
+  EXPECT_EQ(maker.launches(), 64 / 8);
+  op.kernelClass = KernelClass::Matmul; // by a library
+  EXPECT_EQ(maker.launches(), 1);
+}
+
 // x w + bias is one kernel of the library. Two functions of the next product are one kernel. The
 // slice is a copy. Positions that attention alone reads need no kernel.
 TEST(KernelShares, AddUpToTheKernelsOfAProgram) {
