@@ -60,9 +60,21 @@ static bool resultsAreSmall(const Graph &graph, const GraphOp &op, double ratio)
   return out * ratio < in;
 }
 
+/// Whether a library may execute `op`, which reads `value`, in the call of a matmul, and so reads
+/// the value from memory. Only the gradient of gelu has such an operand: its input.
+static bool mayJoinMatmul(const Graph &graph, const GraphOp &op, int value) {
+  constexpr size_t input = 0, cotangent = 1;
+  if (op.function != ElementFunction::GeluGradient || op.operands[input] != value)
+    return false;
+  int producer = graph.values[size_t(op.operands[cotangent])].producer;
+  while (producer >= 0 && isView(graph.ops[size_t(producer)]))
+    producer = graph.values[size_t(graph.ops[size_t(producer)].operands[0])].producer;
+  return producer >= 0 && graph.ops[size_t(producer)].kernelClass == KernelClass::Matmul;
+}
+
 /// Whether `value`, seen through views, has one reader in forward and one in backward, both able to
 /// read it from registers.
-static bool mayStayInRegisters(const Graph &graph, int value) {
+static bool mayStayInRegisters(const Graph &graph, int value, bool joinsMatmuls) {
   int readers[] = {0, 0};
   std::vector<int> pending{value};
   while (!pending.empty()) {
@@ -74,7 +86,7 @@ static bool mayStayInRegisters(const Graph &graph, int value) {
         pending.push_back(op.results[0]);
         continue;
       }
-      if (!readsRegisters(op.kernelClass))
+      if (!readsRegisters(op.kernelClass) || (joinsMatmuls && mayJoinMatmul(graph, op, at)))
         return false;
       ++readers[op.phase == Phase::Forward ? 0 : 1];
     }
@@ -82,12 +94,12 @@ static bool mayStayInRegisters(const Graph &graph, int value) {
   return readers[0] == 1 && readers[1] == 1;
 }
 
-std::vector<bool> freeToRecompute(const Graph &graph) {
+std::vector<bool> freeToRecompute(const Graph &graph, bool joinsMatmuls) {
   std::vector<bool> flags(graph.ops.size(), false);
   for (int i = 0; i < numForwardOps(graph); ++i) {
     const GraphOp &op = graph.ops[i];
     if (op.kernelClass != KernelClass::Elementwise || op.generator || op.results.size() != 1 ||
-        !mayStayInRegisters(graph, op.results[0]))
+        !mayStayInRegisters(graph, op.results[0], joinsMatmuls))
       continue;
     int activations = 0;
     bool isFree = true;

@@ -33,8 +33,11 @@ std::vector<bool> recomputeFlags(const reshard::Graph &graph, RecomputeMode mode
 
 /// Returns flags, by op, of forward ops whose recomputation saves time. Such an op is elementwise,
 /// and its result has one reader in forward and one in backward. Both may read it from registers
-/// (isFused). It depends on one activation that takes no more bytes to keep.
-std::vector<bool> freeToRecompute(const reshard::Graph &graph);
+/// (isFused). It depends on one activation that takes no more bytes to keep. `joinsMatmuls`: a
+/// library executes some readers in the call of the matmul before them, and reads from memory what
+/// it does not multiply. Example: the bias before gelu is kept, since the gradient of gelu is in
+/// the call of a matmul; before gelu in its erf form it is not.
+std::vector<bool> freeToRecompute(const reshard::Graph &graph, bool joinsMatmuls);
 
 /// Returns flags, one per op, of forward ops whose kept results are worth a copy to the host: all
 /// except generators and ops with results much smaller than their operands.

@@ -38,9 +38,11 @@ const std::vector<uint64_t> &ModelTables::hashes() const {
 const std::vector<bool> &ModelTables::flagsFor(RecomputeMode recompute, int64_t samples) const {
   return flags.get({samples, recompute}, [&] {
     const Graph &batched = graphFor(samples);
+    const bool joinsMatmuls =
+        executorOf(problem.cluster).isOwn() && problem.cluster.hasKernelWorkspace;
     std::vector<bool> recomputed =
         recompute == RecomputeMode::None && problem.space.recompute().isOpen()
-            ? freeToRecompute(batched)
+            ? freeToRecompute(batched, joinsMatmuls)
             : recomputeFlags(batched, recompute, executorOf(problem.cluster).recomputesBlocks);
     problem.pinned.applyTo(recomputed);
     return recomputed;

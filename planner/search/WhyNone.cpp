@@ -10,7 +10,8 @@ namespace tbc::planner {
 
 static std::string text(int64_t number) { return std::to_string(number); }
 
-/// Returns why the model cannot be split over `size` ranks of `axis` in `form`, or "".
+/// Returns why the sequence cannot be split over `size` ranks of cp in any form that is allowed, or
+/// "".
 static std::string whyNoContexts(const SearchProblem &problem, const Pins &pins, int64_t size) {
   MeshShape mesh;
   mesh.cp = size;

@@ -70,4 +70,10 @@ Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request) {
   return answer->plan;
 }
 
+Result<driver::CompiledPlan> compileForGpus(const Model &model, const planner::Plan &plan) {
+  cuda::CudaTarget target;
+  target.architectures = {80};
+  return driver::compilePlan(*model.step, plan, nullptr, &target);
+}
+
 } // namespace tbc::test

@@ -44,8 +44,11 @@ struct PlanRequest {
   std::string begin = "";                 // the op where the second of two stages begins
 };
 
-/// Returns the planner's plan for `cpu-local`, the preset for this machine.
+/// Returns the planner's plan for the preset `h100-sxm`.
 Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request);
+
+/// Compiles `plan` for GPUs of sm_80.
+Result<driver::CompiledPlan> compileForGpus(const Model &model, const planner::Plan &plan);
 
 } // namespace tbc::test
 

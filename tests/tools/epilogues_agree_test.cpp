@@ -202,9 +202,8 @@ std::set<std::string> executed(const program::Program &program) {
 
 class Epilogues : public testing::TestWithParam<Case> {};
 
-TEST_P(Epilogues, ArePricedWhereTheyRun) {
-  const Case &c = GetParam();
-  test::TemporaryFolder folder;
+/// Builds the training step of the model, which `folder` holds.
+test::Model stepOf(const Case &c, const test::TemporaryFolder &folder) {
   test::Model model;
   model.context = driver::makeContext();
   driver::StepOptions options;
@@ -212,19 +211,49 @@ TEST_P(Epilogues, ArePricedWhereTheyRun) {
   options.loss = "mse";
   options.precision = planner::parsePrecision(c.precision);
   auto step = driver::buildTrainingStep(*model.context, options);
-  ASSERT_TRUE(step) << step.error().message;
-  model.step = std::move(*step);
+  EXPECT_TRUE(step) << step.error().message;
+  if (step)
+    model.step = std::move(*step);
+  return model;
+}
+
+TEST_P(Epilogues, ArePricedWhereTheyRun) {
+  const Case &c = GetParam();
+  test::TemporaryFolder folder;
+  test::Model model = stepOf(c, folder);
+  ASSERT_TRUE(model.step);
   test::PlanRequest request{"dp=1"};
   request.microBatch = rows, request.globalBatch = rows;
   auto plan = test::makePlan(model, request);
   ASSERT_TRUE(plan) << plan.error().message;
-  cuda::CudaTarget target;
-  target.architectures = {80};
-  auto compiled = driver::compilePlan(*model.step, *plan, nullptr, &target);
+  auto compiled = test::compileForGpus(model, *plan);
   ASSERT_TRUE(compiled) << compiled.error().message;
   const std::set<std::string> matmuls = priced(compiled->planned.graph);
   EXPECT_EQ(matmuls, executed(compiled->program));
   EXPECT_EQ(matmuls.count("product") > 0, c.isEpilogue) << testing::PrintToString(matmuls);
+}
+
+/// The value before gelu is kept where a library takes the gradient of gelu, and runs again in the
+/// kernel of that gradient otherwise.
+TEST(EpiloguesAndRecomputation, WhatALibraryReadsIsKept) {
+  for (bool isOfLibrary : {true, false}) {
+    const Case c{isOfLibrary ? "tanh" : "erf", isOfLibrary, [&](ModelBuilder &b) {
+                   bias(b, "p", "q");
+                   gelu(b, "q", "y", isOfLibrary ? "tanh" : "none");
+                 }};
+    SCOPED_TRACE(c.name);
+    test::TemporaryFolder folder;
+    test::Model model = stepOf(c, folder);
+    ASSERT_TRUE(model.step);
+    test::PlanRequest request{"dp=1"};
+    request.microBatch = rows, request.globalBatch = rows;
+    auto none = test::makePlan(model, request);
+    request.recompute = "auto";
+    auto open = test::makePlan(model, request);
+    ASSERT_TRUE(none && open);
+    EXPECT_EQ(open->recomputeOps.empty(), isOfLibrary);
+    EXPECT_LE(open->prediction.stepSeconds, none->prediction.stepSeconds);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Epilogues, testing::ValuesIn(cases()),

@@ -94,9 +94,7 @@ TEST_P(Launches, PredictedAreEmitted) {
   request.offload = c.offload;
   auto plan = test::makePlan(model, request);
   ASSERT_TRUE(plan) << plan.error().message;
-  cuda::CudaTarget target;
-  target.architectures = {80};
-  auto compiled = driver::compilePlan(*model.step, *plan, nullptr, &target);
+  auto compiled = test::compileForGpus(model, *plan);
   ASSERT_TRUE(compiled) << compiled.error().message;
   const planner::PlannedStep &planned = compiled->planned;
   int64_t tableBytes = 0;
@@ -125,9 +123,7 @@ TEST(ColumnSums, HaveNoLaunchOfTheirOwn) {
     test::Model model = test::loadModel(name, "adamw", {}, "", "bf16");
     auto plan = test::makePlan(model, {"dp=1", "auto"});
     ASSERT_TRUE(plan) << plan.error().message;
-    cuda::CudaTarget target;
-    target.architectures = {80};
-    auto compiled = driver::compilePlan(*model.step, *plan, nullptr, &target);
+    auto compiled = test::compileForGpus(model, *plan);
     ASSERT_TRUE(compiled) << compiled.error().message;
     EXPECT_EQ(emittedSums(compiled->program), norms);
   }
