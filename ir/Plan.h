@@ -27,6 +27,7 @@ inline constexpr llvm::StringLiteral kChunkStageAttr = "tbc.chunk_stage";
 /// On the module: the bytes of a gradient bucket, and the number of gathers of parameters issued
 /// ahead of their use.
 inline constexpr llvm::StringLiteral kBucketBytesAttr = "tbc.bucket_bytes";
+inline constexpr llvm::StringLiteral kGatherBytesAttr = "tbc.gather_bytes";
 inline constexpr llvm::StringLiteral kPrefetchAttr = "tbc.prefetch";
 /// On the module, as units: ranks of "cp" hold their sequence in zigzag order; optimizer states are
 /// on the host.

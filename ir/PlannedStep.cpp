@@ -138,6 +138,7 @@ FailureOr<PlannedStep> readPlannedStep(ModuleOp module) {
   if (failed(readInteger(module, kBatchAttr, 1, batch)) ||
       failed(readInteger(module, kMicroBatchesAttr, 1, result.assignment.microBatches)) ||
       failed(readInteger(module, kBucketBytesAttr, 0, result.overlap.bucketBytes)) ||
+      failed(readInteger(module, kGatherBytesAttr, 0, result.overlap.gatherBytes)) ||
       failed(readInteger(module, kPrefetchAttr, 0, result.overlap.prefetch)) ||
       failed(readStages(module, result)))
     return failure();

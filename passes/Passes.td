@@ -408,10 +408,11 @@ def InsertCollectivesPass : Pass<"tbc-insert-collectives", "mlir::ModuleOp"> {
 }
 
 def BucketPass : Pass<"tbc-bucket", "mlir::ModuleOp"> {
-  let summary = "Joins reductions of gradients into buckets, and gathers parameters ahead of their use";
+  let summary = "Joins collectives into buckets, and gathers parameters ahead of their use";
   let description = [{
-    Members of one bucket get its number: tbc-partition makes one collective of them. A gather of a stored
-    parameter moves as many gathers ahead as `tbc.prefetch` says.
+    Members of one bucket get its number: tbc-partition makes one collective of them. A bucket has reductions
+    of gradients up to `tbc.bucket_bytes`, or gathers of stored parameters up to `tbc.gather_bytes`. A gather,
+    or a bucket of them, moves as many gathers ahead as `tbc.prefetch` says.
 
     ```mlir
     // before, with tbc.bucket_bytes = 1048576
@@ -420,7 +421,8 @@ def BucketPass : Pass<"tbc-bucket", "mlir::ModuleOp"> {
     %1 = tbc.reshard %g0 from <...> to <...> {bucket = 0 : i64, number = 4 : i64, reason = "gradient", ...} : tensor<8xf32>
     ```
 
-    Source: Li et al., PyTorch Distributed, https://arxiv.org/abs/2006.15704, section 3.2 (buckets).
+    Sources: Li et al., PyTorch Distributed, https://arxiv.org/abs/2006.15704, section 3.2 (buckets); Zhao et
+    al., PyTorch FSDP, https://arxiv.org/abs/2304.11277, section 3.2 (joined gathers).
   }];
   let dependentDialects = ["::tbc::TbcDialect"];
 }

@@ -267,6 +267,9 @@ Value LocalBlock::get(int value, const Sharding &sharding) {
   for (const reshard::Reshard *reshard : reshards[value]) {
     if (reshard->to != sharding || reshard->from == sharding)
       continue;
+    if (int bucket = in.overlap.bucket(in.derivation, *reshard);
+        bucket >= 0 && reshard->where == reshard::Where::ParameterUse)
+      return succeeded(emitBucketOf(bucket)) ? cache.at({value, sharding}) : Value();
     Value from = get(value, reshard->from);
     if (!from)
       return {};
@@ -396,6 +399,23 @@ const reshard::Reshard *LocalBlock::bucketed(int value, const Sharding &sharding
   return nullptr;
 }
 
+/// Emits the members of a bucket, which are at hand.
+LogicalResult LocalBlock::emitBucketOf(int bucket) {
+  SmallVector<BucketMember> members;
+  for (int index : in.overlap.buckets[bucket].reshards) {
+    const reshard::Reshard &reshard = in.derivation.reshards[index];
+    Value from = get(reshard.value, reshard.from);
+    if (!from)
+      return failure();
+    members.push_back(
+        {locOf(reshard.value), from, &reshard, &in.graph.values[reshard.value].layout});
+  }
+  emitBucket(function.builder(), members, bucket, in.assignment.mesh);
+  for (const BucketMember &member : members)
+    remember(member.reshard->value, member.reshard->to, member.value);
+  return success();
+}
+
 /// Reduces the buckets with all members computed.
 void LocalBlock::emitFullBuckets() {
   for (auto it = waiting.begin(); it != waiting.end();) {
@@ -404,20 +424,12 @@ void LocalBlock::emitFullBuckets() {
       ++it;
       continue;
     }
-    SmallVector<BucketMember> members;
+    if (mlir::failed(emitBucketOf(it->first)))
+      return;
     for (int index : indices) {
       const reshard::Reshard &reshard = in.derivation.reshards[index];
-      Value from = get(reshard.value, reshard.from);
-      if (!from)
-        return;
-      members.push_back(
-          {locOf(reshard.value), from, &reshard, &in.graph.values[reshard.value].layout});
-    }
-    emitBucket(function.builder(), members, it->first, in.assignment.mesh);
-    for (const BucketMember &member : members) {
-      remember(member.reshard->value, member.reshard->to, member.value);
-      for (int parameter : it->second.at(member.reshard))
-        addGradient(member.reshard->value, parameter);
+      for (int parameter : it->second.at(&reshard))
+        addGradient(reshard.value, parameter);
     }
     it = waiting.erase(it);
   }

@@ -83,6 +83,7 @@ private:
   void emitForwardResults();
   void emitGradients(int value);
   void addGradient(int value, int parameter);
+  mlir::LogicalResult emitBucketOf(int bucket);
   void emitFullBuckets();
   const reshard::Reshard *bucketed(int value, const reshard::Sharding &sharding);
   /// Returns graph value `value` in `sharding`. If it is not in the block yet, it is resharded,

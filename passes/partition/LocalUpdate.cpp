@@ -69,6 +69,17 @@ void LocalUpdate::assignParameters() {
     for (Value result : op.getResults())
       parameterOf[result] = parameter;
   }
+  for (auto [value, name] : newParameters)
+    if (auto known = parameterOf.find(value); known != parameterOf.end())
+      newValueOf[known->second] = value;
+}
+
+/// Returns the parameter whose update `op` is a part of, or noParameter.
+int LocalUpdate::parameterOfOp(Operation *op) const {
+  for (Value result : op->getResults())
+    if (auto it = parameterOf.find(result); it != parameterOf.end())
+      return it->second;
+  return noParameter;
 }
 
 bool LocalUpdate::holds(int parameter) const {
@@ -367,74 +378,6 @@ void LocalUpdate::joinRun(Operation *op, int parameter) {
 }
 
 //===----------------------------------------------------------------------===//
-// Whole matrices
-//===----------------------------------------------------------------------===//
-
-bool LocalUpdate::isOnMatrices(Operation &op) const {
-  return llvm::any_of(op.getOperands(), [&](Value v) { return matrices.contains(v); });
-}
-
-Sharding LocalUpdate::matricesOf(int parameter) const {
-  const reshard::GraphValue &value = in.graph.values[in.graph.parameters[parameter].value];
-  return reshard::matrixSharding(in.derivation.state[parameter], int(value.layout.dims.size()));
-}
-
-/// Gathers whole matrices from the state's shards. The ops behind it begin a kernel.
-LogicalResult LocalUpdate::gatherMatrices(Operation &op, int parameter) {
-  Value shard = operandOf(op.getOperand(0));
-  if (!shard)
-    return failure();
-  Value whole = apply(shard, in.graph.parameters[parameter].value, Where::MatrixStep,
-                      in.derivation.state[parameter], matricesOf(parameter));
-  if (!whole)
-    return failure();
-  local[op.getResult(0)] = whole;
-  matrices.insert(op.getResult(0));
-  lastOfRun = nullptr;
-  return success();
-}
-
-/// Cuts whole matrices into the state's shards, which moves no data.
-void LocalUpdate::shardMatrices(Operation &op, int parameter) {
-  const reshard::TensorLayout &layout =
-      in.graph.values[in.graph.parameters[parameter].value].layout;
-  reshard::Reshard slices;
-  slices.from = matricesOf(parameter);
-  slices.to = in.derivation.state[parameter];
-  slices.steps = reshard::reshard(in.assignment.mesh, layout, slices.from, slices.to);
-  assert(llvm::all_of(slices.steps,
-                      [](const reshard::Collective &step) {
-                        return step.kind == reshard::CollectiveKind::ShardSlice;
-                      }) &&
-         "a rank with whole matrices has its shard of them");
-  local[op.getResult(0)] = emitReshard(function.builder(), op.getLoc(), operandOf(op.getOperand(0)),
-                                       slices, layout, in.assignment.mesh);
-  lastOfRun = nullptr;
-}
-
-/// Returns the shape on a rank of a value of one parameter's update. A stack of matrices has the
-/// rank's part of its first dim, and so do all values made of it.
-std::vector<int64_t> LocalUpdate::localResultShape(Value result, int parameter,
-                                                   bool onMatrices) const {
-  const reshard::TensorLayout &layout =
-      in.graph.values[in.graph.parameters[parameter].value].layout;
-  if (!onMatrices)
-    return reshard::localShape(layout, in.derivation.state[parameter]);
-  std::vector<int64_t> shape(tensorType(result).getShape());
-  if (layout.dims.size() > 2)
-    shape.front() = reshard::localShape(layout, matricesOf(parameter)).front();
-  return shape;
-}
-
-void LocalUpdate::joinMatrixKernel(Operation &op, Operation *clone) {
-  if (!cast<CostOpInterface>(clone).isLoopNest())
-    return;
-  if (isa<GatherMatricesOp>(op.getPrevNode()) || !joinsPreviousKernel(&op))
-    ++numKernels;
-  clone->setAttr(kKernelAttr, function.builder().getI64IntegerAttr(numKernels));
-}
-
-//===----------------------------------------------------------------------===//
 // Parameters
 //===----------------------------------------------------------------------===//
 
@@ -469,17 +412,49 @@ LogicalResult LocalUpdate::emitOp(Operation &op, int parameter) {
   return success();
 }
 
-/// Gathers a new parameter to its stored sharding as soon as it is computed, so that gathers do not
-/// all wait for the state's shards.
-void LocalUpdate::emitNewParameters(Operation &op, int p) {
-  for (Value value : op.getResults()) {
-    auto name = newParameters.find(value);
-    if (name == newParameters.end())
-      continue;
-    if (Value stored = apply(local.lookup(value), in.graph.parameters[p].value,
-                             Where::ParameterStep, in.derivation.state[p], in.derivation.stored[p]))
-      function.addResult(stored, TensorRole::Parameter, name->second);
+/// Returns the gather of the new value of a parameter, if it is a member of a bucket, or null.
+const reshard::Reshard *LocalUpdate::jointGather(int parameter) const {
+  for (const reshard::Reshard &reshard : in.derivation.reshards)
+    if (reshard.where == Where::ParameterStep && reshard.stage == stage &&
+        reshard.value == in.graph.parameters[parameter].value &&
+        in.overlap.bucket(in.derivation, reshard) >= 0)
+      return &reshard;
+  return nullptr;
+}
+
+/// Gathers the bucket of `ready`, whose shard is `value`, once all members are computed.
+void LocalUpdate::gatherBucket(const reshard::Reshard &ready, Value value, StringRef name) {
+  const int bucket = in.overlap.bucket(in.derivation, ready);
+  auto &computed = waiting[bucket];
+  computed[&ready] = {value, name};
+  const std::vector<int> &wanted = in.overlap.buckets[bucket].reshards;
+  if (computed.size() < wanted.size())
+    return;
+  SmallVector<BucketMember> members;
+  for (int index : wanted) {
+    const reshard::Reshard &reshard = in.derivation.reshards[index];
+    members.push_back({in.update.getLoc(), computed.at(&reshard).first, &reshard,
+                       &in.graph.values[reshard.value].layout});
   }
+  emitBucket(function.builder(), members, bucket, in.assignment.mesh);
+  for (const BucketMember &member : members)
+    function.addResult(member.value, TensorRole::Parameter, computed.at(member.reshard).second);
+}
+
+/// Gathers a new parameter to its stored sharding as soon as the ops on it have run, so that
+/// gathers do not all wait for the state's shards. The ops stay in a row, one kernel.
+void LocalUpdate::emitNewParameter(int p) {
+  Value value = newValueOf.lookup(p);
+  if (!value || !local.count(value))
+    return;
+  StringRef name = newParameters.lookup(value);
+  newValueOf.erase(p);
+  if (const reshard::Reshard *gather = jointGather(p))
+    gatherBucket(*gather, local.lookup(value), name);
+  else if (Value stored =
+               apply(local.lookup(value), in.graph.parameters[p].value, Where::ParameterStep,
+                     in.derivation.state[p], in.derivation.stored[p]))
+    function.addResult(stored, TensorRole::Parameter, name);
 }
 
 /// Offloads new states as soon as they are computed, so that the states of two parameters are never
@@ -548,18 +523,16 @@ void LocalUpdate::holdUnused() {
 
 LogicalResult LocalUpdate::build() {
   for (Operation &op : in.update.getBody().front().without_terminator()) {
-    int parameter = -1;
-    for (Value result : op.getResults())
-      if (auto it = parameterOf.find(result); it != parameterOf.end())
-        parameter = it->second;
-    if (parameter < 0) {
+    const int parameter = parameterOfOp(&op);
+    if (parameter == noParameter) {
       if (mlir::failed(emitScalarOp(op)))
         return failure();
     } else if (holds(parameter)) {
       if (mlir::failed(emitOp(op, parameter)))
         return failure();
       offloadNewStates(op);
-      emitNewParameters(op, parameter);
+      if (parameterOfOp(op.getNextNode()) != parameter)
+        emitNewParameter(parameter);
     }
   }
   emitResults();

@@ -36,7 +36,8 @@ private:
   mlir::Value onFirst(mlir::Value scalar, const std::vector<reshard::AxisRef> &axes);
   mlir::Value operandOf(mlir::Value value);
   int stageOf(int graphValue) const;
-  void emitNewParameters(mlir::Operation &op, int parameter);
+  int parameterOfOp(mlir::Operation *op) const;
+  void emitNewParameter(int parameter);
   void offloadNewStates(mlir::Operation &op);
   void emitResults();
   void emitLoss();
@@ -45,6 +46,8 @@ private:
   mlir::Value apply(mlir::Value value, int graphValue, reshard::Where where,
                     const reshard::Sharding &from, const reshard::Sharding &to);
   mlir::Value reduceBucket(const reshard::Reshard &wanted);
+  const reshard::Reshard *jointGather(int parameter) const;
+  void gatherBucket(const reshard::Reshard &ready, mlir::Value value, llvm::StringRef name);
   mlir::Value accumulated(int parameter);
   bool holds(int parameter) const;
   bool hasPart(int parameter) const;
@@ -55,13 +58,17 @@ private:
   FunctionBuilder function;
   llvm::DenseMap<mlir::Value, int> parameterOf;               // values of @update
   llvm::DenseMap<mlir::Value, llvm::StringRef> newParameters; // of it, with their names
-  llvm::DenseSet<mlir::Value> newStates;                      // of it, of parameters
-  llvm::DenseSet<mlir::Value> matrices;                       // of it, whole on every rank
+  llvm::DenseMap<int, mlir::Value> newValueOf; // of them not yet stored, by parameter
+  llvm::DenseSet<mlir::Value> newStates;       // of it, of parameters
+  llvm::DenseSet<mlir::Value> matrices;        // of it, whole on every rank
   llvm::DenseMap<mlir::Value, mlir::Value> local;
   llvm::DenseMap<mlir::Value, mlir::Value> onHost;               // of new states
   llvm::DenseMap<int, mlir::BlockArgument> gradientOf;           // of @update, by parameter
   llvm::DenseMap<int, mlir::Value> gradients;                    // as accumulated, by parameter
   llvm::DenseMap<const reshard::Reshard *, mlir::Value> reduced; // members of buckets
+  /// By bucket of gathers: members with a new parameter, its shard and its name.
+  std::map<int, std::map<const reshard::Reshard *, std::pair<mlir::Value, llvm::StringRef>>>
+      waiting;
   static constexpr int noParameter = -1;
   mlir::Operation *lastOfRun = nullptr; // of the current kernel
   int parameterOfRun = noParameter;

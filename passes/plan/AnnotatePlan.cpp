@@ -31,6 +31,9 @@ static void annotateModule(ModuleOp module, const StepPlan &plan) {
   set(kMicroBatchesAttr, plan.microBatches);
   set(kBucketBytesAttr, plan.overlap.bucketBytes);
   set(kPrefetchAttr, plan.overlap.prefetch);
+  module->removeAttr(kGatherBytesAttr);
+  if (plan.overlap.gatherBytes > 0)
+    set(kGatherBytesAttr, plan.overlap.gatherBytes);
   module->removeAttr(kScheduleAttr);
   if (plan.schedule)
     module->setAttr(kScheduleAttr, builder.getStringAttr(schedule::name(*plan.schedule)));

@@ -1,4 +1,4 @@
-//===- Buckets.cpp - Bucket sizes of reductions, and prefetch depth -------===//
+//===- Buckets.cpp - Sizes of joined collectives, and prefetch depth ------===//
 
 #include "planner/cost/Buckets.h"
 #include "planner/support/Format.h"
@@ -28,8 +28,8 @@ std::pair<double, double> startAndTransfer(const NetworkCost &network, Collectiv
   return {seconds - transfer, transfer};
 }
 
-double numReductions(const std::optional<int64_t> &bucketBytes, double count, double bytes,
-                     double transferSeconds, double startSeconds) {
+double numJoined(const std::optional<int64_t> &bucketBytes, double count, double bytes,
+                 double transferSeconds, double startSeconds) {
   if (count <= 1 || bucketBytes == 0)
     return count;
   double best = bucketBytes ? std::max(1.0, bytes / double(*bucketBytes))
@@ -37,8 +37,14 @@ double numReductions(const std::optional<int64_t> &bucketBytes, double count, do
   return std::min(count, std::ceil(best));
 }
 
-double leastReductions(const std::optional<int64_t> &bucketBytes, double count) {
+double leastJoined(const std::optional<int64_t> &bucketBytes, double count) {
   return bucketBytes == 0 ? count : std::min(count, 1.0);
+}
+
+constexpr int64_t mebi = int64_t(1) << 20;
+
+int64_t gatherUnitBytes(double bytes, int64_t numBlocks) {
+  return std::max<int64_t>(1, int64_t(std::ceil(bytes / double(numBlocks) / double(mebi)))) * mebi;
 }
 
 /// Returns the best bucket size in bytes, a multiple of 1 MiB; 0 if no two reductions can be
@@ -50,6 +56,8 @@ static int64_t bestBucketBytes(const Graph &graph, const Derivation &derivation,
   Overlap joined = planOverlap(graph, derivation, all);
   double mostSeconds = -1, best = 0;
   for (const Bucket &bucket : joined.buckets) {
+    if (derivation.reshards[bucket.reshards.front()].where == Where::ParameterStep)
+      continue; // nothing hides it
     const Collective whole = jointMessages(derivation, bucket).front();
     const auto [start, transfer] =
         startAndTransfer(network, whole.kind, network.groupShape(whole), double(whole.bytes));
@@ -58,26 +66,31 @@ static int64_t bestBucketBytes(const Graph &graph, const Derivation &derivation,
     mostSeconds = transfer;
     best = double(whole.bytes) / bestNumBuckets(transfer, start);
   }
-  constexpr int64_t mebi = int64_t(1) << 20;
   return int64_t(std::ceil(best / double(mebi))) * mebi;
 }
 
-std::vector<OverlapSettings> overlapChoices(const OverlapPins &pins, const Graph &graph,
-                                            const Derivation &derivation,
+std::vector<OverlapSettings> overlapChoices(const OverlapPins &pins, int64_t gatherUnit,
+                                            const Graph &graph, const Derivation &derivation,
                                             const NetworkCost &network) {
-  // A layer has few parameters, and the gather of a large one needs some kernels to hide behind.
+  // A layer has few parameters, and the gather of a large one needs some kernels to hide behind. A
+  // gather of a whole block has those of the block before.
   constexpr int64_t usualPrefetch = 4;
   bool gathers =
       std::any_of(derivation.reshards.begin(), derivation.reshards.end(),
                   [](const Reshard &reshard) { return reshard.where == Where::ParameterUse; });
-  int64_t bytes = pins.bucketBytes ? 0 : bestBucketBytes(graph, derivation, network);
-  int64_t ahead = gathers ? usualPrefetch : 0;
-  const std::pair<int64_t, int64_t> sizes[] = {
-      {bytes, ahead}, {bytes / 4, ahead / 4}, {bytes, 0}, {0, 0}};
+  const int64_t bytes = pins.bucketBytes ? 0 : bestBucketBytes(graph, derivation, network);
+  const int64_t ahead = gathers ? usualPrefetch : 0, one = ahead / usualPrefetch;
+  std::vector<OverlapSettings> sizes; // with what is pinned set below
+  if (gathers && gatherUnit > 0)
+    sizes = {{bytes, one, gatherUnit}, {bytes / 4, one, gatherUnit / 4}};
+  else
+    sizes = {{bytes, ahead, 0}};
+  sizes.insert(sizes.end(), {{bytes / 4, one, 0}, {bytes, 0, 0}, {0, 0, 0}});
   std::vector<OverlapSettings> choices;
-  for (const auto &[bucketBytes, prefetch] : sizes) {
-    OverlapSettings choice{pins.bucketBytes.value_or(bucketBytes),
-                           pins.prefetch.value_or(prefetch)};
+  for (const OverlapSettings &size : sizes) {
+    OverlapSettings choice{pins.bucketBytes.value_or(size.bucketBytes),
+                           pins.prefetch.value_or(size.prefetch),
+                           pins.gatherBytes.value_or(size.gatherBytes)};
     if (std::find(choices.begin(), choices.end(), choice) == choices.end())
       choices.push_back(choice);
   }

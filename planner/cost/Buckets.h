@@ -1,7 +1,7 @@
-//===- Buckets.h - Bucket sizes of reductions, and prefetch depth ---------===//
+//===- Buckets.h - Sizes of joined collectives, and prefetch depth --------===//
 //
-// Plain C++. The plan decisions `bucket_bytes` and `prefetch`: their choices, and the time they
-// save. reshard::planOverlap carries them out.
+// Plain C++. The plan decisions `bucket_bytes`, `gather_bytes` and `prefetch`: their choices, and
+// the time they save. reshard::planOverlap carries them out.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,9 +22,9 @@ namespace tbc::planner {
 /// Returns "none" or a size. Example: "25.0 MiB".
 std::string bucketText(int64_t bucketBytes);
 
-/// --bucket-size and --prefetch; open if auto.
+/// --bucket-size, --gather-size and --prefetch; open if auto.
 struct OverlapPins {
-  std::optional<int64_t> bucketBytes, prefetch;
+  std::optional<int64_t> bucketBytes, gatherBytes, prefetch;
 };
 
 /// Returns the best number of buckets for reductions of `seconds` in total (without starts), with
@@ -44,20 +44,30 @@ double bestNumBuckets(double seconds, double startSeconds);
 std::pair<double, double> startAndTransfer(const NetworkCost &network, reshard::CollectiveKind kind,
                                            const GroupShape &group, double bytes);
 
-/// Returns the number of collectives for `count` reductions of `bytes` in total. `bucketBytes`: as
+/// Returns the number of collectives for `count` tensors of `bytes` in total. `bucketBytes`: as
 /// pinned.
-double numReductions(const std::optional<int64_t> &bucketBytes, double count, double bytes,
-                     double transferSeconds, double startSeconds);
+double numJoined(const std::optional<int64_t> &bucketBytes, double count, double bytes,
+                 double transferSeconds, double startSeconds);
 
-/// Returns the least number of collectives for `count` reductions in any plan. It is one if they
-/// may be joined, because the plan chooses the bucket size and the limit for joining.
-double leastReductions(const std::optional<int64_t> &bucketBytes, double count);
+/// Returns the least number of collectives for `count` tensors in any plan. It is one if they may
+/// be joined, because the plan chooses the bucket size and the limit for joining.
+double leastJoined(const std::optional<int64_t> &bucketBytes, double count);
+
+/// Returns the most bytes of parameters that are gathered together if the plan chooses: those of a
+/// graph block in the mean, in whole MiB. FSDP gathers by the same units: more bytes at once would
+/// start before there are kernels to hide them (Zhao et al., "PyTorch FSDP", VLDB 2023, section
+/// 4.2: a unit is gathered while the one before computes). `bytes`: of all parameters on a rank,
+/// gathered. Example: 16.1 GB in 32 blocks give 480 MiB.
+int64_t gatherUnitBytes(double bytes, int64_t numBlocks);
 
 /// Returns the choices for a step under `pins`, the fastest first. If something is open, the last
-/// choice is without it and takes the least memory. Bucket sizes: the best size for the kind of
-/// reduction that moves most, in whole MiB, and a quarter of it. Example: buckets of 88 MiB with 4
-/// gathers ahead, of 22 MiB with 1, of 88 MiB with none, no buckets with none.
-std::vector<reshard::OverlapSettings> overlapChoices(const OverlapPins &pins,
+/// choice is without it and takes the least memory.
+/// - Bucket sizes: the best for the kind of reduction that moves most, in whole MiB, and a quarter.
+/// - Sizes of gathers: `gatherUnit` and a quarter of it; 0 if the executor decides.
+///
+/// Example: buckets of 88 MiB and gathers of 480 MiB, one ahead; of 22 and 120 MiB, one ahead;
+/// buckets of 22 MiB with one gather ahead; of 88 MiB with none; no buckets with none.
+std::vector<reshard::OverlapSettings> overlapChoices(const OverlapPins &pins, int64_t gatherUnit,
                                                      const reshard::Graph &graph,
                                                      const reshard::Derivation &derivation,
                                                      const NetworkCost &network);

@@ -122,6 +122,8 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   cluster.overlapSlowdown = reader.number(overlap, "overlap", "slowdown", Range::Fraction, false,
                                           cluster.overlapSlowdown);
   executor.joinedGathers = reader.integer(overlap, "overlap", "joined_gathers", 1, 1 << 20);
+  executor.joinsUpdates =
+      overlap.contains("joined_updates") && reader.flag(overlap, "overlap", "joined_updates");
   executor.gatherRankSeconds =
       reader.number(overlap, "overlap", "gather_rank_seconds", Range::NotNegative, false);
   executor.gatherMoved =

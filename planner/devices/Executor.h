@@ -82,6 +82,8 @@ struct Executor {
   double messageSeconds = 0;
   /// Stored parameters that one all_gather gathers together.
   int64_t joinedGathers = 1;
+  /// Whether new parameters are gathered together after an update, by the size of buckets.
+  bool joinsUpdates = true;
   /// Seconds that a gather of parameters or a reduce_scatter of gradients takes for each of its
   /// ranks, beside the network's.
   double gatherRankSeconds = 0;
@@ -131,16 +133,17 @@ struct Executor {
   bool operator==(const Executor &o) const {
     return name == o.name && hostSeconds == o.hostSeconds && groupWait == o.groupWait &&
            messageSeconds == o.messageSeconds && joinedGathers == o.joinedGathers &&
-           lastBackward == o.lastBackward && lastBackwardZero == o.lastBackwardZero &&
-           gatherRankSeconds == o.gatherRankSeconds && gatherMoved == o.gatherMoved &&
-           scatterMoved == o.scatterMoved && recomputesBlocks == o.recomputesBlocks &&
-           gathersAgain == o.gathersAgain && tensorParallel == o.tensorParallel &&
-           hiddenOperands == o.hiddenOperands && residualFactor == o.residualFactor &&
-           splitResidualFactor == o.splitResidualFactor && queuedScatters == o.queuedScatters &&
-           storesWeights == o.storesWeights && logitBytes == o.logitBytes &&
-           logitMovedBytes == o.logitMovedBytes && gradientWidth == o.gradientWidth &&
-           gradientBytes == o.gradientBytes && parameterBytes == o.parameterBytes &&
-           dataParallelBytes == o.dataParallelBytes && plans == o.plans;
+           joinsUpdates == o.joinsUpdates && lastBackward == o.lastBackward &&
+           lastBackwardZero == o.lastBackwardZero && gatherRankSeconds == o.gatherRankSeconds &&
+           gatherMoved == o.gatherMoved && scatterMoved == o.scatterMoved &&
+           recomputesBlocks == o.recomputesBlocks && gathersAgain == o.gathersAgain &&
+           tensorParallel == o.tensorParallel && hiddenOperands == o.hiddenOperands &&
+           residualFactor == o.residualFactor && splitResidualFactor == o.splitResidualFactor &&
+           queuedScatters == o.queuedScatters && storesWeights == o.storesWeights &&
+           logitBytes == o.logitBytes && logitMovedBytes == o.logitMovedBytes &&
+           gradientWidth == o.gradientWidth && gradientBytes == o.gradientBytes &&
+           parameterBytes == o.parameterBytes && dataParallelBytes == o.dataParallelBytes &&
+           plans == o.plans;
   }
 };
 

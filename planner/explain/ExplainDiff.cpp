@@ -104,6 +104,8 @@ private:
     add("decided", "offload", offloadText(a.offload), offloadText(b.offload));
     add("decided", "bucket size", bucketText(a.overlap.bucketBytes),
         bucketText(b.overlap.bucketBytes));
+    add("decided", "gather size", bucketText(a.overlap.gatherBytes),
+        bucketText(b.overlap.gatherBytes));
     add("decided", "prefetch", Cell::count(double(a.overlap.prefetch)),
         Cell::count(double(b.overlap.prefetch)));
     std::map<std::string, std::string> x, y;

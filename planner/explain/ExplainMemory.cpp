@@ -25,7 +25,7 @@ Result<ExplainedPlan> ExplainedPlan::make(const Graph &graph, const Plan &plan) 
   if (!step)
     return step.error();
   Derivation derivation = derive(step->graph, step->assignment);
-  Overlap overlap = planOverlap(step->graph, derivation, plan.overlap);
+  Overlap overlap = planOverlap(step->graph, derivation, overlapOf(plan));
   Prediction prediction = predictStep(*step, plan, derivation);
   return ExplainedPlan{graph,
                        plan,

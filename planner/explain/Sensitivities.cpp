@@ -158,6 +158,8 @@ static Result<Pins> pinsAgain(const Plan &plan) {
       pins->offload = offloadFlag(plan.offload);
     } else if (decision == "bucket-size") {
       pins->bucketSize = std::to_string(plan.overlap.bucketBytes);
+    } else if (decision == "gather-size") {
+      pins->gatherSize = std::to_string(plan.overlap.gatherBytes);
     } else if (decision == "prefetch") {
       pins->prefetch = std::to_string(plan.overlap.prefetch);
     }

@@ -361,7 +361,7 @@ void LayoutMaker::marks(const std::vector<std::string> &ids, std::vector<LayoutM
 }
 
 void LayoutMaker::collectives() {
-  const Overlap overlap = planOverlap(graph, derivation, plan.overlap);
+  const Overlap overlap = planOverlap(graph, derivation, overlapOf(plan));
   using Key = std::tuple<std::string, std::string, std::string, AxisNames, int64_t>;
   std::map<Key, std::map<int, int64_t>> counts; // by stage
   for (const CausedCollective &one : causedCollectives(plan.job, step, derivation, overlap))

@@ -102,7 +102,8 @@ public:
     const reshard::Reshard *reshard;
     int buffer;
     int64_t elements, elementBytes;
-    size_t at = 0; // into its steps
+    BufferKind lastKind = BufferKind::Collective; // of the last result
+    size_t at = 0;                                // into its steps
   };
 
   /// Adds the reshards of a bucket: slices one by one, messages together. Leaves the results in
@@ -155,8 +156,10 @@ public:
 private:
   /// Makes the result of the member's step in the current instruction.
   void takeStep(Member &member) {
-    member.elements = elementsAfter(member.reshard->steps[member.at], member.elements);
-    member.buffer = make(double(member.elements * member.elementBytes), BufferKind::Collective);
+    const std::vector<reshard::Collective> &steps = member.reshard->steps;
+    member.elements = elementsAfter(steps[member.at], member.elements);
+    member.buffer = make(double(member.elements * member.elementBytes),
+                         member.at + 1 == steps.size() ? member.lastKind : BufferKind::Collective);
   }
 
   void use(int buffer) {

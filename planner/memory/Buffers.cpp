@@ -254,6 +254,22 @@ private:
     return nullptr;
   }
 
+  /// Adds the members of a bucket, which are at hand.
+  std::vector<BufferList::Member> addBucketOf(int bucket) {
+    std::vector<BufferList::Member> members;
+    for (int index : overlap.buckets[bucket].reshards) {
+      const Reshard &reshard = derivation.reshards[index];
+      const TensorLayout &layout = graph.values[reshard.value].layout;
+      members.push_back({&reshard, get(reshard.value, reshard.from),
+                         localBytes(layout, reshard.from) / layout.elementBytes,
+                         layout.elementBytes, kindOf(reshard)});
+    }
+    list.addBucket(members, op);
+    for (const BufferList::Member &member : members)
+      remember(member.reshard->value, member.reshard->to, member.buffer);
+    return members;
+  }
+
   /// Reduces the buckets with all members present.
   void reduceFullBuckets() {
     for (auto it = waiting.begin(); it != waiting.end();) {
@@ -262,18 +278,9 @@ private:
         ++it;
         continue;
       }
-      std::vector<BufferList::Member> members;
-      for (int index : reshards) {
-        const Reshard &reshard = derivation.reshards[index];
-        const TensorLayout &layout = graph.values[reshard.value].layout;
-        members.push_back({&reshard, get(reshard.value, reshard.from),
-                           localBytes(layout, reshard.from) / layout.elementBytes,
-                           layout.elementBytes});
-      }
-      list.addBucket(members, op);
-      for (const BufferList::Member &member : members) {
+      for (const BufferList::Member &member : addBucketOf(it->first)) {
         const int value = member.reshard->value;
-        list.keep(remember(value, member.reshard->to, member.buffer));
+        list.keep(member.buffer);
         auto [first, last] = bucketedFor.equal_range(value);
         for (auto it = first; it != last; ++it)
           keepGradient(value, member.buffer, it->second);
@@ -318,18 +325,25 @@ private:
       for (const Reshard *reshard : listed->second) {
         if (reshard->to != sharding || reshard->from == sharding)
           continue;
+        if (int bucket = overlap.bucket(derivation, *reshard);
+            bucket >= 0 && reshard->where == Where::ParameterUse) {
+          addBucketOf(bucket);
+          return get(value, sharding);
+        }
         int from = get(value, reshard->from);
         const TensorLayout &layout = graph.values[value].layout;
         int64_t elements = localBytes(layout, reshard->from) / layout.elementBytes;
-        BufferKind kind = reshard->where == Where::ParameterUse ? BufferKind::Gathered
-                          : reshard->op < 0 && reshard->where == Where::Operand
-                              ? BufferKind::Transient
-                              : BufferKind::Collective;
-        return remember(
-            value, sharding,
-            list.addSteps(reshard->steps, from, elements, layout.elementBytes, kind, op));
+        return remember(value, sharding,
+                        list.addSteps(reshard->steps, from, elements, layout.elementBytes,
+                                      kindOf(*reshard), op));
       }
     return source(value, sharding);
+  }
+
+  static BufferKind kindOf(const Reshard &reshard) {
+    return reshard.where == Where::ParameterUse                ? BufferKind::Gathered
+           : reshard.op < 0 && reshard.where == Where::Operand ? BufferKind::Transient
+                                                               : BufferKind::Collective;
   }
 
   /// A value from outside the block, or from a generator.

@@ -257,8 +257,42 @@ private:
       fresh = p.isWhole ? BufferList::inSlot
                         : list.make(p.elements * double(p.own), BufferKind::Transient);
     }
-    list.moveToSlot(apply(Where::ParameterStep, p.graph.value, p.own, fresh,
-                          derivation.state[p.number], derivation.stored[p.number]));
+    if (const Reshard *gather = jointGather(p.graph.value))
+      gatherBucket(*gather, fresh);
+    else
+      list.moveToSlot(apply(Where::ParameterStep, p.graph.value, p.own, fresh,
+                            derivation.state[p.number], derivation.stored[p.number]));
+  }
+
+  /// Returns the gather of a new parameter in a bucket, or null.
+  const Reshard *jointGather(int value) const {
+    auto listed = reshards.find({Where::ParameterStep, value});
+    if (listed != reshards.end())
+      for (const Reshard *reshard : listed->second)
+        if (overlap.bucket(derivation, *reshard) >= 0)
+          return reshard;
+    return nullptr;
+  }
+
+  /// Adds the bucket of `ready`, a new parameter in `fresh`, once all members are present.
+  void gatherBucket(const Reshard &ready, int fresh) {
+    const int bucket = overlap.bucket(derivation, ready);
+    std::map<const Reshard *, int> &present = waiting[bucket];
+    present[&ready] = fresh;
+    const std::vector<int> &wanted = overlap.buckets[bucket].reshards;
+    if (present.size() < wanted.size())
+      return;
+    std::vector<BufferList::Member> members;
+    for (int index : wanted) {
+      const Reshard &reshard = derivation.reshards[index];
+      const TensorLayout &layout = graph.values[reshard.value].layout;
+      members.push_back({&reshard, present.at(&reshard),
+                         localBytes(layout, reshard.from) / layout.elementBytes,
+                         layout.elementBytes});
+    }
+    list.addBucket(members);
+    for (const BufferList::Member &member : members)
+      list.moveToSlot(member.buffer);
   }
 
   /// Adds the instructions of one parameter: the gradient; the optimizer; the selection if the step
@@ -388,6 +422,8 @@ private:
   std::map<std::pair<Where, int>, std::vector<const Reshard *>> reshards; // by value
   std::vector<int> completed;                                             // by parameter
   std::map<const Reshard *, int> reduced;                                 // members of buckets
+  /// By bucket of gathers: members with a new parameter, and its buffer.
+  std::map<int, std::map<const Reshard *, int>> waiting;
   std::vector<int> scalars;
   std::vector<LaunchedKernel> kernels;
   int lastKernel = -1; // its instruction

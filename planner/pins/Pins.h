@@ -59,6 +59,7 @@ struct Pins {
   std::string context;             // of cp: "", ring, all-gather, all-to-all
   std::string sequenceOrder;       // over cp: "", contiguous, zigzag
   std::string bucketSize = "auto"; // auto, none, or bytes such as 25MiB
+  std::string gatherSize = "auto"; // the same
   std::string prefetch = "auto";   // auto, none, or a number of gathers
   std::optional<int64_t> memoryLimitBytes;
   /// The required verdict; --memory-risk sets Tight. search() takes the best tight plan if no plan

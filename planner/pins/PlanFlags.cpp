@@ -74,7 +74,8 @@ std::vector<std::string> flagsOf(const Plan &plan) {
                {"--micro-batch", std::to_string(plan.microBatch), "--recompute",
                 withShare(name(plan.recompute.mode), plan.recompute.share), "--offload",
                 offloadFlag(plan.offload), "--bucket-size", numberFlag(plan.overlap.bucketBytes),
-                "--prefetch", numberFlag(plan.overlap.prefetch)});
+                "--gather-size", numberFlag(plan.overlap.gatherBytes), "--prefetch",
+                numberFlag(plan.overlap.prefetch)});
   if (plan.mesh.cp > 1)
     flags.insert(flags.end(), {"--context", reshard::name(plan.context), "--sequence-order",
                                plan.zigzag ? "zigzag" : "contiguous"});

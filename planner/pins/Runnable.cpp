@@ -3,6 +3,7 @@
 #include "planner/pins/Runnable.h"
 #include "planner/pins/Conditions.h"
 #include "planner/plan/Decisions.h"
+#include "planner/support/Format.h"
 
 namespace tbc::planner {
 
@@ -32,6 +33,8 @@ std::vector<std::string> notRunnable(const Plan &plan) {
     parts.push_back("recompute " + toString(plan.recompute));
   if (mesh.cp > 1 && !RunnablePlans::has(runnable.contexts, reshard::name(plan.context)))
     parts.push_back(std::string("context ") + reshard::name(plan.context));
+  if (plan.overlap.gatherBytes > 0 && !executorOf(plan.cluster).isOwn())
+    parts.push_back("gathers of up to " + formatBytes(double(plan.overlap.gatherBytes)));
   return parts;
 }
 

@@ -83,17 +83,25 @@ static Status readOffload(const Pins &pins, OffloadPins &read) {
   return Status();
 }
 
-/// Reads --bucket-size and --prefetch.
-static Status readOverlap(const Pins &pins, OverlapPins &read) {
-  if (pins.bucketSize == "none") {
-    read.bucketBytes = 0;
-  } else if (pins.bucketSize != "auto") {
-    Result<int64_t> bytes = parseBytes(pins.bucketSize);
+/// Reads the size of `flag`: auto, none or bytes.
+static Status readSize(const char *flag, const std::string &text, std::optional<int64_t> &read) {
+  if (text == "none") {
+    read = 0;
+  } else if (text != "auto") {
+    Result<int64_t> bytes = parseBytes(text);
     if (!bytes || *bytes < 1)
-      return usage("--bucket-size " + pins.bucketSize +
-                   ": expected auto, none, or a size such as 25MiB");
-    read.bucketBytes = *bytes;
+      return usage(flag + (" " + text) + ": expected auto, none, or a size such as 25MiB");
+    read = *bytes;
   }
+  return Status();
+}
+
+/// Reads --bucket-size, --gather-size and --prefetch.
+static Status readOverlap(const Pins &pins, OverlapPins &read) {
+  for (Status status : {readSize("--bucket-size", pins.bucketSize, read.bucketBytes),
+                        readSize("--gather-size", pins.gatherSize, read.gatherBytes)})
+    if (!status)
+      return status;
   if (pins.prefetch == "none") {
     read.prefetch = 0;
   } else if (pins.prefetch != "auto") {

@@ -22,11 +22,14 @@ struct StageSeconds {
   double operandsForward = 0, operandsBackward = 0; // collectives between ops
   double gatherForward = 0, gatherBackward = 0;     // gathers of stored parameters
   double reduceMicro = 0;                           // reductions of gradients, each micro-batch
-  double reduceStep = 0;                            // of accumulated gradients
-  double reduceLast = 0;                            // the same, begun in the last backward
-  double parameterStep = 0;                         // gathers after the update, the step's scalars
-  double updateStep = 0;                            // the optimizer's kernels
-  double sendForward = 0, sendBackward = 0;         // to the next stage, to the previous one
+  // Of both, those at the ends of a block: the first gather and the last reduction. Not counted
+  // above.
+  double firstGatherForward = 0, firstGatherBackward = 0, lastReduceMicro = 0;
+  double reduceStep = 0;                    // of accumulated gradients
+  double reduceLast = 0;                    // the same, begun in the last backward
+  double parameterStep = 0;                 // gathers after the update, the step's scalars
+  double updateStep = 0;                    // the optimizer's kernels
+  double sendForward = 0, sendBackward = 0; // to the next stage, to the previous one
   /// Both ranks of a message between stages are held by the executor.
   double messageForward = 0, messageBackward = 0;
   // The wgrad phase, if the schedule splits it from backward; then not counted above.

@@ -45,6 +45,7 @@ Json executorJson(const Executor &executor) {
           {"last_backward", executor.lastBackward},
           {"last_backward_zero", executor.lastBackwardZero},
           {"joined_gathers", executor.joinedGathers},
+          {"joined_updates", executor.joinsUpdates},
           {"gather_rank_seconds", executor.gatherRankSeconds},
           {"gather_moved", executor.gatherMoved},
           {"scatter_moved", executor.scatterMoved},
@@ -76,6 +77,8 @@ Executor readExecutor(JsonObject &cluster, KeyProblem &problem) {
   if (object.has("last_backward_zero"))
     executor.lastBackwardZero = object.integer("last_backward_zero", 0, 1);
   executor.joinedGathers = object.integer("joined_gathers", 1, 1 << 20);
+  if (object.has("joined_updates"))
+    executor.joinsUpdates = object.flag("joined_updates");
   executor.gatherRankSeconds = object.numberOr("gather_rank_seconds", 0);
   executor.gatherMoved = object.numberOr("gather_moved", 0);
   executor.scatterMoved = object.numberOr("scatter_moved", 0);

@@ -33,4 +33,10 @@ Status checkDevices(const Cluster &cluster, const Job &job, const MeshShape *pin
   return Error{ErrorCode::Usage, "--mesh " + mesh + ": " + devices.error().message};
 }
 
+reshard::OverlapSettings overlapOf(const Plan &plan) {
+  reshard::OverlapSettings settings = plan.overlap;
+  settings.joinsUpdates = executorOf(plan.cluster).joinsUpdates;
+  return settings;
+}
+
 } // namespace tbc::planner

@@ -12,6 +12,9 @@ namespace tbc::planner {
 /// graph.
 StageDevices stageDevices(const Plan &plan);
 
+/// Returns what `plan` joins and prefetches, as its executor does.
+reshard::OverlapSettings overlapOf(const Plan &plan);
+
 /// Returns an error if `job`, on the pinned mesh if any, does not suit the devices of `cluster`.
 Status checkDevices(const Cluster &cluster, const Job &job, const MeshShape *pinned);
 

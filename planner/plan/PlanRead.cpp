@@ -60,11 +60,13 @@ public:
       plan.recomputeOps = object.ids("ops");
     }
     readOffload(root);
-    // Plans from older versions lack both keys.
+    // Plans from older versions lack these keys.
     if (root.has("bucket_bytes"))
       plan.overlap.bucketBytes = root.integer("bucket_bytes", 0, maxBytes);
     if (root.has("prefetch"))
       plan.overlap.prefetch = root.integer("prefetch", 0, maxPrefetch);
+    if (root.has("gather_bytes"))
+      plan.overlap.gatherBytes = root.integer("gather_bytes", 0, maxBytes);
     plan.prediction.stepSeconds = root.number("step_seconds");
     plan.prediction.peakBytes = root.integer("peak_bytes", 0, maxBytes);
     readPrediction(root);

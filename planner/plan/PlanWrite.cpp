@@ -268,6 +268,8 @@ static Json planJson(const Plan &plan) {
     json["context"] = reshard::name(plan.context);
     json["sequence_order"] = plan.zigzag ? "zigzag" : "contiguous";
   }
+  if (plan.overlap.gatherBytes > 0)
+    json["gather_bytes"] = plan.overlap.gatherBytes;
   if (!plan.layout.isEmpty())
     json["layout"] = layoutJson(plan.layout);
   return json;
@@ -277,9 +279,9 @@ std::string writePlan(const Plan &plan) { return jsonText(planJson(plan)); }
 
 /// The keys of plan.json that a person decides, or could decide, by hand.
 static const char *const decisionKeys[] = {
-    "model",     "job",      "mesh",         "micro_batch",   "accumulation", "schedule",
-    "placement", "context",  "stages",       "strategies",    "parameters",   "recompute",
-    "offload",   "prefetch", "bucket_bytes", "sequence_order"};
+    "model",     "job",      "mesh",         "micro_batch",  "accumulation",  "schedule",
+    "placement", "context",  "stages",       "strategies",   "parameters",    "recompute",
+    "offload",   "prefetch", "bucket_bytes", "gather_bytes", "sequence_order"};
 
 std::string decisionsFingerprint(const Plan &plan) {
   const Json whole = planJson(plan);

@@ -9,32 +9,13 @@
 #include "planner/memory/Memory.h"
 #include "planner/plan/Plan.h"
 #include "planner/plan/PlanApply.h"
+#include "planner/predict/OpSeconds.h"
 #include "planner/predict/Time.h"
 #include "planner/reshard/Overlap.h"
 
 #include <vector>
 
 namespace tbc::planner {
-
-/// Seconds per execution of every op of a derived step and of its communication.
-struct OpSeconds {
-  std::vector<double> kernel;
-  std::vector<double> launch;      // of the host, for the kernels
-  std::vector<double> operands;    // collectives between ops
-  std::vector<double> gather;      // of stored parameters
-  std::vector<double> reduceMicro; // of gradients, each micro-batch
-  /// Once per step, by stage.
-  std::vector<double> reduceStep, reduceLast, parameterStep;
-  /// Sends of one micro-batch, by sending chunk.
-  std::vector<double> sendForward, sendBackward;
-};
-
-/// `isInOrder`: the ranks of a sequence have its parts in order, not zigzag.
-/// Writes the communication of each chunk to `work`, if it is given: one entry per chunk.
-OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assignment,
-                    const reshard::Derivation &derivation, const StageDevices &devices,
-                    bool isInOrder, const reshard::Overlap &overlap = {},
-                    std::vector<ChunkSeconds> *work = nullptr);
 
 /// Returns the seconds of every chunk, summed over its ops. Work once per step of a stage is added
 /// to its first chunk. Writes the work behind them to `work`, if it is given.

@@ -18,10 +18,11 @@ public:
   JoinedGathers(const StageDevices &devices, const StageNetworks &networks)
       : devices(devices), networks(networks) {}
 
-  /// Returns the additional seconds of `step`, the gather of `reshard`, in its collective.
-  double add(const reshard::Reshard &reshard, const reshard::Collective &step) {
+  /// Returns the additional seconds of `step`, the gather of `reshard`, in its collective. The plan
+  /// itself joins gathers in buckets (`inBucket`).
+  double add(const reshard::Reshard &reshard, const reshard::Collective &step, bool inBucket) {
     const Cluster &cluster = devices.of(reshard.stage);
-    const int64_t most = cluster.executor.joinedGathers;
+    const int64_t most = inBucket ? 1 : cluster.executor.joinedGathers;
     if (step.kind != reshard::CollectiveKind::AllGather)
       return networks.seconds(step, reshard.stage);
     auto added = [&](double count) {

@@ -34,8 +34,10 @@ ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage,
   double roomBackward = cluster.overlapFraction * (stage.backward + stage.recompute);
   double roomWeight = cluster.overlapFraction * (stage.weight + stage.recomputeWeight);
   double wantBackward = stage.gatherBackward + stage.reduceMicro;
-  double dataForward = cluster.exposedSeconds(stage.gatherForward, roomForward);
-  double dataBackward = cluster.exposedSeconds(wantBackward, roomBackward);
+  double dataForward =
+      stage.firstGatherForward + cluster.exposedSeconds(stage.gatherForward, roomForward);
+  double dataBackward = stage.firstGatherBackward + stage.lastReduceMicro +
+                        cluster.exposedSeconds(wantBackward, roomBackward);
   double dataWeight = cluster.exposedSeconds(stage.dataWeight, roomWeight);
   double roomLast = schedule.reducesInBackward() ? std::max(0.0, roomBackward - wantBackward) +
                                                        std::max(0.0, roomWeight - stage.dataWeight)

@@ -35,7 +35,8 @@ PipelineSchedule scheduleOf(const Plan &plan);
 /// Seconds of a stage after overlap.
 /// - Collectives between ops are always exposed.
 /// - Gathers and reductions of parameters and gradients hide behind up to overlapFraction of the
-///   kernels of their phase.
+///   kernels of their phase. The first gather and the last reduction of a block are exposed: there
+///   are no kernels before the one and after the other.
 /// - Reductions once per step hide behind the remaining headroom of backward if they are part of it
 ///   (PipelineSchedule::reducesInBackward). Else they are part of the update, and exposed.
 /// - Sums of accumulated gradients that an executor begins in the last backward (reduceLast) hide

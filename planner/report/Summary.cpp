@@ -269,6 +269,8 @@ private:
                 formatSeconds(t.operands + t.data).c_str(), formatSeconds(t.hiddenData).c_str()));
     if (plan.overlap.bucketBytes > 0)
       line("  gradients are reduced in buckets of up to " + bucketText(plan.overlap.bucketBytes));
+    if (plan.overlap.gatherBytes > 0)
+      line("  parameters are gathered together, up to " + bucketText(plan.overlap.gatherBytes));
     if (plan.overlap.prefetch > 0)
       line(format("  parameters are gathered up to %lld gathers ahead of their use",
                   (long long)plan.overlap.prefetch));

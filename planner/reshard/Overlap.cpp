@@ -1,4 +1,4 @@
-//===- Overlap.cpp - Buckets of reductions, and prefetched gathers --------===//
+//===- Overlap.cpp - Joined collectives, and gathers ahead ------------------===//
 
 #include "planner/reshard/Overlap.h"
 
@@ -19,10 +19,21 @@ static bool hasMessage(const Reshard &reshard) {
 // Buckets
 //===----------------------------------------------------------------------===//
 
-static bool mayBeJoint(const Collective &step) {
-  bool isFlat = step.kind == CollectiveKind::ReduceScatter && step.dim < 0;
+static bool isReduction(Where where) {
+  return where == Where::GradientMicro || where == Where::GradientStep;
+}
+
+static bool isGather(Where where) {
+  return where == Where::ParameterUse || where == Where::ParameterStep;
+}
+
+static bool mayBeJoint(const Collective &step, Where where) {
+  const bool isFlat = step.dim < 0;
+  if (isGather(where))
+    return step.kind == CollectiveKind::AllGather && isFlat;
   return step.stages.empty() && step.reduce == ReduceKind::Sum &&
-         (step.kind == CollectiveKind::AllReduce || isFlat);
+         (step.kind == CollectiveKind::AllReduce ||
+          (step.kind == CollectiveKind::ReduceScatter && isFlat));
 }
 
 namespace {
@@ -43,17 +54,20 @@ struct Likeness {
 
 class BucketFormer {
 public:
-  BucketFormer(const Graph &graph, const Derivation &derivation, int64_t bytes, Overlap &out)
-      : graph(graph), derivation(derivation), limit(bytes), out(out) {
+  BucketFormer(const Graph &graph, const Derivation &derivation, const OverlapSettings &settings,
+               Overlap &out)
+      : graph(graph), derivation(derivation), settings(settings), out(out) {
     for (const std::vector<Derivation::Operand> &operands : derivation.operands)
       for (const Derivation::Operand &operand : operands)
         read.insert(operand.reshard);
-    for (size_t p = 0; p < graph.parameters.size(); ++p)
-      if (graph.parameters[p].gradient >= 0) {
-        ++numParameters[graph.parameters[p].gradient];
-        if (derivation.parameterStages[p].size() > 1)
-          shared.insert(graph.parameters[p].gradient);
-      }
+    for (size_t p = 0; p < graph.parameters.size(); ++p) {
+      const GraphParameter &parameter = graph.parameters[p];
+      if (parameter.gradient < 0)
+        continue;
+      ++numParameters[parameter.gradient];
+      if (derivation.parameterStages[p].size() > 1)
+        shared.insert({parameter.gradient, parameter.value});
+    }
   }
 
   /// Fills buckets per likeness in order of derivation, and closes a bucket before it exceeds the
@@ -72,7 +86,7 @@ public:
       int64_t more = 0;
       for (const Collective &step : reshard.steps)
         more = std::max(more, isMessage(step) ? step.bytes : 0);
-      if (here.bytes + more > limit)
+      if (here.bytes + more > limitOf(reshard.where))
         close(here.bucket), here.bytes = 0;
       here.bucket.reshards.push_back(static_cast<int>(r));
       here.bytes += more;
@@ -82,16 +96,24 @@ public:
   }
 
 private:
-  /// Whether the reshard is a reduction of a gradient that may share messages (see planOverlap).
+  int64_t limitOf(Where where) const {
+    return where == Where::ParameterUse ? settings.gatherBytes : settings.bucketBytes;
+  }
+
+  /// Whether the reshard may share messages (see planOverlap).
   bool isJoinable(int index) const {
     const Reshard &reshard = derivation.reshards[index];
-    bool isStep = reshard.where == Where::GradientStep;
-    if ((!isStep && reshard.where != Where::GradientMicro) || !hasMessage(reshard))
+    if ((!isReduction(reshard.where) && !isGather(reshard.where)) || limitOf(reshard.where) == 0 ||
+        !hasMessage(reshard))
       return false;
     for (const Collective &step : reshard.steps)
-      if (isMessage(step) && !mayBeJoint(step))
+      if (isMessage(step) && !mayBeJoint(step, reshard.where))
         return false;
-    if (isStep)
+    if (reshard.where == Where::ParameterUse)
+      return true;
+    if (reshard.where == Where::ParameterStep)
+      return settings.joinsUpdates && !shared.count(reshard.value);
+    if (reshard.where == Where::GradientStep)
       return !shared.count(reshard.value) && numParameters.at(reshard.value) == 1;
     return !read.count(index) &&
            std::none_of(derivation.residuals.begin(), derivation.residuals.end(),
@@ -124,10 +146,10 @@ private:
 
   const Graph &graph;
   const Derivation &derivation;
-  int64_t limit;
+  const OverlapSettings &settings;
   Overlap &out;
   std::set<int> read;               // reshards read by ops
-  std::set<int> shared;             // gradients of parameters on several stages
+  std::set<int> shared;             // parameters on several stages, and their gradients
   std::map<int, int> numParameters; // by gradient
 };
 
@@ -173,16 +195,29 @@ void forEachCollective(const Derivation &derivation, const Overlap &overlap,
 // Gathers ahead of their use
 //===----------------------------------------------------------------------===//
 
+/// Whether reshard `r` is alone or the first member of its bucket.
+static bool isFirstMember(const Overlap &overlap, size_t r) {
+  const int bucket = overlap.bucketOf[r];
+  return bucket < 0 || overlap.buckets[bucket].reshards.front() == int(r);
+}
+
+/// Issues the members of a bucket together before the first one's op, and all gathers `ahead`.
 static void gatherAhead(const Derivation &derivation, size_t ahead, Overlap &out) {
   std::map<std::pair<int, Phase>, std::vector<int>> usesOf; // by block: the ops of its gathers
   for (size_t r = 0; r < derivation.reshards.size(); ++r) {
     const Reshard &reshard = derivation.reshards[r];
     if (reshard.where != Where::ParameterUse)
       continue;
+    const int bucket = out.bucketOf[r];
+    if (!isFirstMember(out, r)) {
+      out.issuedBefore[r] = out.issuedBefore[out.buckets[bucket].reshards.front()];
+      continue;
+    }
     std::vector<int> &uses = usesOf[{reshard.chunk, reshard.phase}];
     uses.push_back(reshard.op);
     size_t number = uses.size() - 1;
-    out.issuedBefore[r] = uses[number < ahead ? 0 : number - ahead];
+    if (ahead > 0 || bucket >= 0)
+      out.issuedBefore[r] = uses[number < ahead ? 0 : number - ahead];
   }
 }
 
@@ -191,10 +226,8 @@ Overlap planOverlap(const Graph &graph, const Derivation &derivation,
   Overlap out;
   out.bucketOf.assign(derivation.reshards.size(), -1);
   out.issuedBefore.assign(derivation.reshards.size(), -1);
-  if (settings.bucketBytes > 0)
-    BucketFormer(graph, derivation, settings.bucketBytes, out).run();
-  if (settings.prefetch > 0)
-    gatherAhead(derivation, static_cast<size_t>(settings.prefetch), out);
+  BucketFormer(graph, derivation, settings, out).run();
+  gatherAhead(derivation, static_cast<size_t>(settings.prefetch), out);
   return out;
 }
 

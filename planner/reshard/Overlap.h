@@ -1,4 +1,4 @@
-//===- Overlap.h - Buckets of gradients, and gathers ahead -----------------===//
+//===- Overlap.h - Joined collectives of parameters, and gathers ahead -----===//
 //
 // Plain C++. Joins the collectives of `derive` and moves them; it adds and removes none.
 //
@@ -13,17 +13,21 @@
 
 namespace tbc::reshard {
 
-/// As in a plan.
+/// As in a plan (planner::overlapOf).
 struct OverlapSettings {
-  int64_t bucketBytes = 0; // of joined reductions of gradients; 0: no buckets
+  int64_t bucketBytes = 0; // of joined reductions of gradients, and of what an update gathers
   int64_t prefetch = 0;    // gathers by which a parameter is gathered ahead of its use
+  int64_t gatherBytes = 0; // of joined gathers of stored parameters
+  /// Not of a plan but of its executor: whether what an update gathers is joined.
+  bool joinsUpdates = true;
   bool operator==(const OverlapSettings &o) const {
-    return bucketBytes == o.bucketBytes && prefetch == o.prefetch;
+    return bucketBytes == o.bucketBytes && prefetch == o.prefetch && gatherBytes == o.gatherBytes &&
+           joinsUpdates == o.joinsUpdates;
   }
 };
 
-/// Reductions that share collectives of several tensors: indices of two or more reshards, in their
-/// order.
+/// Reductions or gathers that share collectives of several tensors: indices of two or more
+/// reshards, in their order.
 struct Bucket {
   std::vector<int> reshards;
 };
@@ -33,7 +37,7 @@ struct Overlap {
   /// By reshard, or empty: the bucket that it is a member of, or -1.
   std::vector<int> bucketOf;
   /// By reshard, or empty: for a ParameterUse the op before which its gather is issued, its own or
-  /// an earlier one; -1: right before its op.
+  /// an earlier one; -1: right before its op. Members of a bucket have the same.
   std::vector<int> issuedBefore;
 
   /// Of a reshard of `derivation`, by itself.
@@ -44,17 +48,22 @@ struct Overlap {
 
 /// The pure function after `derive`, shared by planner and partitioner:
 ///
-/// Buckets. Reductions of gradients with equal messages over equal axes are joined, in the order of
-/// derivation: GradientMicro within a block, GradientStep within a stage's update. A bucket has at
-/// most `bucketBytes`, by the bytes of the largest message; a larger reduction is alone. The
-/// messages of a bucket are all_reduces and flat reduce_scatters of several tensors. Slices stay
-/// separate. A bucket runs after its last member: in a block after the op of that member, in an
-/// update before the first use of any. Excluded: results that an op of the block reads or a block
-/// keeps, moves along a dim, and in the update the parameters of several stages. Example: 10, 20,
-/// 30 MiB with 32 MiB are two buckets.
+/// Buckets. Collectives with equal messages over equal axes are joined, in the order of derivation:
+///  - reductions of gradients: GradientMicro within a block, GradientStep within an update;
+///  - gathers of parameters: ParameterUse within a block, ParameterStep within an update.
 ///
-/// Gathers ahead. In each block the gather of a stored parameter is issued `prefetch` gathers
-/// ahead. Example: with 2, gather 5 is issued before the op that uses gather 3.
+/// A bucket has at most `bucketBytes` (of ParameterUse `gatherBytes`), by the bytes of the largest
+/// message; a larger one is alone. The messages of a bucket are all_reduces, flat reduce_scatters
+/// and flat all_gathers of several tensors. Slices stay separate. Example: 10, 20, 30 MiB with 32
+/// MiB are two buckets.
+///
+/// Reductions in a block, and gathers in an update, run as soon as the last member is computed;
+/// reductions in an update, and gathers in a block, before the first use of any member. Excluded:
+/// gradients that an op of the block reads or a block keeps, moves along a dim, and in the update
+/// the parameters of several stages.
+///
+/// Gathers ahead. In each block the gather of a stored parameter, or of a bucket of them, is issued
+/// `prefetch` gathers ahead. Example: with 2, gather 5 is issued before the op that uses gather 3.
 Overlap planOverlap(const Graph &graph, const Derivation &derivation,
                     const OverlapSettings &settings);
 

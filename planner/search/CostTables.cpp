@@ -1,6 +1,7 @@
 //===- CostTables.cpp - Results shared by candidates ----------------------===//
 
 #include "planner/search/CostTables.h"
+#include "planner/search/ParameterTotals.h"
 
 using namespace tbc::reshard;
 
@@ -11,18 +12,30 @@ bool isZeroAxis(const Candidate &candidate, const std::string &name) {
          (mesh::parseAxis(name) != Axis::Data || candidate.mesh.fsdp == 1);
 }
 
+int64_t gatherUnit(const SearchProblem &problem, const MeshShape &mesh) {
+  if (!executorOf(problem.cluster).isOwn())
+    return 0;
+  double bytes = 0;
+  for (bool isExpert : {false, true})
+    bytes += problem.parameterBytes[isExpert] / parameterParts(mesh, isExpert);
+  return gatherUnitBytes(bytes, problem.numBlocks());
+}
+
 DataMode dataMode(const CostTables &costs, const Candidate &candidate, const NetworkCost &network) {
   Mesh mesh = candidate.mesh.mesh();
   DataMode mode;
   mode.zero = candidate.zero.zero;
   mode.keepGathered = candidate.zero.keepGathered;
   bool isAtOnce = candidate.accumulation == 1 && candidate.mesh.pp == 1;
+  mode.reducesAtOnce = isAtOnce;
   mode.keepsGradientShards = mode.zero >= (isAtOnce ? 1 : 2);
   mode.offloadsStates = candidate.offloadsStates;
   const Executor &executor = executorOf(costs.problem.cluster);
   mode.storesWeights = executor.storesWeights;
   mode.gradientFactor = executor.gradientFactor();
-  mode.bucketBytes = costs.problem.space.overlap().bucketBytes;
+  const OverlapPins &overlap = costs.problem.space.overlap();
+  mode.bucketBytes = overlap.bucketBytes;
+  mode.gatherBytes = overlap.gatherBytes.value_or(gatherUnit(costs.problem, candidate.mesh));
   for (bool isSplitOverExperts : {false, true}) {
     std::vector<AxisRef> zero, others;
     for (const std::string &name : tokenAxisNames())

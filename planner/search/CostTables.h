@@ -25,6 +25,10 @@ struct CostTables {
 /// axes that split tokens, except dp beside fsdp.
 bool isZeroAxis(const Candidate &candidate, const std::string &name);
 
+/// Returns the most bytes of stored parameters that a plan on `mesh` gathers together if it may
+/// choose; 0: the executor decides.
+int64_t gatherUnit(const SearchProblem &problem, const MeshShape &mesh);
+
 /// Returns the distribution of parameters and gradients over the data ranks, with group shapes on
 /// `network`.
 DataMode dataMode(const CostTables &costs, const Candidate &candidate, const NetworkCost &network);

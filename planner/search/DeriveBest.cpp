@@ -38,7 +38,19 @@ int64_t DeriveLimits::excessBytes(const Plan &plan) const {
   return (goal == MemoryVerdict::Fits ? p.highBytes : p.peakBytes) - p.limitBytes;
 }
 
-/// Derives `candidate` op by op, with the largest buckets and the earliest prefetch that fit.
+/// Whether the ends of blocks take so much of the step that smaller buckets may be faster.
+static bool hasLongEnds(int64_t accumulation, const Prediction &prediction) {
+  constexpr double worthATry = 0.01;
+  double seconds = 0;
+  for (const ChunkSeconds &chunk : prediction.chunks)
+    seconds =
+        std::max(seconds, chunk.seconds.firstGatherForward + chunk.seconds.firstGatherBackward +
+                              chunk.seconds.lastReduceMicro);
+  return double(accumulation) * seconds > worthATry * prediction.stepSeconds;
+}
+
+/// Derives `candidate` op by op, with the fastest buckets and gathers that fit. In a large graph
+/// these are the largest that fit, or the next smaller ones.
 static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
                                          const Candidate &candidate, const DeriveLimits &limits,
                                          const OverlapPins &pins) {
@@ -52,22 +64,36 @@ static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
   Derivation derivation = derive(step->graph, step->assignment);
   const StageDevices devices = stageDevices(exact.plan);
   StageNetworks networks(devices, step->assignment.mesh, step->assignment.pipelineAxis);
-  std::vector<OverlapSettings> choices =
-      overlapChoices(pins, step->graph, derivation, networks.of(0));
-  auto fitsWith = [&](const OverlapSettings &choice) {
-    exact.plan.overlap = choice;
-    exact.plan.prediction = predictStep(*step, exact.plan, derivation);
-    return exact.plan.prediction.meets(limits.goal);
+  std::vector<OverlapSettings> choices = overlapChoices(
+      pins, gatherUnit(searcher.problem, candidate.mesh), step->graph, derivation, networks.of(0));
+  struct Tried {
+    OverlapSettings overlap;
+    Prediction prediction;
   };
+  auto tryChoice = [&](const OverlapSettings &choice) {
+    exact.plan.overlap = choice;
+    return Tried{choice, predictStep(*step, exact.plan, derivation)};
+  };
+  auto fits = [&](const Tried &tried) { return tried.prediction.meets(limits.goal); };
+  Tried best = tryChoice(choices.front());
+  const bool isShort = !fits(best); // of memory
   // If it does not fit with the last choice, which takes the least memory, it fits with no choice.
-  if (fitsWith(choices.front()) || choices.size() == 1 || !fitsWith(choices.back()))
-    return exact;
-  const Prediction least = exact.plan.prediction;
-  for (size_t i = 1; i + 1 < choices.size(); ++i)
-    if (fitsWith(choices[i]))
-      return exact;
-  exact.plan.overlap = choices.back();
-  exact.plan.prediction = least;
+  if (isShort && choices.size() > 1)
+    best = tryChoice(choices.back());
+  // In a large graph the first choice that fits is taken, or the next if that looks faster.
+  auto isWorthATry = [&](size_t i) {
+    return isSmallGraph(graph) ||
+           (isShort ? best.overlap == choices.back()
+                    : i == 1 && hasLongEnds(exact.plan.accumulation, best.prediction));
+  };
+  const size_t end = choices.size() - (isShort ? 1 : 0);
+  for (size_t i = 1; i < end && fits(best) && isWorthATry(i); ++i) {
+    Tried next = tryChoice(choices[i]);
+    if (fits(next) && next.prediction.stepSeconds < best.prediction.stepSeconds)
+      best = std::move(next);
+  }
+  exact.plan.overlap = best.overlap;
+  exact.plan.prediction = std::move(best.prediction);
   return exact;
 }
 

@@ -3,6 +3,7 @@
 #include "planner/search/ParameterBound.h"
 #include "planner/predict/Update.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace tbc::reshard;
@@ -17,29 +18,52 @@ double hidingFraction(const Cluster &cluster, const Candidate &candidate) {
   return candidate.accumulation == 1 ? cluster.overlapFraction : 0;
 }
 
-/// Returns the seconds of gathers over the zero group: one for each parameter, or fewer for an
-/// executor that joins them. Each rank has its share of their bytes.
+/// Returns the seconds of gathers over the zero group: one for each parameter, or fewer if they are
+/// joined. Each rank has its share of their bytes. `part`: the least part of a gather that a
+/// parameter of so many bytes on a rank takes.
+template <typename Part>
 static double gatherSeconds(const BoundTables &tables, const Candidate &candidate,
-                            const DataMode &mode,
-                            std::map<double, double> ParameterTotals::*sizes) {
+                            const DataMode &mode, std::map<double, double> ParameterTotals::*sizes,
+                            Part part) {
   const NetworkCost &network = tables.costs.meshes.networkFor(candidate.mesh);
-  const double joined = double(tables.costs.problem.cluster.executor.joinedGathers);
   double seconds = 0;
   for (bool isExpert : {false, true}) {
-    const double parts = parameterParts(candidate.mesh, isExpert);
-    double number = 0, bytes = 0;
     auto gather = [&](double size) {
-      return network.seconds(CollectiveKind::AllGather, mode.groups[isExpert].zero, size / parts);
+      return network.seconds(CollectiveKind::AllGather, mode.groups[isExpert].zero, size);
     };
+    double apart = 0, number = 0, bytes = 0, least = 0;
     for (auto [size, count] : tables.totals[isExpert].*sizes) {
-      seconds += joined > 1 ? 0 : count * gather(size);
+      const double local = size / parameterParts(candidate.mesh, isExpert);
+      apart += count * gather(local);
       number += count;
-      bytes += size * count;
+      bytes += local * count;
+      least += part(local) * count;
     }
-    if (joined > 1 && number > 0)
-      seconds += (std::ceil(number / joined) - 1) * gather(0) + gather(bytes);
+    constexpr double rounding = 1e-9;
+    least = std::max(1.0, std::ceil(least - rounding));
+    seconds += least >= number ? apart : (least - 1) * gather(0) + gather(bytes);
   }
   return seconds;
+}
+
+/// The same for stored parameters. A gather has at most mode.gatherBytes, or is of one parameter.
+static double gatherStoredSeconds(const BoundTables &tables, const Candidate &candidate,
+                                  const DataMode &mode,
+                                  std::map<double, double> ParameterTotals::*sizes) {
+  const double joined = double(tables.costs.problem.cluster.executor.joinedGathers);
+  const double most = double(mode.gatherBytes);
+  return gatherSeconds(tables, candidate, mode, sizes, [=](double bytes) {
+    return most > 0 ? std::min(1.0, bytes / most) : 1 / joined;
+  });
+}
+
+/// The same for new parameters, which are joined by the size of buckets.
+static double gatherNewSeconds(const BoundTables &tables, const Candidate &candidate,
+                               const DataMode &mode) {
+  const bool joins = executorOf(tables.costs.problem.cluster).joinsUpdates;
+  const double part = !joins || mode.bucketBytes == 0 ? 1 : 0;
+  return gatherSeconds(tables, candidate, mode, &ParameterTotals::trainedSizes,
+                       [=](double) { return part; });
 }
 
 /// Returns the seconds of reductions of gradients over the zero group, which may be joined.
@@ -53,7 +77,7 @@ static double scatterSeconds(const BoundTables &tables, const Candidate &candida
     const GroupShape &group = mode.groups[isExpert].zero;
     double start = network.seconds(kind, group, 0);
     seconds +=
-        leastReductions(mode.bucketBytes, of.trained) * start - start +
+        leastJoined(mode.bucketBytes, of.trained) * start - start +
         network.seconds(kind, group, of.gradientBytes / parameterParts(candidate.mesh, isExpert));
   }
   return seconds;
@@ -69,7 +93,7 @@ double reduceStepSeconds(const BoundTables &tables, const Candidate &candidate,
     double bytes = of.gradientBytes / parameterParts(candidate.mesh, isExpert);
     auto add = [&](CollectiveKind kind, const GroupShape &group, double local) {
       double start = network.seconds(kind, group, 0);
-      seconds += leastReductions(mode.bucketBytes, of.trained) * start - start +
+      seconds += leastJoined(mode.bucketBytes, of.trained) * start - start +
                  network.seconds(kind, group, local);
     };
     if (candidate.zero.zero == 1)
@@ -96,7 +120,7 @@ double leastUpdateSeconds(const BoundTables &tables, const Candidate &candidate,
   launches += leastUpdateLaunches(cluster, neighbours, tensors);
   double seconds = updateSeconds(cluster, bytes, launches);
   if (candidate.zero.zero == 1 || candidate.zero.zero == 2)
-    seconds += gatherSeconds(tables, candidate, mode, &ParameterTotals::trainedSizes);
+    seconds += gatherNewSeconds(tables, candidate, mode);
   if (hidingFraction(cluster, candidate) == 0)
     seconds += reduceStepSeconds(tables, candidate, mode);
   return seconds / double(mesh.pp);
@@ -130,9 +154,10 @@ static DataSeconds dataSeconds(const BoundTables &tables, const Candidate &candi
   if (candidate.zero.zero >= 2)
     seconds.backward += scatterSeconds(tables, candidate, mode);
   if (candidate.zero.zero == 3) {
-    seconds.forward += gatherSeconds(tables, candidate, mode, &ParameterTotals::forwardSizes);
+    seconds.forward += gatherStoredSeconds(tables, candidate, mode, &ParameterTotals::forwardSizes);
     if (!candidate.zero.keepGathered)
-      seconds.backward += gatherSeconds(tables, candidate, mode, &ParameterTotals::backwardSizes);
+      seconds.backward +=
+          gatherStoredSeconds(tables, candidate, mode, &ParameterTotals::backwardSizes);
   }
   return seconds;
 }

@@ -10,6 +10,7 @@
 #include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 using namespace tbc::reshard;
@@ -376,13 +377,43 @@ static double together(const NetworkCost &network, CollectiveKind kind, const Gr
   return count > 0 ? count * network.seconds(kind, group, bytes / count) : 0;
 }
 
-/// The same for reductions, joined into buckets, with the work of the executor.
-static double inBuckets(const NetworkCost &network, const Cluster &cluster, CollectiveKind kind,
-                        const GroupShape &group, double count, double bytes, const DataMode &mode) {
+/// Returns the number of `count` collectives of `bytes` in total that are joined into buckets.
+static double numBuckets(const NetworkCost &network, CollectiveKind kind, const GroupShape &group,
+                         double count, double bytes, const DataMode &mode) {
   const auto [start, transfer] = startAndTransfer(network, kind, group, bytes);
-  const double number = numReductions(mode.bucketBytes, count, bytes, transfer, start);
-  return together(network, kind, group, number, bytes) +
-         executorSeconds(cluster, kind, number, double(group.size), bytes);
+  return numJoined(mode.bucketBytes, count, bytes, transfer, start);
+}
+
+namespace {
+
+/// Seconds of equal collectives: of all but one, and of that one, which ends or begins a block.
+struct DividedSeconds {
+  double others = 0, one = 0;
+};
+
+} // namespace
+
+/// Divides `seconds` of `number` collectives.
+static DividedSeconds divided(double seconds, double number) {
+  const double one = number > 0 ? seconds / std::max(1.0, number) : 0;
+  return {seconds - one, one};
+}
+
+/// Returns the seconds of reductions in buckets, with the work of the executor.
+static DividedSeconds inBuckets(const NetworkCost &network, const Cluster &cluster,
+                                CollectiveKind kind, const GroupShape &group, double count,
+                                double bytes, const DataMode &mode) {
+  const double number = numBuckets(network, kind, group, count, bytes, mode);
+  return divided(together(network, kind, group, number, bytes) +
+                     executorSeconds(cluster, kind, number, double(group.size), bytes),
+                 number);
+}
+
+/// Returns the number of collectives that gather `count` stored parameters of `bytes` in total.
+static double numGathers(const Cluster &cluster, double count, double bytes, const DataMode &mode) {
+  if (mode.gatherBytes == 0)
+    return count / double(cluster.executor.joinedGathers);
+  return std::min(count, std::ceil(bytes / double(mode.gatherBytes)));
 }
 
 StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
@@ -398,6 +429,9 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
 
   double &reductions =
       cluster.executor.reducesInLastBackward(mode.zero) ? stage.reduceLast : stage.reduceStep;
+  // The ends of a block are those of one kind (BlockEnds.h).
+  const bool showsEnds = cluster.executor.isOwn() && !parts;
+  const size_t endKind = range.parameters[0].trained > 0 ? 0 : 1;
   double launches = 0, neighbours = 0, tensors = 0, matrixSeconds = 0;
   for (size_t kind = 0; kind < range.parameters.size(); ++kind) {
     const ParameterSums &of = range.parameters[kind];
@@ -410,29 +444,46 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
     if (mode.zero > 0)
       stage.parameterStep +=
           together(network, CollectiveKind::AllGather, groups.zero, of.matrices, of.matrixBytes);
-    if (mode.zero == 0) {
-      reductions += inBuckets(network, cluster, CollectiveKind::AllReduce, groups.reduce,
-                              of.trained, of.gradientBytes, mode);
-      continue;
-    }
-    double scatter = inBuckets(network, cluster, CollectiveKind::ReduceScatter, groups.zero,
-                               of.trained, of.gradientBytes, mode);
-    (mode.zero == 1 ? reductions : stage.reduceMicro) += scatter;
-    reductions += inBuckets(network, cluster, CollectiveKind::AllReduce, groups.reduce, of.trained,
-                            of.gradientBytes / shards, mode);
-    if (mode.zero < 3) {
-      stage.parameterStep +=
-          together(network, CollectiveKind::AllGather, groups.zero, of.trained, of.trainedBytes);
-      continue;
-    }
-    const double joined = double(cluster.executor.joinedGathers);
-    auto gathers = [&](double count, double bytes) {
-      return together(network, CollectiveKind::AllGather, groups.zero, count / joined, bytes) +
-             executorSeconds(cluster, CollectiveKind::AllGather, count / joined, shards, bytes);
+    // Adds reductions to `part`; one ends the block if they are `inBackward`.
+    auto reduce = [&](double &part, CollectiveKind collective, const GroupShape &group,
+                      double bytes, bool inBackward) {
+      const DividedSeconds seconds =
+          inBuckets(network, cluster, collective, group, of.trained, bytes, mode);
+      part += seconds.others;
+      (showsEnds && inBackward && kind == endKind ? stage.lastReduceMicro : part) += seconds.one;
     };
-    stage.gatherForward += gathers(of.gathersForward, of.gatherForwardBytes);
+    if (mode.zero == 0) {
+      reduce(reductions, CollectiveKind::AllReduce, groups.reduce, of.gradientBytes,
+             mode.reducesAtOnce);
+      continue;
+    }
+    const bool scattersEach = mode.zero > 1;
+    reduce(scattersEach ? stage.reduceMicro : reductions, CollectiveKind::ReduceScatter,
+           groups.zero, of.gradientBytes, scattersEach || mode.reducesAtOnce);
+    reduce(reductions, CollectiveKind::AllReduce, groups.reduce, of.gradientBytes / shards,
+           mode.reducesAtOnce);
+    if (mode.zero < 3) {
+      const double number = cluster.executor.joinsUpdates
+                                ? numBuckets(network, CollectiveKind::AllGather, groups.zero,
+                                             of.trained, of.trainedBytes, mode)
+                                : of.trained;
+      stage.parameterStep +=
+          together(network, CollectiveKind::AllGather, groups.zero, number, of.trainedBytes);
+      continue;
+    }
+    auto gather = [&](double count, double bytes, double &part, double &first) {
+      const double number = numGathers(cluster, count, bytes, mode);
+      const DividedSeconds seconds =
+          divided(together(network, CollectiveKind::AllGather, groups.zero, number, bytes) +
+                      executorSeconds(cluster, CollectiveKind::AllGather, number, shards, bytes),
+                  number);
+      part += seconds.others;
+      (showsEnds && kind == endKind ? first : part) += seconds.one;
+    };
+    gather(of.gathersForward, of.gatherForwardBytes, stage.gatherForward, stage.firstGatherForward);
     if (!mode.keepGathered)
-      stage.gatherBackward += gathers(of.gathersBackward, of.gatherBackwardBytes);
+      gather(of.gathersBackward, of.gatherBackwardBytes, stage.gatherBackward,
+             stage.firstGatherBackward);
   }
   launches += updateLaunches(cluster, neighbours, tensors);
   stage.updateStep = updateSeconds(cluster, stage.updateStep, launches) + matrixSeconds;

@@ -112,11 +112,13 @@ struct DataMode {
   int zero = 0;
   bool keepGathered = false;
   bool keepsGradientShards = false; // gradients reduced immediately
+  bool reducesAtOnce = false;       // in the only backward of a step
   bool offloadsStates = false;      // optimizer states and master weights
   // Of the executor:
   bool storesWeights = true;          // beside a master copy, where these are sharded
   double gradientFactor = 1;          // bytes of gradients, relative to tbc's
   std::optional<int64_t> bucketBytes; // as pinned
+  int64_t gatherBytes = 0;            // of joined gathers, in the fastest plan
   std::array<Groups, 2> groups;       // as RangeSums::parameters
 
   /// Whether something stands between the steps of two parameters of a kind: a new parameter is

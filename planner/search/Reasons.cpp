@@ -120,7 +120,7 @@ public:
   }
 
 private:
-  /// Adds bucket size and prefetch, if there is something to join or to prefetch.
+  /// Adds what is joined and prefetched, if there is something.
   void addOverlap() {
     auto add = [&](const char *decision, const std::string &value, const std::string &asked,
                    const std::string &text) {
@@ -131,6 +131,9 @@ private:
     if (plan.overlap.bucketBytes > 0)
       add("bucket-size", bucketText(plan.overlap.bucketBytes), pins.bucketSize,
           "gradients reduced together, as far as memory allows");
+    if (plan.overlap.gatherBytes > 0)
+      add("gather-size", bucketText(plan.overlap.gatherBytes), pins.gatherSize,
+          "parameters gathered together, up to those of a graph block, as far as memory allows");
     if (plan.overlap.prefetch > 0)
       add("prefetch", std::to_string(plan.overlap.prefetch), pins.prefetch,
           "parameters gathered ahead of their use, as far as memory allows");

@@ -6,6 +6,7 @@
 #include "planner/graph/Stages.h"
 #include "planner/reshard/SequenceOrder.h"
 #include "planner/search/LayerBegins.h"
+#include "planner/search/ParameterTotals.h"
 
 #include <algorithm>
 #include <utility>
@@ -23,12 +24,19 @@ static std::vector<int> stageBeginsOf(const Graph &graph, const Job &job, const 
                                 : std::vector<int>();
 }
 
+static std::array<double, 2> bytesByKind(const Graph &graph, const Job &job) {
+  const TotalsByKind totals =
+      parameterTotals(graph, job, [](const GraphParameter &) { return true; });
+  return {totals[0].bytes, totals[1].bytes};
+}
+
 SearchProblem::SearchProblem(const Graph &graph, const Job &job, const Cluster &cluster,
                              const Space &space, int64_t limitBytes, PinnedOps pinnedOps)
     : graph(graph), job(job), cluster(cluster), space(space), limitBytes(limitBytes),
       pinned(std::move(pinnedOps)), isMixed(cluster.isMixed()), repeat(largestRepeat(graph)),
       measures(graph), numForward(numForwardOps(graph)),
-      stageBegins(stageBeginsOf(graph, job, cluster, pinned)), blockBegins(blockStarts(graph)) {}
+      stageBegins(stageBeginsOf(graph, job, cluster, pinned)), blockBegins(blockStarts(graph)),
+      parameterBytes(bytesByKind(graph, job)) {}
 
 bool SearchProblem::takesZigzag(int64_t cp) const {
   if (!space.orderIsOpen())

@@ -9,6 +9,7 @@
 #include "planner/pins/Space.h"
 #include "planner/search/GraphMeasures.h"
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct SearchProblem {
   /// The only ops that may begin a stage after the first; empty: any that stageMayBegin() allows.
   const std::vector<int> stageBegins;
   const std::vector<int> blockBegins; // by graph block that may be recomputed: its first op
+  /// Bytes of all parameters with readers: [0] those whole on every rank along ep, [1] of experts.
+  const std::array<double, 2> parameterBytes;
 
   /// The number of graph blocks that may be recomputed or kept.
   int64_t numBlocks() const { return int64_t(blockBegins.size()); }

@@ -25,23 +25,28 @@ namespace {
 struct ActionParts {
   StagePart host, operands, messages; // the last may be null
   std::vector<StagePart> kernels, data;
+  StagePart first, last;        // gathers before the kernels, reductions after them; may be null
   double ExposedSeconds::*wait; // for launches
 };
 
 const ActionParts &partsOf(Action::Kind kind) {
   using S = StageSeconds;
-  static const ActionParts forward = {&S::hostForward,     &S::operandsForward,
-                                      &S::messageForward,  {&S::forward},
-                                      {&S::gatherForward}, &ExposedSeconds::waitForward};
+  static const ActionParts forward = {
+      &S::hostForward, &S::operandsForward,         &S::messageForward,
+      {&S::forward},   {&S::gatherForward},         &S::firstGatherForward,
+      nullptr,         &ExposedSeconds::waitForward};
   static const ActionParts backward = {&S::hostBackward,
                                        &S::operandsBackward,
                                        &S::messageBackward,
                                        {&S::recompute, &S::backward},
                                        {&S::gatherBackward, &S::reduceMicro},
+                                       &S::firstGatherBackward,
+                                       &S::lastReduceMicro,
                                        &ExposedSeconds::waitBackward};
   static const ActionParts weight = {&S::hostWeight,   &S::operandsWeight,
                                      nullptr,          {&S::recomputeWeight, &S::weight},
-                                     {&S::dataWeight}, &ExposedSeconds::waitWeight};
+                                     {&S::dataWeight}, nullptr,
+                                     nullptr,          &ExposedSeconds::waitWeight};
   return kind == Action::Kind::Forward    ? forward
          : kind == Action::Kind::Backward ? backward
                                           : weight;
@@ -77,6 +82,8 @@ private:
   std::set<std::string> crossing;
 };
 
+constexpr const char *waitForData = "wait for parameters and gradients";
+
 /// Writes the slices of one stage.
 class StageWriter {
 public:
@@ -101,6 +108,8 @@ public:
     if (parts.messages)
       at = addExposed(seconds, parts.messages, at, endNs, "wait for messages between stages");
     at = addExposed(seconds, parts.operands, at, endNs, "wait for collectives between ops");
+    if (parts.first)
+      at = addExposed(seconds, parts.first, at, endNs, waitForData);
     double data = at; // gathers and reductions begin with the kernels
     for (StagePart part : parts.kernels)
       for (const WorkSum &work : seconds.of(part)) {
@@ -114,9 +123,10 @@ public:
       }
     for (StagePart part : parts.data)
       data = addWork(seconds, part, data, endNs);
+    if (parts.last)
+      addWork(seconds, parts.last, std::max(at, data), endNs);
     const int64_t launchedNs = endNs - nanoseconds(exposed.*parts.wait);
-    add(StageThread::Compute, nanoseconds(at), launchedNs, "wait for parameters and gradients",
-        "wait");
+    add(StageThread::Compute, nanoseconds(at), launchedNs, waitForData, "wait");
     add(StageThread::Compute, std::max(nanoseconds(at), launchedNs), endNs, "wait for launches",
         "wait");
     return index;

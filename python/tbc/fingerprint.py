@@ -14,7 +14,8 @@ from tbc.errors import PlanError
 _WIDTH = 100
 _DECISIONS = (
     "model", "job", "mesh", "micro_batch", "accumulation", "schedule", "placement", "context", "stages", "strategies",
-    "parameters", "recompute", "offload", "prefetch", "bucket_bytes", "sequence_order",
+    "parameters", "recompute", "offload", "prefetch", "bucket_bytes", "gather_bytes",
+    "sequence_order",
 )  # fmt: skip
 
 

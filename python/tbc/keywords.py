@@ -274,6 +274,8 @@ class PlanKeywords(TypedDict, total=False):
     offload: Text
     # Bytes of gradients reduced together: auto, none, or a size such as 25MiB
     bucket_size: Text
+    # Bytes of stored parameters gathered together: auto, none, or a size
+    gather_size: Text
     # How many gathers ahead of its use a stored parameter is gathered: auto, none, or a number
     prefetch: Text
     # Pin a decision (tp=8, zero=3, schedule=1f1b ..) or how the ops that a name matches are

@@ -59,11 +59,15 @@ std::ostream &operator<<(std::ostream &out, const ResidentBytes &bytes) {
              << " of it on the host, " << bytes.state << " of state";
 }
 
+JoinedSizes joinedSizes(const planner::Plan &plan) {
+  return {plan.overlap.bucketBytes, plan.overlap.gatherBytes};
+}
+
 StepSignature expectedSignature(const Graph &graph, const Assignment &assignment,
-                                int64_t stateBytesPerElement, int64_t bucketBytes) {
+                                int64_t stateBytesPerElement, const JoinedSizes &sizes) {
   StepPlaces places(graph, assignment);
   StepSignature result;
-  StepWalk(places, bucketBytes).run().addTo(result);
+  StepWalk(places, sizes).run().addTo(result);
   result.resident = residentByStage(places, stateBytesPerElement);
   return result;
 }

@@ -47,6 +47,15 @@ ResidentBytes residentBytes(const program::Stage &stage);
 /// For messages.
 std::ostream &operator<<(std::ostream &out, const ResidentBytes &bytes);
 
+/// The most bytes of joined communication, as in a plan; 0: none is joined.
+struct JoinedSizes {
+  int64_t bucketBytes = 0; // reductions of gradients, and gathers of new parameters
+  int64_t gatherBytes = 0; // gathers of stored parameters
+};
+
+/// Returns those of `plan`.
+JoinedSizes joinedSizes(const planner::Plan &plan);
+
 struct StepSignature {
   /// Merged by kind, axes (in mesh order, joined by "+"), stage and bytes; sorted.
   std::vector<reshard::CollectiveCount> collectives;
@@ -62,11 +71,11 @@ struct StepSignature {
 /// rank of each stage.
 ///
 /// `stateBytesPerElement`: optimizer state per parameter element; a parameter narrower than f32
-/// also has a master copy. `bucketBytes`: limit of joined gradient reductions; 0: no joining.
+/// also has a master copy.
 /// Aborts with a message if the assignment is unsupported: sub-axes, or a cotangent wanted by a
 /// later stage.
 StepSignature expectedSignature(const reshard::Graph &graph, const reshard::Assignment &assignment,
-                                int64_t stateBytesPerElement, int64_t bucketBytes);
+                                int64_t stateBytesPerElement, const JoinedSizes &sizes);
 
 /// Returns "" if `actual` is the list of the signature with one alternative of each tie. Else
 /// returns one line per collective that is in one list only (using the first alternative of each

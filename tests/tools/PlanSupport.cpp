@@ -48,6 +48,7 @@ Result<planner::Plan> makePlan(const Model &model, const PlanRequest &request) {
   pins.offload = request.offload;
   pins.bucketSize = request.bucketSize;
   pins.prefetch = request.prefetch;
+  pins.gatherSize = request.gatherSize;
   if (!request.begin.empty())
     pins.ops = {{request.begin, "begin", false}};
   planner::Job job;

@@ -40,6 +40,7 @@ struct PlanRequest {
   std::string offload = "none";
   std::string bucketSize = "auto";
   std::string prefetch = "auto";
+  std::string gatherSize = "auto";
   std::optional<int> zero = std::nullopt; // unset: as the mesh and the strategy leave it
   std::string begin = "";                 // the op where the second of two stages begins
 };

@@ -128,6 +128,7 @@ private:
   void decideOverlap() {
     plan.overlap.bucketBytes = below(3) ? int64_t(256) << below(14) : 0;
     plan.overlap.prefetch = below(3) ? 1 << below(7) : 0;
+    plan.overlap.gatherBytes = below(3) ? int64_t(256) << below(14) : 0;
   }
 
   /// Puts each axis on a random loop that accepts it, or on no loop.
@@ -261,6 +262,8 @@ std::string describe(const planner::Plan &plan) {
             std::to_string(plan.offload.ops.size()) + " ops";
   if (plan.overlap.bucketBytes > 0)
     text += ", buckets of " + std::to_string(plan.overlap.bucketBytes) + " bytes";
+  if (plan.overlap.gatherBytes > 0)
+    text += ", gathers of " + std::to_string(plan.overlap.gatherBytes) + " bytes";
   if (plan.overlap.prefetch > 0)
     text += ", prefetch " + std::to_string(plan.overlap.prefetch);
   return text;

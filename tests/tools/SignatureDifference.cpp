@@ -110,9 +110,8 @@ std::string difference(const Mesh &mesh, const StepSignature &expected,
 
 std::string signatureDifference(const driver::CompiledPlan &compiled, const planner::Plan &plan) {
   const Assignment &assignment = compiled.planned.assignment;
-  StepSignature expected =
-      expectedSignature(compiled.planned.graph, assignment, plan.job.stateBytesPerElement(),
-                        plan.overlap.bucketBytes);
+  StepSignature expected = expectedSignature(compiled.planned.graph, assignment,
+                                             plan.job.stateBytesPerElement(), joinedSizes(plan));
   std::string text =
       difference(assignment.mesh, expected, driver::countInstructions(compiled.program));
   for (const std::string &move : expected.moves)

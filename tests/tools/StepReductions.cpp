@@ -1,4 +1,4 @@
-//===- StepReductions.cpp - Joins gradient reductions in buckets ----------===//
+//===- StepReductions.cpp - Joins reductions and gathers in buckets --------===//
 
 #include "tests/tools/StepWalk.h"
 
@@ -8,9 +8,26 @@ using namespace tbc::reshard;
 
 namespace tbc::test {
 
-/// Returns whether the reduction can wait to be joined: it has no earlier reader.
-bool StepWalk::mayWait(const Reduction &reduction) {
+int64_t StepWalk::limitOf(Purpose purpose) const {
+  return purpose == Purpose::StoredParameter ? sizes.gatherBytes : sizes.bucketBytes;
+}
+
+/// Whether every message gathers a tensor that is cut into chunks.
+static bool gathersChunks(const Messages &sent, const std::vector<int> &flat) {
+  return !sent.empty() && std::all_of(sent.begin(), sent.end(), [&](const Message &message) {
+    return message.kind == CollectiveKind::AllGather &&
+           std::all_of(message.axes.begin(), message.axes.end(),
+                       [&](int axis) { return std::count(flat.begin(), flat.end(), axis) > 0; });
+  });
+}
+
+/// Returns whether the communication can wait to be joined: it has no earlier reader.
+bool StepWalk::mayWait(const Joinable &reduction) {
   const Messages &sent = messages.waysOf(reduction.value, reduction.from, reduction.to).front();
+  if (limitOf(reduction.purpose) == 0)
+    return false;
+  if (reduction.purpose != Purpose::Gradient)
+    return gathersChunks(sent, reduction.from.flat);
   for (const auto &[key, placement] : keptAs)
     if (reduction.chunk >= 0 && key.first == reduction.value && placement == reduction.to)
       return false;
@@ -25,54 +42,54 @@ bool StepWalk::mayWait(const Reduction &reduction) {
   });
 }
 
-/// The key of a bucket: reductions with equal keys may be joined.
-using Kin =
-    std::tuple<int, int, Phase, int64_t, std::vector<std::pair<CollectiveKind, std::vector<int>>>>;
+/// The key of a bucket: communication with equal keys may be joined.
+using Kin = std::tuple<int, int, Phase, int64_t,
+                       std::vector<std::pair<CollectiveKind, std::vector<int>>>, int>;
 
-/// Fills buckets: reductions of gradients that wait for each other.
-void StepWalk::joinReductions() {
+/// Fills buckets: reductions or gathers that wait for each other.
+void StepWalk::joinAlike() {
   struct Waiting {
     int64_t bytes = 0;
-    std::vector<const Reduction *> members;
+    std::vector<const Joinable *> members;
   };
   std::map<Kin, Waiting> waiting;
-  for (const Reduction &reduction : reductions) {
-    if (!mayWait(reduction)) {
-      messages.move(reduction.value, reduction.from, reduction.to, reduction.stage,
-                    reduction.count);
+  for (const Joinable &joinable : joinables) {
+    if (!mayWait(joinable)) {
+      messages.move(joinable.value, joinable.from, joinable.to, joinable.stage, joinable.count);
       continue;
     }
-    Kin kin{reduction.stage,
-            reduction.chunk,
-            reduction.phase,
-            graph.values[reduction.value].layout.elementBytes,
-            {}};
+    Kin kin{joinable.stage,
+            joinable.chunk,
+            joinable.phase,
+            graph.values[joinable.value].layout.elementBytes,
+            {},
+            int(joinable.purpose)};
     int64_t largest = 0;
     for (const Message &message :
-         messages.waysOf(reduction.value, reduction.from, reduction.to).front()) {
+         messages.waysOf(joinable.value, joinable.from, joinable.to).front()) {
       std::get<4>(kin).push_back({message.kind, message.axes});
       largest = std::max(largest, message.bytes);
     }
     Waiting &here = waiting[kin];
-    if (here.bytes + largest > bucketBytes) {
-      reduceTogether(here.members);
+    if (here.bytes + largest > limitOf(joinable.purpose)) {
+      moveTogether(here.members);
       here = {};
     }
-    here.members.push_back(&reduction);
+    here.members.push_back(&joinable);
     here.bytes += largest;
   }
   for (const auto &[kin, last] : waiting)
-    reduceTogether(last.members);
+    moveTogether(last.members);
 }
 
-void StepWalk::reduceTogether(const std::vector<const Reduction *> &members) {
+void StepWalk::moveTogether(const std::vector<const Joinable *> &members) {
   if (members.size() == 1)
     messages.move(members[0]->value, members[0]->from, members[0]->to, members[0]->stage,
                   members[0]->count);
   if (members.size() < 2)
     return;
   Messages sum;
-  for (const Reduction *member : members) {
+  for (const Joinable *member : members) {
     const std::vector<Messages> &possible =
         messages.waysOf(member->value, member->from, member->to);
     messages.explain(member->value, member->from, member->to, member->stage, possible);

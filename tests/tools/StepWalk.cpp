@@ -14,7 +14,7 @@ StepMessages StepWalk::run() {
       execute(op);
   sends();
   update();
-  joinReductions();
+  joinAlike();
   return std::move(messages);
 }
 
@@ -35,8 +35,8 @@ void StepWalk::execute(int op) {
       for (const auto &part : parameter.parts)
         if (part.second == value && parameter.accumulated != places.home[value] &&
             atHand[{value, node.chunk, node.phase}].insert(parameter.accumulated).second)
-          reductions.push_back({value, stage, node.chunk, node.phase, places.home[value],
-                                parameter.accumulated, assignment.microBatches});
+          joinables.push_back({value, stage, node.chunk, node.phase, places.home[value],
+                               parameter.accumulated, assignment.microBatches});
   }
 }
 
@@ -89,8 +89,9 @@ void StepWalk::gather(int p, int chunk, Phase phase) {
   if (parameter.stored == parameter.home || (phase != Phase::Forward && isKeptGathered(p, chunk)))
     return;
   if (gathered.insert({p, chunk, phase}).second)
-    messages.move(graph.parameters[p].value, parameter.stored, parameter.home,
-                  places.stageOf(chunk), assignment.microBatches);
+    joinables.push_back({graph.parameters[p].value, places.stageOf(chunk), chunk, phase,
+                         parameter.stored, parameter.home, assignment.microBatches,
+                         Purpose::StoredParameter});
 }
 
 bool StepWalk::isKeptGathered(int p, int chunk) const {
@@ -188,12 +189,16 @@ void StepWalk::update() {
         messages.move(graph.parameters[p].gradient, parameter.accumulated, parameter.state, stage,
                       1);
       else if (parameter.accumulated != parameter.state)
-        reductions.push_back({graph.parameters[p].gradient, stage, -1, Phase::Backward,
-                              parameter.accumulated, parameter.state, 1});
+        joinables.push_back({graph.parameters[p].gradient, stage, -1, Phase::Backward,
+                             parameter.accumulated, parameter.state, 1});
       if (parameter.stages.size() > 1)
         messages.add(CollectiveKind::AllReduce, {assignment.pipelineAxis}, stage,
                      moves.localBytes(places.gradientLayout(p), parameter.state), 1);
-      messages.move(value, parameter.state, parameter.stored, stage, 1);
+      if (parameter.stages.size() > 1)
+        messages.move(value, parameter.state, parameter.stored, stage, 1);
+      else if (parameter.state != parameter.stored)
+        joinables.push_back({value, stage, -1, Phase::Backward, parameter.state, parameter.stored,
+                             1, Purpose::NewParameter});
     }
   }
   if (graph.stepTotalBytes > 0) {

@@ -8,6 +8,7 @@
 #ifndef TBC_TESTS_TOOLS_STEPWALK_H
 #define TBC_TESTS_TOOLS_STEPWALK_H
 
+#include "tests/tools/IndependentCollectives.h"
 #include "tests/tools/StepMessages.h"
 #include "tests/tools/StepPlaces.h"
 
@@ -21,10 +22,9 @@ namespace tbc::test {
 
 class StepWalk {
 public:
-  /// `bucketBytes` as in `expectedSignature`.
-  StepWalk(const StepPlaces &places, int64_t bucketBytes)
-      : places(places), graph(places.graph), assignment(places.assignment),
-        bucketBytes(bucketBytes), moves(assignment.mesh), messages(graph, assignment.mesh) {}
+  StepWalk(const StepPlaces &places, const JoinedSizes &sizes)
+      : places(places), graph(places.graph), assignment(places.assignment), sizes(sizes),
+        moves(assignment.mesh), messages(graph, assignment.mesh) {}
 
   /// Returns the communication of the step. Call it once.
   StepMessages run();
@@ -33,12 +33,17 @@ private:
   /// Chunk and phase.
   using Block = std::pair<int, reshard::Phase>;
 
-  /// A gradient's reduction after its op, alone or joined with others.
-  struct Reduction {
+  /// A gradient is reduced after its op, a stored parameter gathered before its first reader, and a
+  /// new one after the optimizer.
+  enum class Purpose { Gradient, StoredParameter, NewParameter };
+
+  /// A reduction or gather, alone or joined with others of its purpose.
+  struct Joinable {
     int value, stage, chunk; // -1: in the update
     reshard::Phase phase;
     Placement from, to;
     int64_t count;
+    Purpose purpose = Purpose::Gradient;
   };
 
   void execute(int op);
@@ -54,21 +59,22 @@ private:
   void update();
 
   // StepReductions.cpp
-  bool mayWait(const Reduction &reduction);
-  void joinReductions();
-  void reduceTogether(const std::vector<const Reduction *> &members);
+  int64_t limitOf(Purpose purpose) const;
+  bool mayWait(const Joinable &reduction);
+  void joinAlike();
+  void moveTogether(const std::vector<const Joinable *> &members);
 
   const StepPlaces &places;
   const reshard::Graph &graph;
   const reshard::Assignment &assignment;
-  int64_t bucketBytes;
+  const JoinedSizes sizes;
   TensorMoves moves;
   StepMessages messages;
   std::map<std::tuple<int, int, reshard::Phase>, std::set<Placement>>
       atHand;                                      // besides the home placement
   std::map<std::pair<int, int>, Placement> keptAs; // by value and the chunk that keeps it
   std::set<std::tuple<int, int, reshard::Phase>> gathered;
-  std::vector<Reduction> reductions; // of gradients, in order
+  std::vector<Joinable> joinables;                                          // in order
   std::set<std::tuple<int, int, reshard::Phase, Placement>> readReductions; // by ops of the block
 };
 

@@ -221,6 +221,7 @@ std::vector<SweepRow> makeRows() {
   add("offload all zero-bubble recompute", again);
   struct Overlap {
     const char *mesh, *strategy, *bucketSize, *prefetch;
+    const char *gatherSize = "none";
   };
   // A bucket of 16 KiB holds some parameters of a layer; 1 GiB holds all of a model.
   for (const Overlap &o :
@@ -228,6 +229,10 @@ std::vector<SweepRow> makeRows() {
         Overlap{"dp=2", "zero1", "1GiB", "none"}, Overlap{"dp=2", "zero2", "16KiB", "none"},
         Overlap{"fsdp=2", "zero3", "none", "none"}, Overlap{"fsdp=2", "zero3", "16KiB", "1"},
         Overlap{"fsdp=2", "zero3", "1GiB", "4096"},
+        Overlap{"fsdp=2", "zero3", "1GiB", "none", "1GiB"},
+        Overlap{"fsdp=2", "zero3", "16KiB", "1", "16KiB"},
+        Overlap{"fsdp=2", "shard-grad-op", "16KiB", "1", "64KiB"},
+        Overlap{"pp=2,fsdp=2", "auto", "64KiB", "1", "64KiB"},
         Overlap{"fsdp=2", "shard-grad-op", "64KiB", "3"},
         Overlap{"dp=2,fsdp=2", "hybrid-shard", "64KiB", "2"},
         Overlap{"fsdp=2,tp=2", "auto", "64KiB", "2"},
@@ -235,8 +240,9 @@ std::vector<SweepRow> makeRows() {
     PlanRequest request{o.mesh, o.strategy};
     request.bucketSize = o.bucketSize;
     request.prefetch = o.prefetch;
+    request.gatherSize = o.gatherSize;
     add(std::string("overlap ") + o.mesh + " " + o.strategy + " buckets " + o.bucketSize +
-            " prefetch " + o.prefetch,
+            " gathers " + o.gatherSize + " prefetch " + o.prefetch,
         request);
   }
   PlanRequest parted{"pp=2,dp=2", "auto", "zero-bubble"};

@@ -92,7 +92,8 @@ TEST_P(Experts, CollectivesAndBytesAreTheClosedForm) {
   test::Model model = loadModel(form);
   test::PlanRequest request;
   request.mesh = form.mesh;
-  request.bucketSize = "none"; // parameter by parameter; overlap_test.cpp tests buckets
+  // Parameter by parameter; overlap_test.cpp tests buckets.
+  request.bucketSize = request.gatherSize = "none";
   if (form.fsdp == 1)
     request.zero = 0;
   auto plan = test::makePlan(model, request);

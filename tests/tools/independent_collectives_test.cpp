@@ -59,7 +59,7 @@ void compare(driver::TrainingStep &step, const planner::Plan &plan, Compared &co
   const reshard::Assignment &assignment = compiled->planned.assignment;
 
   test::StepSignature expected =
-      test::expectedSignature(graph, assignment, stateBytes(plan), plan.overlap.bucketBytes);
+      test::expectedSignature(graph, assignment, stateBytes(plan), test::joinedSizes(plan));
   std::vector<CollectiveCount> actual = driver::countInstructions(compiled->program);
   std::string difference = test::difference(assignment.mesh, expected, actual);
   EXPECT_EQ(difference, "") << "expected moves:\n" << movesText(expected);
@@ -153,7 +153,7 @@ TEST_P(Noticed, ALineMoreOrLess) {
   ASSERT_TRUE(compiled) << compiled.error().message;
   const reshard::Assignment &assignment = compiled->planned.assignment;
   test::StepSignature expected = test::expectedSignature(
-      compiled->planned.graph, assignment, stateBytes(*plan), plan->overlap.bucketBytes);
+      compiled->planned.graph, assignment, stateBytes(*plan), test::joinedSizes(*plan));
   std::vector<CollectiveCount> actual = driver::countInstructions(compiled->program);
   ASSERT_EQ(test::difference(assignment.mesh, expected, actual), "");
   for (size_t line = 0; line < actual.size(); ++line) {
@@ -184,7 +184,7 @@ TEST_P(Noticed, AnotherStrategyOfOneOp) {
   std::vector<CollectiveCount> actual = driver::countInstructions(compiled->program);
   auto isNoticed = [&] {
     test::StepSignature expected =
-        test::expectedSignature(graph, assignment, stateBytes(*plan), plan->overlap.bucketBytes);
+        test::expectedSignature(graph, assignment, stateBytes(*plan), test::joinedSizes(*plan));
     return test::difference(assignment.mesh, expected, actual) != "";
   };
   ASSERT_FALSE(isNoticed());

@@ -33,11 +33,14 @@ driver::CompiledPlan compiled(const test::Model &model, const test::PlanRequest 
   return std::move(*result);
 }
 
+/// Parameters are gathered one by one unless there is a `gatherSize`.
 test::PlanRequest overlapping(const char *mesh, const char *strategy, const char *bucketSize,
-                              const char *prefetch, int64_t microBatch = 1) {
+                              const char *prefetch, int64_t microBatch = 1,
+                              const char *gatherSize = "none") {
   test::PlanRequest request{mesh, strategy, "", "none", microBatch};
   request.bucketSize = bucketSize;
   request.prefetch = prefetch;
+  request.gatherSize = gatherSize;
   return request;
 }
 
@@ -89,9 +92,31 @@ TEST(Overlap, GathersRunBesideTheKernelsBefore) {
   }
 }
 
-TEST(Overlap, AGatherIsNotUsedBeforeItsWait) {
+TEST(Overlap, JointGathersRunBesideTheKernelsOfTheBlockBefore) {
   test::Model model = test::loadModel("tiny-gpt2");
-  program::Program right = compiled(model, overlapping("fsdp=2", "zero3", "auto", "2")).program;
+  size_t before = 1000;
+  // Of 110 KiB of parameters: some of a layer, a layer, all.
+  for (const char *gatherSize : {"8KiB", "48KiB", "1GiB"}) {
+    const program::Program program =
+        compiled(model, overlapping("fsdp=2", "zero3", "auto", "1", 1, gatherSize)).program;
+    Status valid = verify::verifyProgram(program);
+    ASSERT_TRUE(valid) << valid.error().message;
+    std::vector<int> beside = besideGathers(program);
+    EXPECT_LT(beside.size(), before) << gatherSize;
+    before = beside.size();
+    // All but the first of the block have kernels before them.
+    EXPECT_EQ(std::count(beside.begin(), beside.end(), 0), 1) << gatherSize;
+  }
+  EXPECT_EQ(before, 1u);
+}
+
+class GatherWaits : public testing::TestWithParam<const char *> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, GatherWaits, testing::Values("none", "8KiB"));
+
+TEST_P(GatherWaits, AGatherIsNotUsedBeforeItsWait) {
+  test::Model model = test::loadModel("tiny-gpt2");
+  program::Program right =
+      compiled(model, overlapping("fsdp=2", "zero3", "auto", "2", 1, GetParam())).program;
   Status valid = verify::verifyProgram(right);
   ASSERT_TRUE(valid) << valid.error().message;
   int mutants = 0;

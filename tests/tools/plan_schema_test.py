@@ -21,6 +21,7 @@ TBC, SOURCE = (Path(sys.argv.pop(1)).resolve(), Path(sys.argv.pop(1)).resolve())
 JOBS = {
     "data": "tiny-mlp --gpus 4 --batch 32 --precision f32 --optimizer sgd-momentum --momentum 0.8",
     "hybrid-shard": "tiny-gpt2 --gpus 8 --batch 16 --micro-batch 1 --mesh dp=2,fsdp=2,tp=2 --precision f16 --freeze *.bias",
+    "one-by-one": "tiny-gpt2 --gpus 4 --batch 16 --micro-batch 1 --mesh fsdp=4 --strategy fsdp --bucket-size none --gather-size none",
     "pipeline": "tiny-gpt2 --cluster every-key.toml --executor nanotron --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --schedule 1f1b --recompute selective --offload all",
     "mixed": "tiny-mlp --cluster mixed.toml --gpus 2 --mesh pp=2 --batch 16 --micro-batch 4",
     "chunks": "llama-8l --gpus 4 --seq 64 --mesh pp=4 --batch 16 --micro-batch 1 --schedule interleaved --top 8 --optimizer muon",
@@ -142,7 +143,7 @@ class PlanSchemaTest(unittest.TestCase):
             if path[-1:] in (("bindings",), ("settings",), ("initializers",), ("parts",)):
                 continue
             for key in value:
-                if key in ("bucket_bytes", "prefetch", "memory", "warnings", "layout", "partial", "modules", "summed", "search"):
+                if key in ("bucket_bytes", "gather_bytes", "prefetch", "memory", "warnings", "layout", "partial", "modules", "summed", "search"):
                     continue  # optional; a missing "partial" is found with the model
                 if (*path, key) in (("prediction", "chunks"), ("prediction", "time", "launches")) or "work" in path and key in ("axes", "bytes"):
                     continue  # optional

@@ -72,7 +72,8 @@ int64_t paddedBytes(int64_t elements, int64_t ranks) {
   return (elements + ranks - 1) / ranks * ranks * floatBytes;
 }
 
-/// The last parameter: whether all gradients are reduced in one bucket, as one tensor.
+/// The last parameter: whether all gradients are reduced in one bucket, as one tensor, and all
+/// parameters gathered so.
 class Signature : public testing::TestWithParam<std::tuple<std::string, Form, bool>> {};
 
 TEST_P(Signature, CollectivesAndBytesAreTheClosedForm) {
@@ -83,7 +84,7 @@ TEST_P(Signature, CollectivesAndBytesAreTheClosedForm) {
   test::PlanRequest request;
   request.mesh = form.mesh;
   request.strategy = form.strategy;
-  request.bucketSize = inOneBucket ? "1GiB" : "none";
+  request.bucketSize = request.gatherSize = inOneBucket ? "1GiB" : "none";
   auto plan = test::makePlan(model, request);
   ASSERT_TRUE(plan) << plan.error().message;
   const int64_t microBatches = plan->accumulation;
@@ -103,9 +104,9 @@ TEST_P(Signature, CollectivesAndBytesAreTheClosedForm) {
     auto add = [&](CollectiveKind kind, int64_t bytes, int64_t count) {
       if (count == 0)
         return;
-      bool isJoined = inOneBucket && kind != CollectiveKind::AllGather && parameters > 0;
-      expected[kind].first += bytes * count;
-      expected[kind].second += isJoined ? 0 : count;
+      auto &[totalBytes, executions] = expected[kind];
+      totalBytes += bytes * count;
+      executions = inOneBucket ? std::max(executions, count) : executions + count;
     };
     add(CollectiveKind::AllReduce, form.shardRanks > 1 ? shard : whole,
         times(form.allReduces, microBatches, false));

@@ -179,7 +179,8 @@ class TimelineTest(unittest.TestCase):
                     self.assertAlmostEqual(drawn[part], seconds * times * 1e9, delta=2 + 2 * slices[part], msg=part)
         self.assertGreaterEqual(seen, {
             "forward", "backward", "weight", "recompute", "operands_forward", "operands_backward", "gather_forward",
-            "gather_backward", "reduce_micro", "data_weight", "host_forward", "host_backward", "reduce_step",
+            "gather_backward", "reduce_micro", "first_gather_forward", "first_gather_backward", "last_reduce_micro",
+            "data_weight", "host_forward", "host_backward", "reduce_step",
             "parameter_step", "update_step", "host_step"})  # fmt: skip
 
     @each_plan

@@ -454,6 +454,7 @@ static Status mergePins(Pins &pins, const Pins &annotated) {
         mergeWord("--recompute", pins.recompute, annotated.recompute, Pins().recompute),
         mergeWord("--offload", pins.offload, annotated.offload, Pins().offload),
         mergeWord("--bucket-size", pins.bucketSize, annotated.bucketSize, Pins().bucketSize),
+        mergeWord("--gather-size", pins.gatherSize, annotated.gatherSize, Pins().gatherSize),
         mergeWord("--prefetch", pins.prefetch, annotated.prefetch, Pins().prefetch)})
     if (!status)
       return status;

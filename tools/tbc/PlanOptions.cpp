@@ -85,6 +85,8 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
                      "of 8 blocks; auto: what must be");
   command.add_option("--bucket-size", options.pins.bucketSize,
                      "Bytes of gradients reduced together: auto, none, or a size such as 25MiB");
+  command.add_option("--gather-size", options.pins.gatherSize,
+                     "Bytes of stored parameters gathered together: auto, none, or a size");
   command.add_option(
       "--prefetch", options.pins.prefetch,
       "How many gathers ahead of its use a stored parameter is gathered: auto, none, or "

@@ -268,7 +268,7 @@ double shortestOnMeshes(const Graph &graph, const Job &job, const Cluster &clust
   double best = INFINITY;
   auto look = [&](Plan plan) {
     for (int64_t bucketBytes : {int64_t(0), int64_t(1) << 40}) {
-      plan.overlap.bucketBytes = bucketBytes;
+      plan.overlap.bucketBytes = plan.overlap.gatherBytes = bucketBytes;
       Result<Prediction> prediction = predict(graph, plan);
       EXPECT_TRUE(prediction) << prediction.error().message;
       if (prediction && prediction->fits())

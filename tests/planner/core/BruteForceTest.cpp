@@ -50,7 +50,7 @@ static double bruteForce(const Graph &graph, const Job &job, const Cluster &clus
         if (flags[op])
           plan.recomputeOps.push_back(graph.ops[op].id);
       for (int64_t bucketBytes : {int64_t(0), int64_t(1) << 40}) {
-        plan.overlap.bucketBytes = bucketBytes;
+        plan.overlap.bucketBytes = plan.overlap.gatherBytes = bucketBytes;
         Result<Prediction> prediction = predict(graph, plan);
         ASSERT_TRUE(prediction) << prediction.error().message;
         MemoryVerdict memory = prediction->memory, known = found.prediction.memory;

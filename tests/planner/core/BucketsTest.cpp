@@ -42,10 +42,11 @@ Result<SearchAnswer> planOn(const char *mesh, Pins pins, const Cluster &cluster,
   return search(makeChain({4, 1, 16, 4, 8, 64, 96}), job, cluster, pins);
 }
 
-Pins with(const char *bucketSize, const char *prefetch) {
+Pins with(const char *bucketSize, const char *prefetch, const char *gatherSize = "none") {
   Pins pins;
   pins.bucketSize = bucketSize;
   pins.prefetch = prefetch;
+  pins.gatherSize = gatherSize;
   return pins;
 }
 
@@ -61,17 +62,17 @@ TEST(Buckets, BestNumberIsTheLeastOfTheirCost) {
   EXPECT_EQ(bestNumBuckets(1, 0), 1) << "free starts say nothing";
 }
 
-TEST(Buckets, NumberOfReductions) {
+TEST(Buckets, NumberOfCollectives) {
   std::optional<int64_t> none = 0, small = 100;
-  EXPECT_EQ(numReductions(none, 12, 1000, 1, 0.01), 12);
-  EXPECT_EQ(numReductions(small, 12, 1000, 1, 0.01), 10);
-  EXPECT_EQ(numReductions(small, 12, 1e6, 1, 0.01), 12) << "no more than there are";
-  EXPECT_EQ(numReductions({}, 12, 1000, 0.04, 0.01), 2);
-  EXPECT_EQ(numReductions({}, 1, 1000, 0.04, 0.01), 1);
+  EXPECT_EQ(numJoined(none, 12, 1000, 1, 0.01), 12);
+  EXPECT_EQ(numJoined(small, 12, 1000, 1, 0.01), 10);
+  EXPECT_EQ(numJoined(small, 12, 1e6, 1, 0.01), 12) << "no more than there are";
+  EXPECT_EQ(numJoined({}, 12, 1000, 0.04, 0.01), 2);
+  EXPECT_EQ(numJoined({}, 1, 1000, 0.04, 0.01), 1);
   for (double count : {0.0, 1.0, 12.0}) {
-    EXPECT_EQ(leastReductions(none, count), count);
-    EXPECT_LE(leastReductions(small, count), numReductions(small, count, 1000, 1, 0.01));
-    EXPECT_LE(leastReductions({}, count), numReductions({}, count, 1000, 1, 0.01));
+    EXPECT_EQ(leastJoined(none, count), count);
+    EXPECT_LE(leastJoined(small, count), numJoined(small, count, 1000, 1, 0.01));
+    EXPECT_LE(leastJoined({}, count), numJoined({}, count, 1000, 1, 0.01));
   }
 }
 
@@ -125,8 +126,9 @@ int64_t mostGathered(const reshard::Graph &graph, const Plan &plan, int64_t pref
   Result<PlannedStep> step = applyPlan(graph, plan);
   EXPECT_TRUE(step) << step.error().message;
   reshard::Derivation derivation = reshard::derive(step->graph, step->assignment);
-  StepBuffers buffers = stepBuffers(step->graph, step->assignment, derivation,
-                                    reshard::planOverlap(step->graph, derivation, {0, prefetch}));
+  StepBuffers buffers =
+      stepBuffers(step->graph, step->assignment, derivation,
+                  reshard::planOverlap(step->graph, derivation, {0, prefetch, 0}));
   const BlockBuffers &forward = buffers.blocks.at({0, reshard::Phase::Forward});
   int64_t most = 0;
   for (int at = 0; at < int(forward.opOf.size()); ++at) {
@@ -156,12 +158,52 @@ TEST(Prefetch, TakesMemoryFromWhenTheGatherBegins) {
   EXPECT_GE(all, whole) << "all of them at once";
 }
 
+TEST(BlockEnds, AreTheFirstGatherAndTheLastReduction) {
+  for (const char *gatherSize : {"none", "4KiB", "1GiB"}) {
+    Result<SearchAnswer> answer = planOn("fsdp=4", with("auto", "auto", gatherSize), slowToStart());
+    ASSERT_TRUE(answer) << answer.error().message;
+    const Plan &plan = answer->plan;
+    ASSERT_EQ(plan.prediction.chunks.size(), 1u);
+    const StageSeconds &chunk = plan.prediction.chunks[0].seconds;
+    double gathers = 0, scatters = 0, numGathers = 0; // of a step
+    for (const CollectiveLine &line : plan.prediction.collectives) {
+      const double seconds = line.seconds * double(line.count.count);
+      if (line.count.kind == reshard::CollectiveKind::AllGather)
+        gathers += seconds, numGathers += double(line.count.count);
+      if (line.count.kind == reshard::CollectiveKind::ReduceScatter)
+        scatters += seconds;
+    }
+    const double accumulation = double(plan.accumulation);
+    EXPECT_GT(chunk.firstGatherForward, 0) << gatherSize;
+    EXPECT_GT(chunk.lastReduceMicro, 0) << gatherSize;
+    EXPECT_NEAR(accumulation * (chunk.gatherForward + chunk.firstGatherForward +
+                                chunk.gatherBackward + chunk.firstGatherBackward),
+                gathers, 1e-9)
+        << gatherSize;
+    EXPECT_NEAR(accumulation * (chunk.reduceMicro + chunk.lastReduceMicro), scatters, 1e-9);
+    const bool isOneOfEach = numGathers <= 2 * accumulation;
+    EXPECT_EQ(isOneOfEach, std::string(gatherSize) == "1GiB");
+    EXPECT_EQ(chunk.gatherForward == 0, isOneOfEach) << gatherSize;
+  }
+}
+
+TEST(Gathers, TakeTheBytesOfABlockOrLess) {
+  EXPECT_EQ(gatherUnitBytes(16.1e9, 32), int64_t(480) << 20);
+  EXPECT_EQ(gatherUnitBytes(10, 3), int64_t(1) << 20);
+  EXPECT_GT(planOn("fsdp=4", {}, slowToStart())->plan.overlap.gatherBytes, 0);
+  EXPECT_EQ(planOn("dp=4", {}, slowToStart())->plan.overlap.gatherBytes, 0);
+}
+
 TEST(OverlapPins, WordsThatAreNoneAreNamed) {
   for (const char *text : {"", "no", "-1", "0", "25MB5", "1e6", "99999999999999999999"}) {
     Result<SearchAnswer> answer = planOn("dp=4", with(text, "auto"), slowToStart());
     ASSERT_FALSE(answer) << text;
     EXPECT_EQ(answer.error().code, ErrorCode::Usage);
     EXPECT_THAT(answer.error().message, HasSubstr("--bucket-size")) << text;
+    answer = planOn("fsdp=4", with("auto", "auto", text), slowToStart());
+    ASSERT_FALSE(answer) << text;
+    EXPECT_EQ(answer.error().code, ErrorCode::Usage);
+    EXPECT_THAT(answer.error().message, HasSubstr("--gather-size")) << text;
   }
   for (const char *text : {"", "no", "-1", "0", "4097", "2x", "99999999999999999999"}) {
     Result<SearchAnswer> answer = planOn("fsdp=4", with("auto", text), slowToStart());
@@ -172,15 +214,16 @@ TEST(OverlapPins, WordsThatAreNoneAreNamed) {
 }
 
 TEST(OverlapPins, AreKeptInThePlan) {
-  Result<SearchAnswer> answer = planOn("fsdp=4", with("12KiB", "3"), slowToStart());
+  Result<SearchAnswer> answer = planOn("fsdp=4", with("12KiB", "3", "5KiB"), slowToStart());
   ASSERT_TRUE(answer) << answer.error().message;
-  EXPECT_EQ(answer->plan.overlap, (reshard::OverlapSettings{12 << 10, 3}));
+  EXPECT_EQ(answer->plan.overlap, (reshard::OverlapSettings{12 << 10, 3, 5 << 10}));
   std::string text = writePlan(answer->plan);
   Result<Plan> read = readPlan(text, "plan.json");
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->overlap, answer->plan.overlap);
   // Plans from before there were any.
-  for (const char *line : {" \"bucket_bytes\": 12288,\n", " \"prefetch\": 3,\n"}) {
+  for (const char *line :
+       {" \"bucket_bytes\": 12288,\n", " \"prefetch\": 3,\n", " \"gather_bytes\": 5120,\n"}) {
     size_t at = text.find(line);
     ASSERT_NE(at, std::string::npos) << line;
     text.erase(at, std::string(line).size());

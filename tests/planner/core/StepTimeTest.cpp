@@ -103,6 +103,14 @@ TEST(Step, DataCommunicationHidesBehindCompute) {
   EXPECT_NEAR(expose(cluster, stage, once).forward, 1.5, 1e-12);
   stage.gatherForward = 1;
   EXPECT_NEAR(expose(cluster, stage, once).forward, 1.5 + 1 - cluster.overlapFraction, 1e-12);
+  // Nothing hides the ends of a block.
+  const ExposedSeconds before = expose(cluster, stage, once);
+  stage.firstGatherForward = 0.25, stage.firstGatherBackward = 0.5, stage.lastReduceMicro = 1;
+  const ExposedSeconds ends = expose(cluster, stage, once);
+  EXPECT_NEAR(ends.forward, before.forward + 0.25, 1e-12);
+  EXPECT_NEAR(ends.backward, before.backward + 1.5, 1e-12);
+  EXPECT_NEAR(ends.data, before.data + 1.75, 1e-12);
+  EXPECT_EQ(ends.hidden, before.hidden);
 }
 
 TEST(Step, LongKernelsHideLaunches) {

@@ -29,8 +29,8 @@ struct Step {
       plan = {zero, false, {fsdp}, {dp}};
     derivation = derive(g.graph, a);
   }
-  Overlap overlap(int64_t bucketBytes, int64_t prefetch = 0) const {
-    return planOverlap(g.graph, derivation, {bucketBytes, prefetch});
+  Overlap overlap(int64_t bucketBytes, int64_t prefetch = 0, int64_t gatherBytes = 0) const {
+    return planOverlap(g.graph, derivation, {bucketBytes, prefetch, gatherBytes});
   }
   std::vector<CollectiveCount> counts(const Overlap &overlap) const {
     return countCollectives(g.graph, a, derivation, overlap);
@@ -69,7 +69,8 @@ TEST(Buckets, HaveAMessageForEachKindAndGroup) {
   // Scattered each micro-batch over fsdp, then summed over dp once per step.
   Step step(2);
   Overlap overlap = step.overlap(unbounded);
-  ASSERT_EQ(overlap.buckets.size(), 2u);
+  // Of the scatters, of the sums, and of the gathers of new parameters.
+  ASSERT_EQ(overlap.buckets.size(), 3u);
   // 35, 7, 21 and 3 elements, padded to whole shares of 4 ranks.
   constexpr int64_t padded = (36 + 8 + 24 + 4) * 4;
   std::vector<CollectiveCount> counts = step.counts(overlap);
@@ -166,13 +167,64 @@ TEST(Buckets, GoIntoTheBackwardOfASingleMicroBatch) {
       EXPECT_NE(reshard.where, Where::GradientStep);
     EXPECT_EQ(step.derivation.gradient, step.derivation.state) << "zero " << zero;
     Overlap overlap = step.overlap(unbounded);
-    ASSERT_EQ(overlap.buckets.size(), 1u);
+    const bool gathersNew = zero == 1 || zero == 2;
+    ASSERT_EQ(overlap.buckets.size(), gathersNew ? 2u : 1u);
     const Reshard &first = step.derivation.reshards[overlap.buckets[0].reshards[0]];
     EXPECT_EQ(first.where, Where::GradientMicro);
     EXPECT_EQ(jointMessages(step.derivation, overlap.buckets[0]).size(), zero == 0 ? 1u : 2u);
   }
   // Several are added up first.
   EXPECT_NE(Step(0, 2).derivation.gradient, Step(0, 2).derivation.state);
+}
+
+TEST(Gathers, OfAMicroBatchAreJoinedUpToTheirSize) {
+  Step step(3);
+  // Padded to whole shares of 4 ranks: 144, 32, 96 and 16 bytes, all read in forward.
+  for (int64_t limit : {0, 100, 176, 280, 1000}) {
+    Overlap overlap = step.overlap(0, 0, limit);
+    EXPECT_EQ(bytesOf(step.counts(overlap)), bytesOf(step.counts(step.overlap(0)))) << limit;
+    std::vector<int64_t> bytes;
+    for (const Bucket &bucket : overlap.buckets) {
+      int before = -1;
+      for (int member : bucket.reshards) {
+        const Reshard &reshard = step.derivation.reshards[member];
+        EXPECT_EQ(reshard.where, Where::ParameterUse);
+        if (before < 0)
+          before = reshard.op;
+        EXPECT_EQ(overlap.issuedBefore[member], before) << "together, before the first use";
+      }
+      std::vector<Collective> messages = jointMessages(step.derivation, bucket);
+      ASSERT_EQ(messages.size(), 1u);
+      EXPECT_EQ(messages[0].kind, CollectiveKind::AllGather);
+      bytes.push_back(messages[0].bytes);
+    }
+    const std::vector<int64_t> expected = limit == 0     ? std::vector<int64_t>{}
+                                          : limit == 100 ? std::vector<int64_t>{}
+                                          : limit == 176 ? std::vector<int64_t>{176, 112}
+                                          : limit == 280 ? std::vector<int64_t>{272}
+                                                         : std::vector<int64_t>{288};
+    EXPECT_EQ(bytes, expected) << limit;
+  }
+}
+
+TEST(Gathers, OfNewParametersFollowTheSizeOfBuckets) {
+  for (int zero : {1, 2}) {
+    Step step(zero);
+    Overlap overlap = step.overlap(unbounded);
+    EXPECT_EQ(test::executions(step.counts(overlap), CollectiveKind::AllGather, "fsdp"), 1);
+    EXPECT_EQ(test::executions(step.counts(step.overlap(0)), CollectiveKind::AllGather, "fsdp"), 4);
+  }
+}
+
+TEST(Prefetch, CountsJointGathersAsOne) {
+  Step step(3);
+  Overlap overlap = step.overlap(0, 1, 176);
+  ASSERT_EQ(overlap.buckets.size(), 2u);
+  auto firstUse = [&](size_t bucket) {
+    return step.derivation.reshards[overlap.buckets[bucket].reshards.front()].op;
+  };
+  for (int member : overlap.buckets[1].reshards)
+    EXPECT_EQ(overlap.issuedBefore[member], firstUse(0));
 }
 
 TEST(Prefetch, IssuesGathersSoManyAhead) {
