@@ -29,7 +29,7 @@ class BootstrapTest(unittest.TestCase):
     def test_help_names_every_option(self):
         run = self.run_bootstrap("--help")
         self.assertEqual(run.returncode, 0)
-        for option in ("--preset", "--no-build", "--no-tests", "--no-install", "--help"):
+        for option in ("--preset", "--no-build", "--no-tests", "--no-install", "--unity", "--help"):
             self.assertIn(option, run.stdout)
 
     def test_mistakes_are_usage_errors(self):

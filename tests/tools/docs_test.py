@@ -41,7 +41,7 @@ FLAGLESS = {"completion", "help"}
 SHARED = {"check": "plan", "size": "plan"}
 # Flags of other programs named by the pages.
 OTHERS = {
-    "--preset", "--no-tests", "--no-install", "--target", "--build", "--config", "--install",  # ctest, cmake, bootstrap
+    "--preset", "--no-tests", "--no-install", "--unity", "--target", "--build", "--config", "--install",  # ctest, cmake, bootstrap
     "--gpus", "--no-python", "--nproc-per-node", "--master_addr", "--master-addr", "--master-port", "--node-rank", "--parsable", "--signal", "--ntasks-per-node", "--requeue", "--kill-on-bad-exit", "--distribution", "--nnodes", "--rdzv-endpoint", "--standalone",  # docker, torchrun, srun
     "--emulated", "--nodes", "--curves", "--rate", "--limit", "--set", "--tbc", "--cases", "--verify", "--update", "--list",
     "--tensor-model-parallel-size", "--micro-batch-size", "--global-batch-size", "--seq-length", "--bf16",  # Megatron-LM
