@@ -54,6 +54,7 @@ WARNED = {
     "fsdp deepspeed": {"RecomputeInScript"},
     "grad-op deepspeed": {"KeptParameters"},
     "context megatron": {"ContextOrder"},
+    "experts megatron": {"RouterInModel"},
     "context torchtitan": {"ContextSharding"},
     "tensor jax": {"ContiguousSegments"},
     "pipeline megatron": {"TableForm"},

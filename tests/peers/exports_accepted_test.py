@@ -78,7 +78,7 @@ class Megatron(Case):
         from megatron.core.transformer import TransformerConfig
 
         # Fields with another name than their flag, and flags of the training loop (pretrain_gpt.py).
-        renamed = {"ddp_bucket_size": "bucket_size", "recompute_num_layers": "recompute_num_layers"}
+        renamed = {"ddp_bucket_size": "bucket_size", "num_experts": "num_moe_experts"}
         loop = {"global_batch_size", "micro_batch_size", "seq_length", "num_layers_per_virtual_pipeline_stage"}
         classes = (TransformerConfig, OptimizerConfig, DistributedDataParallelConfig)
         for _, plan, file in self.outputs():
@@ -102,7 +102,7 @@ class Megatron(Case):
                     values[owner][field] = value
             mesh = plan["mesh"]
             heads = 8
-            extra = {"num_moe_experts": 8} if mesh["ep"] > 1 else {}
+            extra = {}
             if "num_layers_per_virtual_pipeline_stage" in flags:
                 per_stage = int(flags["num_layers"]) // mesh["pp"]
                 extra["virtual_pipeline_model_parallel_size"] = per_stage // int(flags["num_layers_per_virtual_pipeline_stage"])
@@ -152,8 +152,6 @@ class Megatron(Case):
             "--vocab-size 50257 --lr 1e-4 --train-iters 3 --transformer-impl local".split()  # fmt: skip
         for name, plan, file in self.outputs():
             flags = [word for line in file.read_text().splitlines() if not line.startswith("#") for word in line.split()]
-            if plan["mesh"]["ep"] > 1:
-                model = [*model, "--num-experts", "8"]
             ranks = {"WORLD_SIZE": str(len(plan["mesh"]) and data_ranks(plan) * plan["mesh"]["pp"] * plan["mesh"]["tp"]
                                        * plan["mesh"]["cp"]), "RANK": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}  # fmt: skip
             device = types.SimpleNamespace(major=9, minor=0)

@@ -205,6 +205,25 @@ class JudgeTest(unittest.TestCase):
         self.assertIn("fsdp=8, ZeRO-3, micro-batch 4 x 2, recompute full", answer["judged"]["plan"])
         self.assertIn("llama3_debugmodel", answer["notes"][0])
 
+    def test_an_exported_mixture_is_judged_as_its_plan(self):
+        """Flags of Megatron-LM name the experts that ep divides: 2 on each of 2 ranks, and 1 on each of 4."""
+        model = SOURCE / "models/moe-8l.onnx"
+        plan, file = self.folder / "plan.json", self.folder / "plan.args"
+        for mesh, grouped in (("dp=4,ep=2", True), ("dp=2,ep=4", False)):
+            with self.subTest(mesh):
+                flags = ["--gpus", "8", "--mesh", mesh, "--zero", "0", "--batch", "64", "--seq", "32", "--recompute", "none"]
+                subprocess.run([TBC, "plan", model, *flags, "-o", plan], check=True, capture_output=True)
+                subprocess.run([TBC, "export", plan, "--to", "megatron", "-o", file], check=True, capture_output=True)
+                words = [line for line in file.read_text().splitlines() if not line.startswith("#")]
+                self.assertIn("--num-experts 4", words)
+                self.assertEqual("--moe-grouped-gemm" in words, grouped)
+                code, answer = self.judge(" ".join(words), model, 8, "--alone")
+                self.assertEqual((code, answer["problems"]), (0, []))
+                self.assertIn(mesh.replace(",", " "), answer["judged"]["plan"])
+                kept = [word for word in words if not word.startswith("--num-experts")]
+                _, answer = self.judge(" ".join(kept), model, 8, "--alone")
+                self.assertEqual([problem["name"] for problem in answer["problems"]], ["Experts"])
+
     def test_what_runs_out_of_memory(self):
         model = self.folder / "8b.onnx"
         subprocess.run([TBC, "new", *LLAMA, "--layers", "32", "--hidden", "4096", "--heads", "32", "--ffn", "14336", "-o", model],

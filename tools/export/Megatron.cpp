@@ -214,6 +214,32 @@ static void writeMuon(const PlanFacts &facts, Limits &limits, Flags &flags) {
                               "value, and splits them again for muon where its version can");
 }
 
+/// Writes the experts, with the dispatch of tokens and the kernels that the plan counts on.
+static void writeExperts(const PlanFacts &facts, Limits &limits, Flags &flags) {
+  const planner::MeshShape &mesh = facts.mesh();
+  if (mesh.ep == 1)
+    return;
+  const std::set<int64_t> numbers = facts.numExperts();
+  if (numbers.size() != 1) {
+    limits.refuse(format("layers with %zu numbers of experts over ep; Megatron has one number",
+                         numbers.size()),
+                  "plan with ep=1");
+    return;
+  }
+  const int64_t experts = *numbers.begin();
+  flags.add("--num-experts", experts);
+  flags.add("--expert-model-parallel-size", mesh.ep);
+  flags.add("--expert-tensor-parallel-size", mesh.tp);
+  flags.add("--moe-token-dispatcher-type",
+            std::string(facts.gathersTokensForExperts() ? "allgather" : "alltoall"));
+  const bool isBf16 = facts.job().precision == planner::Precision::BF16;
+  if (experts > mesh.ep && isBf16) // Megatron's grouped GEMM takes bf16 alone
+    flags.add("--moe-grouped-gemm");
+  limits.warn("RouterInModel", "the plan has no routing: --moe-router-topk and the other flags of "
+                               "the router are the model's, and Megatron's default is 2 experts "
+                               "for each token");
+}
+
 static void writeTraining(const PlanFacts &facts, Limits &limits, Flags &flags) {
   const planner::Job &job = facts.job();
   if (job.precision == planner::Precision::BF16)
@@ -269,10 +295,7 @@ Result<Exported> writeMegatron(const PlanFacts &facts) {
   flags.add("--tensor-model-parallel-size", mesh.tp);
   flags.add("--pipeline-model-parallel-size", mesh.pp);
   flags.add("--context-parallel-size", mesh.cp);
-  if (mesh.ep > 1) {
-    flags.add("--expert-model-parallel-size", mesh.ep);
-    flags.add("--expert-tensor-parallel-size", mesh.tp);
-  }
+  writeExperts(facts, limits, flags);
   checkMatrices(facts, limits);
   if (mesh.tp > 1 && facts.residual == ResidualForm::Sequence)
     flags.add("--sequence-parallel");

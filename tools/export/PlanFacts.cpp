@@ -235,6 +235,24 @@ std::vector<int64_t> PlanFacts::recomputedBlocks() const {
   return result;
 }
 
+std::set<int64_t> PlanFacts::numExperts() const {
+  const std::string axis = mesh::row(planner::Axis::Expert).name;
+  std::set<int64_t> numbers;
+  for (const LayoutParameters &parameter : plan->layout.parameters)
+    for (size_t dim = 0; dim < parameter.used.dims.size(); ++dim)
+      if (isSplitOver(parameter.used.dims[dim], axis))
+        numbers.insert(parameter.shape[dim]);
+  return numbers;
+}
+
+bool PlanFacts::gathersTokensForExperts() const {
+  const planner::AxisNames axes = {mesh::row(planner::Axis::Expert).name};
+  const std::vector<planner::LayoutCollective> &all = plan->layout.collectives;
+  return std::any_of(all.begin(), all.end(), [&](const planner::LayoutCollective &collective) {
+    return collective.axes == axes && collective.kind == "all_gather";
+  });
+}
+
 double PlanFacts::setting(const std::string &key, double otherwise) const {
   auto found = plan->job.settings.find(key);
   return found == plan->job.settings.end() ? otherwise : found->second;

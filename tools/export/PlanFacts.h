@@ -75,6 +75,10 @@ struct PlanFacts {
   bool isEven() const;
   /// Returns how many blocks of a stage the plan recomputes in its stronger mode, by stage.
   std::vector<int64_t> recomputedBlocks() const;
+  /// Returns the numbers of experts of all layers with experts split over ep. Example: {64}.
+  std::set<int64_t> numExperts() const;
+  /// Whether experts get all tokens of the ranks of ep, and not the routed ones alone.
+  bool gathersTokensForExperts() const;
   /// Returns a setting of the job, or `otherwise`.
   double setting(const std::string &key, double otherwise) const;
   /// Whether parameters are sharded over `axis` by default.
