@@ -52,6 +52,8 @@ std::string flagOf(const Condition &condition) {
   return condition.flag.empty() ? words(condition) : condition.flag;
 }
 
+int64_t numberOf(const Condition &condition) { return std::stoll(condition.value); }
+
 const Condition *askedSize(const Pins &pins, Axis axis) {
   for (const Condition &condition : pins.conditions)
     if (condition.decision == mesh::row(axis).name && !condition.isForbidden)

@@ -26,6 +26,9 @@ bool meets(const std::vector<Condition> &conditions, const MeshShape &mesh);
 
 /// Returns the flag as given by the user, or the condition in words.
 std::string flagOf(const Condition &condition);
+/// Returns the value of a decision that is a number, as parseConditions() has checked. Example: 8
+/// of "tp=8".
+int64_t numberOf(const Condition &condition);
 /// Returns the condition that asks for a size of `axis`, or null.
 const Condition *askedSize(const Pins &pins, Axis axis);
 

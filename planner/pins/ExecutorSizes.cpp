@@ -67,7 +67,7 @@ Status ExecutorSizes::check(const Pins &pins, const MeshShape &mesh, int64_t gpu
     const std::string name = mesh::row(s.axis).name;
     const Condition *asked = askedSize(pins, s.axis);
     const bool isAlone = pins.mesh.empty() && s.axis == Axis::Tensor && pins.strategy == name;
-    const int64_t size = asked ? std::stoll(asked->value) : isAlone ? gpus : mesh.of(s.axis);
+    const int64_t size = asked ? numberOf(*asked) : isAlone ? gpus : mesh.of(s.axis);
     if (s.size % size == 0)
       continue;
     const std::string flag = asked ? flagOf(*asked)

@@ -408,7 +408,7 @@ static std::vector<int64_t> sizesToTry(Axis axis, int64_t left, int64_t experts,
     return {left};
   case Axis::Context: { // else CandidateSpace::withContext() moves a factor of another axis to it
     const Condition *condition = askedSize(pins, Axis::Context);
-    const int64_t asked = condition ? std::stoll(condition->value) : 1;
+    const int64_t asked = condition ? numberOf(*condition) : 1;
     return left % asked == 0 ? std::vector<int64_t>{asked} : std::vector<int64_t>{};
   }
   }

@@ -68,7 +68,7 @@ std::string whyNoSizes(const SearchProblem &problem, const Pins &pins) {
     const Condition *asked = askedSize(pins, axis);
     if (!asked)
       continue;
-    const int64_t size = std::stoll(asked->value);
+    const int64_t size = numberOf(*asked);
     if (const std::string why = whyNoSize(problem, pins, axis, size); !why.empty())
       reasons += (reasons.empty() ? "" : "; ") + why;
     if (ranks > problem.job.gpus)
