@@ -55,6 +55,8 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
   string additive = "false";
   /// A C++ expression: whether loops of kind `Fixed` may be resized all the same.
   string resizesFixedLoops = "false";
+  /// A C++ expression: whether the loop with the number `loop` may be resized.
+  string resizable = resizesFixedLoops # " || getFactorRule().loops[loop].kind != ::tbc::LoopKind::Fixed";
   /// A C++ expression: whether it is a nest of loops that may be a part of a larger one.
   string loopNest = "false";
   /// A C++ expression: its function for each element, an ElementFunction.
@@ -70,7 +72,7 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
   let extraClassDefinition =
       "bool $cppClass::isAdditive() { return " # additive # "; }\n" #
       "bool $cppClass::isResizable(unsigned loop) {\n"
-      "  return " # resizesFixedLoops # " || getFactorRule().loops[loop].kind != ::tbc::LoopKind::Fixed;\n"
+      "  return " # resizable # ";\n"
       "}\n"
       "bool $cppClass::isLoopNest() {\n"
       "  return ::tbc::hasKernelTypes(*this) && (" # loopNest # ");\n"

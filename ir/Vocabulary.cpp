@@ -85,7 +85,6 @@ FactorRule EmbeddingOp::getFactorRule() {
   rule.results.push_back(dims.rows);
   return rule;
 }
-bool EmbeddingOp::isResizable(unsigned loop) { return loop > 0 || isPlainInput(getIndices()); }
 void EmbeddingOp::resizeLoops(ArrayRef<int64_t>) {}
 double EmbeddingOp::getFlops() { return 0; }
 KernelClass EmbeddingOp::getKernelClass() { return KernelClass::Gather; }
@@ -117,7 +116,6 @@ FactorRule EmbeddingGradOp::getFactorRule() {
   rule.results.push_back(dims.table);
   return rule;
 }
-bool EmbeddingGradOp::isResizable(unsigned loop) { return loop > 0 || isPlainInput(getIndices()); }
 void EmbeddingGradOp::resizeLoops(ArrayRef<int64_t>) {}
 double EmbeddingGradOp::getFlops() { return tensorType(getUpdates()).getNumElements(); }
 KernelClass EmbeddingGradOp::getKernelClass() { return KernelClass::Gather; }

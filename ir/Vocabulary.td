@@ -24,13 +24,7 @@ def Tbc_EmbeddingOp : Tbc_Op<"embedding", [InferTypeOpAdaptor,
   let arguments = (ins Tbc_FloatTensor:$table, Tbc_IntTensor:$indices, Tbc_IntTensor:$numbers,
       Tbc_IntTensor:$last);
   let results = (outs Tbc_FloatTensor:$result);
-  let extraClassDefinition =
-      "bool $cppClass::isAdditive() { return false; }\n"
-      "::tbc::ElementFunction $cppClass::getElementFunction() { return ::tbc::ElementFunction::Other; }\n"
-      "int $cppClass::getLogitsOperand() { return -1; }\n"
-      "::tbc::WorkspaceFn $cppClass::getWorkspace() { return nullptr; }\n"
-      "::tbc::OwnKernel $cppClass::getOwnKernel() { return {}; }\n"
-      "bool $cppClass::isLoopNest() { return false; }"; // isResizable is in Vocabulary.cpp
+  let resizable = "loop > 0 || ::tbc::isPlainInput(getIndices())";
 }
 
 def Tbc_EmbeddingGradOp : Tbc_Op<"embedding_grad"> {
@@ -45,14 +39,10 @@ def Tbc_EmbeddingGradOp : Tbc_Op<"embedding_grad"> {
   let arguments = (ins Tbc_FloatTensor:$updates, Tbc_IntTensor:$indices, Tbc_IntTensor:$numbers,
       Tbc_IntTensor:$last);
   let results = (outs Tbc_FloatTensor:$result);
-  let extraClassDefinition =
-      "bool $cppClass::isAdditive() { return false; }\n"
-      "::tbc::ElementFunction $cppClass::getElementFunction() { return ::tbc::ElementFunction::Other; }\n"
-      "int $cppClass::getLogitsOperand() { return -1; }\n"
-      "::tbc::WorkspaceFn $cppClass::getWorkspace() { return ::tbc::embeddingGradWorkspace(); }\n"
-      "::tbc::OwnKernel $cppClass::getOwnKernel() { return {1, 1, false, ::tbc::embeddingGradLaunches()}; }\n"
-      "bool $cppClass::isLoopNest() { return false; }"; // isResizable is in Vocabulary.cpp
-  let hasVerifier = 1;                                  /* embedding_grad_c1 */
+  let resizable = "loop > 0 || ::tbc::isPlainInput(getIndices())";
+  let workspace = "::tbc::embeddingGradWorkspace()";
+  let ownKernel = "{1, 1, false, ::tbc::embeddingGradLaunches()}";
+  let hasVerifier = 1; /* embedding_grad_c1 */
 }
 
 def Tbc_ClassMaxOp : Tbc_InferredOp<"class_max"> {
