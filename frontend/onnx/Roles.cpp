@@ -338,6 +338,15 @@ std::vector<std::string> RoleFinder::warnings() const {
   };
   warn(joined, "folded into each other");
   warn(computed, "computed tensors, through which no gradient passes, from");
+  if (!computedByTracer.empty())
+    result.push_back(
+        "the exporter has computed " + std::to_string(computedByTracer.size()) +
+        (computedByTracer.size() > 1 ? " tensors" : " tensor") + " ('" + *computedByTracer.begin() +
+        (computedByTracer.size() > 1 ? "' and others" : "'") +
+        ") from others of the module. Where these are parameters, training differs from the "
+        "module's: batch norms merged into convolutions, a softmax or exponential of a weight; "
+        "torch.onnx.export(..., do_constant_folding=False, "
+        "training=torch.onnx.TrainingMode.PRESERVE) keeps the ops");
   return result;
 }
 
@@ -436,6 +445,19 @@ bool RoleFinder::isNamedByModule(const std::string &name) const {
                       [](const auto &record) { return !record.second.kind.empty(); });
 }
 
+/// Whether PyTorch's older exporter has computed a tensor from others. Weights that it has
+/// transposed for a MatMul or reordered for a recurrence do not count: they train as their sources.
+/// Example: "onnx::Conv_81", a convolution's weight times the scale of a batch norm.
+bool RoleFinder::isComputedByTracer(const std::string &name) const {
+  static const llvm::StringSet<> rearranging{"MatMul", "Gemm", "LSTM", "GRU", "RNN"};
+  if (name.rfind("onnx::", 0) != 0 || model.proto->producer_name() != "pytorch")
+    return false;
+  std::optional<std::vector<Use>> reads = users.readsOf(name);
+  return reads && !std::all_of(reads->begin(), reads->end(), [](const Use &use) {
+           return use.node && rearranging.contains(use.node->proto->op_type());
+         });
+}
+
 std::optional<RoleDecision> RoleFinder::declared(const std::string &name) const {
   const Record *record = recordOf(name);
   if (!record)
@@ -460,6 +482,8 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
     throw UsageError("'" + source.displayName + "' is named by --constant and by --parameter");
   if (isConstant || isParameter)
     return {isConstant ? Role::Constant : Role::Parameter, Evidence::Option};
+  if (isComputedByTracer(name))
+    computedByTracer.insert(source.displayName);
 
   if (isSetting(users, name))
     return {Role::Constant, Evidence::Setting};

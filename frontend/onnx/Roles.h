@@ -70,7 +70,8 @@ public:
 
   /// Returns warnings about parameters that the exporter has folded: joined with each
   /// other, as the weight of a batch norm with that of a convolution, or computed to another
-  /// tensor, as the norm of a weight, exp(scale), or the rounding error of a weight.
+  /// tensor, as the norm of a weight, exp(scale), or the rounding error of a weight. The older
+  /// exporter keeps no record of that, and its tensors may stem from buffers.
   std::vector<std::string> warnings() const;
 
   /// The name of the tensor in reports: displayNameOf, or that of the one tensor of the module from
@@ -99,6 +100,7 @@ private:
   std::set<std::string> mergedNorms() const;
   bool isOfFrozenNorm(const std::string &name) const;
   bool isNamedByModule(const std::string &name) const;
+  bool isComputedByTracer(const std::string &name) const;
   const Record *recordOf(const std::string &name) const;
 
   const Model &model;
@@ -106,6 +108,8 @@ private:
   std::map<std::string, Record> records;
   /// Whether the records have the kind of every tensor of the module.
   bool isComplete = false;
+  /// Tensors that PyTorch's older exporter has computed, but for those that options name.
+  std::set<std::string> computedByTracer;
   std::vector<Glob> constants, parameters;
 };
 

@@ -152,4 +152,30 @@ TEST(Signature, MergedBatchNormsAreWarnedOf) {
   EXPECT_THAT(runner.model->warnings, Each(Not(HasSubstr("optimize=False"))));
 }
 
+/// The older exporter writes softmax(w)[0] as a number of its own, without a signature. A weight
+/// that it has transposed for a MatMul trains as its source does.
+TEST(Signature, TensorsThatTheOlderExporterComputedAreNamed) {
+  auto traced = [](const std::string &weight, const std::string &number) {
+    ModelBuilder b;
+    b.proto.set_producer_name("pytorch");
+    b.input("x", {"batch", "2"});
+    b.output("y");
+    b.floats(weight, {2, 2}, {1, 2, 3, 5});
+    b.floats(number, {}, {0.25});
+    b.node("MatMul", {"x", weight}, {"h"});
+    b.node("Mul", {"h", number}, {"y"});
+    return b;
+  };
+  auto isNamed = Contains(AllOf(HasSubstr("has computed 1 tensor ('onnx::Mul_61')"),
+                                HasSubstr("do_constant_folding=False")));
+  ModelRunner runner, kept;
+  runner.run(traced("onnx::MatMul_4", "onnx::Mul_61"));
+  EXPECT_THAT(runner.model->warnings, isNamed);
+  kept.options.constants = {"onnx::Mul_61"};
+  kept.run(traced("onnx::MatMul_4", "onnx::Mul_61"));
+  EXPECT_THAT(kept.model->warnings, Not(isNamed));
+  runner.run(traced("fc.weight", "scale"));
+  EXPECT_THAT(runner.model->warnings, Each(Not(HasSubstr("has computed"))));
+}
+
 } // namespace
