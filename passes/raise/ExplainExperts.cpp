@@ -60,7 +60,7 @@ public:
   /// depths chooses 12 of 24 tokens for one block, whose results are then multiplied by scores.
   bool haveExperts() const {
     return matmuls.size() >= 2 && chosen < experts &&
-           (copiedBytes > 0 || hasExpertDim || int64_t(matmuls.size()) >= 2 * experts);
+           (copiedBytes > 0 || areStacked() || int64_t(matmuls.size()) >= 2 * experts);
   }
 
   bool isRaised = false;
@@ -71,6 +71,29 @@ public:
   int64_t copiedBytes = 0;
 
 private:
+  /// Returns true if every weight with more than two dims has one of experts, that its result
+  /// keeps. Example: [4, 32, 24] of four experts with 24 inner numbers, for a top-k of 4. For a
+  /// top-k of 24 tokens it is not, though the first layer keeps a dim of 24: the second one sums
+  /// over it.
+  bool areStacked() const {
+    int stacked = 0;
+    for (Operation *op : matmuls) {
+      auto matmul = cast<EinsumOp>(op);
+      bool isRight = isArgument(matmul.getRhs());
+      ArrayRef<int64_t> labels = isRight ? matmul.getRhsLabels() : matmul.getLhsLabels();
+      auto weight = tensorType(isRight ? matmul.getRhs() : matmul.getLhs());
+      if (weight.getRank() <= 2)
+        continue;
+      ++stacked;
+      if (llvm::none_of(llvm::zip(weight.getShape(), labels), [&](auto pair) {
+            auto [size, label] = pair;
+            return size == experts && llvm::is_contained(matmul.getOutLabels(), label);
+          }))
+        return false;
+    }
+    return stacked > 0;
+  }
+
   /// Walks down to the ops that combine the result with outputs of experts, or gather weights by
   /// it. Ops with a result larger than all choices of all tokens are not followed, but for moves.
   void follow(Value value) {
@@ -135,8 +158,6 @@ private:
       if (!isLeft && !isRight)
         return;
       matmuls.insert(op);
-      auto weight = tensorType(isLeft ? matmul.getRhs() : matmul.getLhs());
-      hasExpertDim |= weight.getRank() > 2 && llvm::is_contained(weight.getShape(), experts);
       takeOutput(isLeft ? matmul.getLhs() : matmul.getRhs(), layers + 1);
       return;
     }
@@ -149,7 +170,6 @@ private:
 
   TopKOp router;
   int64_t limit = 0;
-  bool hasExpertDim = false;
   llvm::DenseSet<Operation *> seen;
   llvm::DenseSet<std::pair<Operation *, int>> walked;
 };
@@ -184,8 +204,9 @@ void explainExperts(func::FuncOp function) {
     router.emitRemark() << "the experts of this router stay decomposed, so " << price
                         << "; their matmuls are "
                         << llvm::formatv("{0:F1}", 100 * flops / all).str()
-                        << " % of the FLOPs of all matmuls. Between their two layers stand "
-                        << llvm::join(missed.between, ", ")
+                        << " % of the FLOPs of all matmuls. Between their two layers "
+                        << (missed.between.empty() ? "stands nothing"
+                                                   : "stand " + llvm::join(missed.between, ", "))
                         << "; routed_experts has silu, gelu or relu there, times a second half "
                            "or not";
   }

@@ -112,3 +112,26 @@ func.func @depths(%x: tensor<2x6x4xf32>, %p: tensor<2x6xf32>, %in: tensor<10x4xf
   %y = tbc.add %x, %back : tensor<2x6x4xf32>
   return %y : tensor<2x6x4xf32>
 }
+
+// -----
+
+// Expert choice: 3 experts choose 3 of 6 tokens each, and compute no more. The 6 inner numbers of an
+// expert are no experts.
+// CHECK-LABEL: func.func @expert_choice
+// CHECK:         tbc.topk
+func.func @expert_choice(%x: tensor<2x6x4xf32>, %p: tensor<2x3x6xf32>, %in: tensor<3x4x6xf32>, %out: tensor<3x6x4xf32>) -> tensor<2x6x4xf32> {
+  %values, %indices = tbc.topk %p {dim = 2 : i64, largest = true} : (tensor<2x3x6xf32>) -> (tensor<2x3x3xf32>, tensor<2x3x3xi64>)
+  %tokens = tbc.broadcast %x {dims = array<i64: 0, 2, 3>} : (tensor<2x6x4xf32>) -> tensor<2x3x6x4xf32>
+  %places = tbc.broadcast %indices {dims = array<i64: 0, 1, 2>} : (tensor<2x3x3xi64>) -> tensor<2x3x3x4xi64>
+  %chosen = tbc.gather_elements %tokens, %places {dim = 2 : i64} : (tensor<2x3x6x4xf32>, tensor<2x3x3x4xi64>) -> tensor<2x3x3x4xf32>
+  %up = tbc.einsum %chosen, %in {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 1, 3, 4>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x3x3x4xf32>, tensor<3x4x6xf32>) -> tensor<2x3x3x6xf32>
+  %act = tbc.relu %up : tensor<2x3x3x6xf32>
+  %down = tbc.einsum %act, %out {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x3x3x6xf32>, tensor<3x6x4xf32>) -> tensor<2x3x3x4xf32>
+  %weights = tbc.broadcast %values {dims = array<i64: 0, 1, 2>} : (tensor<2x3x3xf32>) -> tensor<2x3x3x4xf32>
+  %update = tbc.mul %down, %weights : tensor<2x3x3x4xf32>
+  %rows = tbc.reshape %update {sizes = array<i64: 2, 3, 3, 4>, in = array<i64: 1, 1, 1, 1>, out = array<i64: 1, 2, 1>} : (tensor<2x3x3x4xf32>) -> tensor<2x9x4xf32>
+  %index = tbc.reshape %places {sizes = array<i64: 2, 3, 3, 4>, in = array<i64: 1, 1, 1, 1>, out = array<i64: 1, 2, 1>} : (tensor<2x3x3x4xi64>) -> tensor<2x9x4xi64>
+  %back = tbc.scatter_elements_add %rows, %index {dim = 1 : i64} : (tensor<2x9x4xf32>, tensor<2x9x4xi64>) -> tensor<2x6x4xf32>
+  %y = tbc.add %x, %back : tensor<2x6x4xf32>
+  return %y : tensor<2x6x4xf32>
+}
