@@ -7,12 +7,14 @@
 #include "frontend/onnx/Bindings.h"
 #include "frontend/onnx/Detach.h"
 #include "frontend/onnx/Elements.h"
+#include "frontend/onnx/MaskedScatter.h"
 #include "frontend/onnx/Merged.h"
 #include "frontend/onnx/ModulePath.h"
 #include "frontend/onnx/NodeContext.h"
 #include "frontend/onnx/Parameters.h"
 #include "frontend/onnx/PerSample.h"
 #include "frontend/onnx/Roles.h"
+#include "frontend/onnx/SampleOrder.h"
 #include "frontend/onnx/Selection.h"
 #include "frontend/onnx/Sources.h"
 #include "frontend/onnx/TrainedParameters.h"
@@ -168,7 +170,12 @@ OwningOpRef<ModuleOp> GraphImporter::run() {
   detached.requireAllMatched();
   addResults();
   eraseDeadOps();
-  meetings = checkMeetings(function.getBody().front(), marker, emitter->tableOverBatch);
+  Block &block = function.getBody().front();
+  undoSampleSorts(block, marker);
+  eraseDeadOps();
+  if (!numbersSamples(block, marker))
+    emitter->tableOverBatch.clear();
+  meetings = checkMeetings(block, marker, emitter->tableOverBatch);
   nameOps();
   return module;
 }
@@ -572,6 +579,7 @@ Result<ImportedModel> importOnnx(MLIRContext &context, const std::string &path,
     if (options.readAnnotations)
       annotations = readDeviceAnnotations(**model);
     std::vector<std::string> notes = splitMerged(**model, options);
+    joinMaskedScatters(**model);
     ImportedModel imported = importModel(context, **model, options);
     imported.identity = std::move(identity);
     imported.notes = std::move(notes);

@@ -297,6 +297,40 @@ std::optional<IndexBlock> blockOfIndices(Emitter &emitter, const Value &indices,
   return block;
 }
 
+Value ofEachSample(Emitter &emitter, const Value &indices, const Shape &sizes) {
+  if (!(indices.isKnown() || indices.parts) || indices.rank() < 2 || sizes[0] != emitter.marker ||
+      emitter.dependsOnBatch(indices.shape[0]))
+    return indices;
+  unsigned last = indices.rank() - 1;
+  Shape shape = indices.shape;
+  shape[0] = emitter.marker;
+  shape[last] = 1;
+  std::vector<Value> coordinates;
+  for (unsigned k = 0; k < sizes.size(); ++k) {
+    Value part = coordinate(emitter, indices, k);
+    if (!part.isKnown())
+      return indices;
+    if (k == 0) {
+      std::optional<Range> range;
+      if (!part.isSplat())
+        range = asRange(part);
+      bool numbers = range ? range->dim == 0 && range->start == 0
+                           : part.isSplat() && part.splatInt() == 0 && indices.shape[0] == 1;
+      if (!numbers)
+        return indices;
+      coordinates.push_back(Value::ofKnown(indices.dtype, shape, {0},
+                                           Known::affine({shape[0]}, 0, {1}, /*isFloat=*/false)));
+      continue;
+    }
+    if (part.coreDim(0) >= 0)
+      return indices;
+    part = unsqueeze(part, {last});
+    part.shape[0] = emitter.marker;
+    coordinates.push_back(part);
+  }
+  return concat(emitter, coordinates, last);
+}
+
 /// If the first coordinate is the sample's own number, returns the other coordinates.
 static std::optional<Value> coordinatesInSample(Emitter &emitter, const Value &data,
                                                 const Value &indices) {

@@ -31,6 +31,12 @@ struct IndexBlock {
 std::optional<IndexBlock> blockOfIndices(Emitter &emitter, const Value &indices,
                                          const Shape &sizes);
 
+/// Returns known coordinates of the rows [batch, ...] of a tensor of leading dims `sizes`, where
+/// `indices` number the samples of the export: coordinate 0 is 0 .. n - 1 along dim 0, and dim 0 of
+/// the tensor is the batch. Others are unchanged. Example: (0, 3), (1, 3) for sizes [batch, 8] are
+/// (b, 3) of each sample b.
+Value ofEachSample(Emitter &emitter, const Value &indices, const Shape &sizes);
+
 /// ONNX GatherND: the last dim of `indices` lists coordinates of the leading dims of `data`.
 Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_t batchDims);
 

@@ -54,6 +54,42 @@ TEST(FixedBatch, ReshapesAreRebatched) {
   }
 }
 
+/// TorchScript's `x[:, 1, :2] = u` for a symbolic batch, of an example of 2 samples: updates and
+/// the coordinates of every place have the 2 as a number.
+TEST(FixedBatch, SlicesAreAssignedInEverySample) {
+  auto assigned = [](std::vector<int64_t> samples) {
+    ModelBuilder b;
+    b.input("x", {"batch", "3", "4"});
+    b.input("u", {"batch", "2"});
+    b.output("y");
+    b.ints("target", {3}, {2, 1, 2});
+    b.ints("samples", {2, 1, 1, 1}, samples);
+    b.ints("row", {1}, {1});
+    b.ints("columns", {2, 1}, {0, 1});
+    b.ints("shape", {4}, {2, 1, 2, 1});
+    for (const char *name : {"samples", "row", "columns"})
+      b.node("Expand", {name, "shape"}, {std::string(name) + "_everywhere"});
+    ModelBuilder::attr(b.node("Concat",
+                              {"samples_everywhere", "row_everywhere", "columns_everywhere"},
+                              {"places"}),
+                       "axis", int64_t(-1));
+    b.node("Reshape", {"u", "target"}, {"updates"}, "reshape");
+    b.node("ScatterND", {"x", "places", "updates"}, {"y"}, "assign");
+    return b;
+  };
+  ModelRunner runner;
+  runner.options.batch = 3;
+  std::vector<double> expected;
+  for (int i = 0; i < 36; ++i)
+    expected.push_back(i % 12 == 4 || i % 12 == 5 ? i / 12 * 2 + i % 12 - 4 : i);
+  EXPECT_EQ(runner.run(assigned({0, 1})), expected);
+  EXPECT_THAT(runner.model->warnings,
+              Contains(HasSubstr("has the batch of the export as a number (2)")));
+  EXPECT_EQ(runner.count("scatter_add"), 0u);
+  // Samples in another order are no slice of every sample.
+  EXPECT_THAT(importError(assigned({1, 0}).bytes()), HasSubstr("node 'assign' (ScatterND)"));
+}
+
 /// TorchScript folds `zeros_like(x)` to the batch of the example: here 2, for a batch of 3.
 TEST(FixedBatch, AConstantThatRepeatsFitsAnyBatch) {
   auto modelOf = [](const std::vector<float> &table) {

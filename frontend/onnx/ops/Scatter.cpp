@@ -143,7 +143,8 @@ Value replaceBlock(Emitter &emitter, const Value &data, const Value &updates,
 /// into one dim of rows.
 void importScatterNd(NodeContext &node) {
   Emitter &emitter = node.emitter;
-  const Value &data = node.input(0), &indices = node.input(1), &updates = node.input(2);
+  const Value &data = node.input(0), &updates = node.input(2);
+  Value indices = node.input(1);
   requireIndices(indices);
   requireSameType(data, updates);
   Mode mode = modeOf(node);
@@ -151,8 +152,10 @@ void importScatterNd(NodeContext &node) {
     throw ImportError("needs indices with 1 to " + std::to_string(data.rank()) + " coordinates");
   unsigned depth = indices.shape.back();
   Shape leading(data.shape.begin(), data.shape.begin() + depth),
-      rest(data.shape.begin() + depth, data.shape.end()),
-      expected(indices.shape.begin(), indices.shape.end() - 1);
+      rest(data.shape.begin() + depth, data.shape.end());
+  if (updates.rank() > 0 && emitter.dependsOnBatch(updates.shape[0]))
+    indices = ofEachSample(emitter, indices, leading);
+  Shape expected(indices.shape.begin(), indices.shape.end() - 1);
   Shape rows{saturatedElements(leading), saturatedElements(rest)};
   Shape chosen{saturatedElements(expected), rows[1]};
   expected.insert(expected.end(), rest.begin(), rest.end());
@@ -216,6 +219,66 @@ void importTensorScatter(NodeContext &node) {
   node.setOutput(0, scatterElements(emitter, data, place, updates, axis, Mode::Replace));
 }
 
+/// Puts rows of `source`, in order, at the places of `data` where a mask is true (MaskedScatter.h).
+/// A row is an element of the dims along which the mask repeats. Each sample takes its own rows, so
+/// it may have fewer places than rows, and no more.
+///
+/// Example: x [batch, 16, 32], a mask [batch, 16] expanded to x, and features [batch, 5, 32]: place
+/// (b, i) gets row count(mask[b, 0..i]) - 1 of the features of sample b.
+void importMaskedScatter(NodeContext &node) {
+  Emitter &emitter = node.emitter;
+  const Value &data = node.input(0), &source = node.input(2);
+  Value mask = node.input(1);
+  requireSameType(data, source);
+  if (mask.rank() > data.rank() ||
+      !std::equal(mask.shape.begin(), mask.shape.end(), data.shape.begin()))
+    throw ImportError("has a mask " + printShape(mask.shape, emitter.marker) + " for data " +
+                      printShape(data.shape, emitter.marker));
+  if (mask.dtype != DType::Bool)
+    mask = compare(emitter, "ne", mask, number(mask, 0));
+  unsigned depth = mask.rank();
+  while (depth > 0 && mask.coreDim(depth - 1) < 0)
+    --depth;
+  bool ofSamples = depth > 0 && emitter.dependsOnBatch(data.shape[0]);
+  if (depth <= unsigned(ofSamples))
+    throw ImportError("selects whole samples by data. Write torch.where(mask, ..., x) with a value "
+                      "for each sample");
+  auto elements = [&](unsigned from, unsigned to) {
+    return saturatedElements(Shape(data.shape.begin() + from, data.shape.begin() + to));
+  };
+  int64_t samples = ofSamples ? data.shape[0] : 1, places = elements(ofSamples, depth),
+          width = elements(depth, data.rank()), given = saturatedElements(source.shape);
+  if (given % samples != 0 || given / samples % width != 0)
+    throw ImportError("puts elements of " + printShape(source.shape, emitter.marker) +
+                      " at places of " + printShape(data.shape, emitter.marker) +
+                      "; expected rows of " + std::to_string(width) + " for each sample");
+  int64_t rows = given / samples / width;
+  Value marked = mask;
+  marked.shape.resize(depth);
+  Value count = cast(emitter, reshape(emitter, marked, {samples, places}), DType::I64);
+  mlir::Value sums =
+      emitter.createOne("running_sum", {emitter.full(count)}, emitter.type(DType::I64, count.shape),
+                        {emitter.integer("dim", 1), emitter.flag("exclusive", false),
+                         emitter.flag("reverse", false)});
+  Formula f{emitter};
+  Value place = Value::ofTensor(DType::I64, sums);
+  place = f.maximum(f.sub(f.minimum(place, number(place, double(rows))), number(place, 1)),
+                    number(place, 0));
+  place = expand(emitter, unsqueeze(place, {2}), {samples, places, width});
+  Value table = reshape(emitter, source, {samples, rows, width});
+  Value taken = reshape(emitter, gatherElements(emitter, table, place, 1), data.shape);
+  std::vector<unsigned> behind;
+  for (unsigned dim = mask.rank(); dim < data.rank(); ++dim)
+    behind.push_back(dim);
+  node.setOutput(0, select(emitter, unsqueeze(mask, behind), taken, data));
+  if (ofSamples)
+    node.warn("puts features at masked places, in each sample the first ones of its own " +
+              std::to_string(rows) +
+              ". PyTorch takes them in the order of the whole batch, which "
+              "is the same where each sample has " +
+              std::to_string(rows) + " places");
+}
+
 } // namespace
 
 llvm::ArrayRef<OpImporter> scatterOps() {
@@ -224,6 +287,7 @@ llvm::ArrayRef<OpImporter> scatterOps() {
       {"", "ScatterElements", importScatterElements},
       {"", "ScatterND", importScatterNd},
       {"", "TensorScatter", importTensorScatter},
+      {"tbc", "MaskedScatter", importMaskedScatter},
   };
   return ops;
 }

@@ -38,13 +38,41 @@ void importSize(NodeContext &node) {
   node.setOutput(0, Value::ofKnown(DType::I64, Known::ofInt(size)));
 }
 
-/// For a file of fixed sizes: converts `target` from the exported batch to the import's batch. Both
-/// must have the batch outermost: dim 0 of `target` is the exported batch times a quotient. Other
-/// targets stay unchanged. Example: exported batch 2, target [2 * 8, 64] becomes [batch * 8, 64].
-std::vector<int64_t> rebatchTarget(const Emitter &e, const Shape &shape,
+/// Returns the batch of the example that `target` has as a number; 0 if it has none. `shape` has
+/// the batch in dim 0. Example: 2 for a tensor [batch, 8, 4] and the target [2, 4, 8].
+int64_t batchOfTarget(const Emitter &e, const Shape &shape, llvm::ArrayRef<int64_t> target) {
+  __int128 perSample = shape[0] / e.marker, known = 1;
+  for (size_t i = 1; i < shape.size(); ++i)
+    perSample *= shape[i];
+  for (int64_t size : target) {
+    if (size <= 0 || e.dependsOnBatch(size) || known > (__int128(1) << 62))
+      return 0;
+    known *= size;
+  }
+  if (perSample == 0 || known % perSample != 0)
+    return 0;
+  // One sample may also be taken apart: [1, 3, 8] to [3, 8] has no dim for others.
+  int64_t batch = int64_t(known / perSample);
+  return target[0] % batch == 0 && (batch > 1 || target[0] == 1) ? batch : 0;
+}
+
+/// Converts `target` from the batch of the export to the import's batch, where the file has it as a
+/// number: it has fixed sizes, or the exporter has traced a number. Both must have the batch
+/// outermost: dim 0 of `target` is the exported batch times a quotient. Other targets stay
+/// unchanged. Example: exported batch 2, target [2 * 8, 64] becomes [batch * 8, 64].
+std::vector<int64_t> rebatchTarget(NodeContext &node, const Shape &shape,
                                    std::vector<int64_t> target) {
-  if (e.exportedBatch == 0 || shape.empty() || target.empty() || shape[0] % e.marker != 0)
+  const Emitter &e = node.emitter;
+  if (shape.empty() || target.empty() || shape[0] % e.marker != 0)
     return target;
+  int64_t batch = e.exportedBatch;
+  if (batch == 0) {
+    batch = batchOfTarget(e, shape, target);
+    if (batch == 0)
+      return target;
+    node.warnings.push_back("has the batch of the export as a number (" + std::to_string(batch) +
+                            "), which is read as the batch of each step");
+  }
   __int128 perSample = shape[0] / e.marker, known = 1;
   for (size_t i = 1; i < shape.size(); ++i)
     perSample *= shape[i];
@@ -52,7 +80,7 @@ std::vector<int64_t> rebatchTarget(const Emitter &e, const Shape &shape,
   size_t open = target.size();
   for (size_t i = 0; i < target.size(); ++i) {
     if (e.dependsOnBatch(target[i]) || target[i] < -1 || target[i] == 0 ||
-        known > perSample * e.exportedBatch)
+        known > perSample * batch)
       return target;
     if (target[i] == -1)
       open = i;
@@ -60,20 +88,20 @@ std::vector<int64_t> rebatchTarget(const Emitter &e, const Shape &shape,
       known *= target[i];
   }
   if (open < target.size()) {
-    if (known == 0 || perSample * e.exportedBatch % known != 0)
+    if (known == 0 || perSample * batch % known != 0)
       return target;
-    exported[open] = int64_t(perSample * e.exportedBatch / known);
+    exported[open] = int64_t(perSample * batch / known);
     known *= exported[open];
   }
-  if (known != perSample * e.exportedBatch || exported[0] % e.exportedBatch != 0)
+  if (known != perSample * batch || exported[0] % batch != 0)
     return target;
-  exported[0] = exported[0] / e.exportedBatch * e.marker;
+  exported[0] = exported[0] / batch * e.marker;
   return exported;
 }
 
 void importReshape(NodeContext &node) {
   const Value &value = node.input(0);
-  std::vector<int64_t> target = rebatchTarget(node.emitter, value.shape, node.ints(1));
+  std::vector<int64_t> target = rebatchTarget(node, value.shape, node.ints(1));
   bool allowZero = node.attrInt("allowzero", 0) != 0;
   int64_t inferred = -1;
   __int128 elements = 1, known = 1;

@@ -1,0 +1,150 @@
+//===- MaskedScatter.cpp - Features put at masked places -------------------===//
+
+#include "frontend/onnx/MaskedScatter.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace tbc::frontend {
+
+namespace {
+
+class Joiner {
+public:
+  explicit Joiner(Model &model) : model(model) {
+    for (const GraphNode &node : model.nodes)
+      for (const std::string &output : node.proto->output())
+        producers[output] = node.proto;
+  }
+
+  void run();
+
+private:
+  const onnx::NodeProto *producer(const std::string &value, const char *type) const;
+  bool dependsOn(const std::string &value, const onnx::NodeProto &node) const;
+  std::optional<std::string> sourceOf(const onnx::NodeProto &scatter,
+                                      const onnx::NodeProto &selection) const;
+  void join(GraphNode &node);
+  bool isOfSelection(const onnx::NodeProto &node) const;
+  void removeUnread();
+
+  Model &model;
+  std::map<std::string, const onnx::NodeProto *> producers;
+  /// The NonZero nodes of joined scatters.
+  std::set<const onnx::NodeProto *> selections;
+};
+
+/// Returns the node of type `type` that makes `value`, or nullptr.
+const onnx::NodeProto *Joiner::producer(const std::string &value, const char *type) const {
+  auto it = producers.find(value);
+  bool isOfType =
+      it != producers.end() && it->second->domain().empty() && it->second->op_type() == type;
+  return isOfType ? it->second : nullptr;
+}
+
+bool Joiner::dependsOn(const std::string &value, const onnx::NodeProto &node) const {
+  std::vector<std::string> pending{value};
+  std::set<std::string> seen{value};
+  while (!pending.empty()) {
+    auto it = producers.find(pending.back());
+    pending.pop_back();
+    if (it == producers.end())
+      continue;
+    if (it->second == &node)
+      return true;
+    for (const std::string &input : it->second->input())
+      if (seen.insert(input).second)
+        pending.push_back(input);
+  }
+  return false;
+}
+
+/// Returns the tensor whose rows `scatter` takes in order; nullopt if it takes rows that depend on
+/// those that `selection` found.
+std::optional<std::string> Joiner::sourceOf(const onnx::NodeProto &scatter,
+                                            const onnx::NodeProto &selection) const {
+  const std::string &updates = scatter.input(2);
+  if (!dependsOn(updates, selection))
+    return updates;
+  const onnx::NodeProto *slice = producer(updates, "Slice");
+  if (!slice || slice->input_size() < 3 || dependsOn(slice->input(0), selection) ||
+      !producer(slice->input(0), "Reshape"))
+    return std::nullopt;
+  return slice->input(0);
+}
+
+void Joiner::join(GraphNode &node) {
+  const onnx::NodeProto &scatter = *node.proto;
+  bool isPlain =
+      scatter.domain().empty() && scatter.op_type() == "ScatterND" && scatter.input_size() == 3 &&
+      llvm::all_of(scatter.attribute(),
+                   [](const onnx::AttributeProto &attribute) { return attribute.s() == "none"; });
+  const onnx::NodeProto *list = isPlain ? producer(scatter.input(1), "Transpose") : nullptr;
+  const onnx::NodeProto *selection = list ? producer(list->input(0), "NonZero") : nullptr;
+  std::optional<std::string> source;
+  if (selection)
+    source = sourceOf(scatter, *selection);
+  if (!source)
+    return;
+  onnx::NodeProto &joined = model.ownNodes.emplace_back();
+  joined.set_domain("tbc");
+  joined.set_op_type("MaskedScatter");
+  joined.set_name(scatter.name());
+  for (const std::string &input : {scatter.input(0), selection->input(0), *source})
+    joined.add_input(input);
+  joined.add_output(scatter.output(0));
+  *joined.mutable_metadata_props() = scatter.metadata_props();
+  node.proto = &joined;
+  producers[joined.output(0)] = &joined;
+  selections.insert(selection);
+}
+
+/// Returns true if `node` is the NonZero of a joined scatter, or reads its result.
+bool Joiner::isOfSelection(const onnx::NodeProto &node) const {
+  return llvm::any_of(selections, [&](const onnx::NodeProto *selection) {
+    return selection == &node || llvm::any_of(node.input(), [&](const std::string &input) {
+             return dependsOn(input, *selection);
+           });
+  });
+}
+
+/// Removes the nodes behind the selections that nobody reads any more, such as the number of
+/// places.
+void Joiner::removeUnread() {
+  std::map<std::string, int> readers;
+  for (const GraphNode &node : model.nodes) {
+    for (const std::string &input : node.proto->input())
+      ++readers[input];
+    for (const std::string &name : node.captures)
+      ++readers[name];
+  }
+  for (const onnx::ValueInfoProto &output : model.graph().output())
+    ++readers[output.name()];
+  std::vector<GraphNode> kept;
+  for (GraphNode &node : llvm::reverse(model.nodes)) {
+    bool isRead = llvm::any_of(node.proto->output(),
+                               [&](const std::string &output) { return readers[output] > 0; });
+    if (isRead || !isOfSelection(*node.proto)) {
+      kept.push_back(std::move(node));
+      continue;
+    }
+    for (const std::string &input : node.proto->input())
+      --readers[input];
+    for (const std::string &name : node.captures)
+      --readers[name];
+  }
+  std::reverse(kept.begin(), kept.end());
+  model.nodes = std::move(kept);
+}
+
+void Joiner::run() {
+  for (GraphNode &node : model.nodes)
+    join(node);
+  if (!selections.empty())
+    removeUnread();
+}
+
+} // namespace
+
+void joinMaskedScatters(Model &model) { Joiner(model).run(); }
+
+} // namespace tbc::frontend

@@ -1,0 +1,73 @@
+//===- masked_scatter_test.cpp - Features put at masked places -------------===//
+
+#include "tests/frontend/ModelRunner.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+using namespace tbc;
+using namespace tbc::test;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+namespace {
+
+/// x [batch, 3, 2], and where tokens [batch, 3] are 9 the rows of features [batch, 2, 2]. The nodes
+/// are those of torch.onnx for masked_scatter, or, without `counts`, for `x[mask] = features`.
+ModelBuilder withFeatures(bool counts) {
+  ModelBuilder b(18);
+  b.input("x", {"batch", "3", "2"});
+  b.input("tokens", {"batch", "3"}, /*isFloat=*/false);
+  b.input("features", {"batch", "2", "2"});
+  b.output("y");
+  b.ints("nine", {}, {9});
+  b.ints("zero", {1}, {0});
+  b.ints("last", {1}, {-1});
+  b.ints("rows", {2}, {-1, 2});
+  b.node("Equal", {"tokens", "nine"}, {"is_picture"});
+  b.node("Unsqueeze", {"is_picture", "last"}, {"column"});
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Expand", {"column", "shape"}, {"mask"});
+  b.node("NonZero", {counts ? "mask" : "is_picture"}, {"found"});
+  ModelBuilder::attr(b.node("Transpose", {"found"}, {"places"}), "perm",
+                     std::vector<int64_t>{1, 0});
+  b.node("Reshape", {"features", counts ? "last" : "rows"}, {"list"});
+  if (counts) {
+    b.node("Shape", {"places"}, {"found_shape"});
+    b.node("Gather", {"found_shape", "zero"}, {"count"});
+    b.node("Slice", {"list", "zero", "count", "zero"}, {"updates"});
+  }
+  b.node("ScatterND", {"x", "places", counts ? "updates" : "list"}, {"y"}, "fuse");
+  return b;
+}
+
+TEST(MaskedScatter, EachSampleTakesItsOwnFeatures) {
+  for (bool counts : {true, false}) {
+    ModelRunner runner;
+    runner.inputs["tokens"] = {9, 4, 9, 9, 9, 5};
+    runner.inputs["features"] = {20, 21, 22, 23, 24, 25, 26, 27};
+    EXPECT_THAT(runner.run(withFeatures(counts)),
+                ElementsAre(20, 21, 2, 3, 22, 23, 24, 25, 26, 27, 10, 11));
+    EXPECT_THAT(runner.model->warnings,
+                Contains(HasSubstr("in each sample the first ones of its own 2")));
+  }
+}
+
+TEST(MaskedScatter, TheFeaturesMustBeThoseOfSamples) {
+  ModelBuilder b = withFeatures(true);
+  *b.proto.mutable_graph()->mutable_input(2)->mutable_type()->mutable_tensor_type() =
+      b.proto.graph().input(0).type().tensor_type();
+  b.proto.mutable_graph()
+      ->mutable_input(2)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(2)
+      ->set_dim_value(3);
+  EXPECT_THAT(importError(b.bytes()),
+              HasSubstr("node 'fuse' (MaskedScatter): puts elements of [9*batch] at places of "
+                        "[batch, 3, 2]; expected rows of 2 for each sample"));
+}
+
+} // namespace
