@@ -6,6 +6,7 @@
 #include "planner/reshard/SequenceOrder.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 namespace tbc::reshard {
@@ -238,11 +239,10 @@ private:
         isBehind[k] = true;
       }
     std::vector<int> placeOf(kernels.size()); // by kernel: itself, or the matmul before it
-    for (size_t k = 0; k < kernels.size(); ++k) {
-      placeOf[k] = int(k);
-      if (readerOf[k] != none)
+    std::iota(placeOf.begin(), placeOf.end(), 0);
+    for (size_t k = 0; k < kernels.size(); ++k)
+      if (readerOf[k] != none) // a later kernel
         placeOf[size_t(readerOf[k])] = int(k);
-    }
     std::vector<int> sumsOf(kernels.size(), none); // by nest of rows
     for (size_t k = 0; k < kernels.size(); ++k)
       if (!isBehind[k])
