@@ -3,6 +3,7 @@
 #include "planner/bound/PipelineRoom.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace tbc::planner {
@@ -65,6 +66,21 @@ double PipelineRoom::mostKeptBytes() const {
     kept -= more * whole.fixedBytes / inFlight[stage];
   }
   return std::clamp(kept, 0.0, count * whole.keptBytes);
+}
+
+double mostKeptAnywhere(double usableBytes, const std::vector<double> &inFlight,
+                        double fixedBytes) {
+  std::vector<double> counts = inFlight;
+  std::sort(counts.begin(), counts.end());
+  double least = std::numeric_limits<double>::infinity();
+  double fewer = 0; // the sum of 1/n over the stages with fewer than m in flight
+  for (size_t stage = 0; stage < counts.size(); ++stage) {
+    const double m = counts[stage];
+    least =
+        std::min(least, usableBytes * (fewer + double(counts.size() - stage) / m) - fixedBytes / m);
+    fewer += 1 / m;
+  }
+  return least;
 }
 
 } // namespace tbc::planner

@@ -45,6 +45,22 @@ struct PipelineRoom {
   double mostKeptBytes() const;
 };
 
+/// Returns the most bytes of one micro-batch that all stages together can keep from forward to
+/// backward, in any cut of any model; negative if no cut fits. `usableBytes`: of one device.
+/// `inFlight`: by stage, the least number of micro-batches whose values it keeps, at least 1.
+/// `fixedBytes`: of all stages, for parameters and their states.
+///
+/// Theorem: with n_s in flight on stage s, for every m > 0
+///     kept <= usable * (sum of max(1/m, 1/n_s)) - fixed / m.
+///
+/// Proof sketch: stage s has fixed_s + n_s kept_s <= usable. For n_s >= m, divided by m, and else
+/// divided by n_s, this is kept_s + fixed_s / m <= usable * max(1/m, 1/n_s). The bound is convex
+/// and piecewise linear in 1/m, so its minimum is at some m = n_s.
+///
+/// Example: two stages of 10 GB with 2 and 1 micro-batches in flight, and 12 GB fixed. m = 1 gives
+/// 10 * (1 + 1) - 12 = 8 GB, and m = 2 gives 10 * (1/2 + 1) - 12 / 2 = 9 GB: at most 8 GB.
+double mostKeptAnywhere(double usableBytes, const std::vector<double> &inFlight, double fixedBytes);
+
 } // namespace tbc::planner
 
 #endif // TBC_PLANNER_BOUND_PIPELINEROOM_H

@@ -97,6 +97,42 @@ static Result<ExactCandidate> deriveOnce(Searcher &searcher, const Graph &graph,
   return exact;
 }
 
+namespace {
+
+/// The numbers of recomputed blocks with which the stages of a candidate were derived and did not
+/// fit. In a large graph, a stage that recomputes fewer blocks holds no less.
+class TooFewBlocks {
+public:
+  /// `headroomBytes`: by stage of the derived candidate.
+  void add(const Candidate &derived, const std::vector<double> &headroomBytes) {
+    if (derived.recompute != mode || derived.offloadedBlocks != offloadedBlocks)
+      most.clear();
+    mode = derived.recompute;
+    offloadedBlocks = derived.offloadedBlocks;
+    most.resize(derived.recomputedBlocks.size(), -1);
+    for (size_t stage = 0; stage < most.size(); ++stage)
+      if (headroomBytes[stage] < 0)
+        most[stage] = std::max(most[stage], derived.recomputedBlocks[stage]);
+  }
+
+  /// Whether some stage of `candidate` recomputes no more blocks than one that did not fit.
+  bool has(const Candidate &candidate) const {
+    if (candidate.recompute != mode || candidate.offloadedBlocks != offloadedBlocks)
+      return false;
+    for (size_t stage = 0; stage < most.size(); ++stage)
+      if (candidate.recomputedBlocks[stage] <= most[stage])
+        return true;
+    return false;
+  }
+
+private:
+  RecomputeMode mode = RecomputeMode::None;
+  std::vector<int64_t> offloadedBlocks;
+  std::vector<int64_t> most; // by stage; -1: every number may fit
+};
+
+} // namespace
+
 /// Derives `candidate` op by op. If it recomputes as few blocks as fit by its score, the small
 /// error of the score is corrected: it recomputes more blocks if necessary, fewer if possible and,
 /// in a large graph, worth a derivation.
@@ -118,6 +154,7 @@ Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph, Can
   auto fits = [&](const Result<ExactCandidate> &derived) {
     return derived->plan.prediction.meets(limits.goal);
   };
+  TooFewBlocks tooFew;
   // It fits by its score. If the score is wrong, the modes of more recomputation may not be among
   // the candidates: a score leaves them out where the weaker mode fits.
   const bool mayStrengthen = candidate.feasible;
@@ -126,6 +163,7 @@ Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph, Can
     fastest = tries == 0 ? exact->plan.prediction.stepSeconds
                          : std::min(fastest, exact->plan.prediction.stepSeconds);
     std::vector<double> room = roomOf(exact->plan);
+    tooFew.add(candidate, room);
     if (!recomputeMore(searcher.costs, candidate, room) &&
         !offloadMore(searcher.costs, candidate, room) &&
         !(mayStrengthen && recomputeStronger(searcher.costs, candidate) &&
@@ -139,7 +177,8 @@ Result<ExactCandidate> deriveExactly(Searcher &searcher, const Graph &graph, Can
     const double seconds = exact->plan.prediction.stepSeconds;
     if (fastest > 0 && seconds < fastest * (1 + worthwhile))
       break;
-    if (!recomputeLess(searcher.costs, candidate, roomOf(exact->plan)))
+    if (!recomputeLess(searcher.costs, candidate, roomOf(exact->plan)) ||
+        (!isSmallGraph(graph) && tooFew.has(candidate)))
       break;
     Result<ExactCandidate> fewer = deriveOnce(searcher, graph, candidate, limits, pins);
     // The headroom may be worth more for buckets.

@@ -121,6 +121,31 @@ static std::vector<BlockPart> blockParts(const BoundTables &tables, const Candid
   return keptBytes > 0 ? block : std::vector<BlockPart>();
 }
 
+/// Returns by stage, for each of its chunks at least, the number of micro-batches whose values it
+/// keeps at one moment; at least 1, because all chunks keep the first micro-batch at one moment.
+/// Example: 1F1B on 4 stages gives 4, 3, 2, 1.
+static std::vector<double> leastInFlight(const CostTables &costs, const Candidate &candidate) {
+  std::vector<double> inFlight;
+  for (const schedule::Moments &stage : costs.schedules.momentsOf(candidate)) {
+    int64_t least = stage[0][0].forward;
+    for (const schedule::InFlight &chunk : stage[0])
+      least = std::min(least, chunk.forward);
+    inFlight.push_back(double(std::max<int64_t>(1, least)));
+  }
+  return inFlight;
+}
+
+/// Returns the bytes of the gathered parameters that one micro-batch keeps for its backward, on all
+/// stages together.
+static double keptGatheredBytes(const BoundTables &tables, const Candidate &candidate,
+                                const DataMode &mode) {
+  double bytes = 0;
+  for (bool isExpert : {false, true})
+    if (mode.keepGathered && mode.groups[isExpert].zero.size > 1)
+      bytes += tables.totals[isExpert].backwardBytes / parameterParts(candidate.mesh, isExpert);
+  return bytes;
+}
+
 double mostKeptBytes(const BoundTables &tables, const Candidate &candidate, const DataMode &mode,
                      double limit) {
   const SearchProblem &problem = tables.costs.problem;
@@ -132,13 +157,18 @@ double mostKeptBytes(const BoundTables &tables, const Candidate &candidate, cons
   for (bool isExpert : {false, true})
     fixed += leastParameterBytes(mesh, mode, tables.totals[isExpert], isExpert);
   const double host = candidate.offloadsResiduals ? double(cluster.usableHostBytes()) : 0;
-  const double kept = double(mesh.pp) * (budget + host) - fixed;
+  double kept = double(mesh.pp) * (budget + host) - fixed;
   // Schedules of thousands of stages are long, and the simple bound is close enough there.
   constexpr int64_t mostChunks = 512;
   if (mesh.pp == 1 || mesh.pp * candidate.schedule.chunksPerStage > mostChunks ||
-      candidate.offloadsResiduals || problem.repeat.count == 0 || kept < 0)
+      candidate.offloadsResiduals || kept < 0)
     return kept;
+  const double gathered = keptGatheredBytes(tables, candidate, mode);
   PipelineRoom room;
+  room.inFlight = leastInFlight(tables.costs, candidate);
+  kept = std::min(kept, mostKeptAnywhere(budget, room.inFlight, fixed - gathered) - gathered);
+  if (problem.repeat.count == 0 || kept < 0)
+    return kept;
   room.block = blockParts(tables, candidate, mode);
   if (room.block.empty())
     return kept;
@@ -147,12 +177,6 @@ double mostKeptBytes(const BoundTables &tables, const Candidate &candidate, cons
   room.usableBytes = budget;
   room.mostSeconds = limit / double(candidate.accumulation) +
                      tables.mostSaved(double(candidate.microBatch * mesh.ep), 1);
-  for (const schedule::Moments &stage : tables.costs.schedules.momentsOf(candidate)) {
-    int64_t least = stage[0][0].forward;
-    for (const schedule::InFlight &chunk : stage[0])
-      least = std::min(least, chunk.forward);
-    room.inFlight.push_back(double(std::max<int64_t>(1, least)));
-  }
   return std::min(kept, room.mostKeptBytes());
 }
 

@@ -14,11 +14,13 @@ namespace tbc::planner {
 ///
 /// Theorem: kept <= pp * (budget + host) - F. The budget is the memory limit without context and
 /// allocator share, and `host` the host memory for offloaded residuals. F is leastParameterBytes().
-/// For a pipeline of repeated blocks also kept <= PipelineRoom::mostKeptBytes(), the smaller one.
+/// For a pipeline also kept <= mostKeptAnywhere() - G, with G the gathered parameters that each
+/// micro-batch keeps for its backward, and for one of repeated blocks kept <=
+/// PipelineRoom::mostKeptBytes().
 ///
 /// Proof sketch: each stage keeps at least its part of the micro-batch whose backward comes first,
-/// beside its parameters; the sum over the stages gives the first bound. The second one also counts
-/// the micro-batches in flight on each stage. A stage of a plan faster than `limit` runs all its
+/// beside its parameters; the sum over the stages gives the first bound. The others also count the
+/// micro-batches in flight on each stage. A stage of a plan faster than `limit` runs all its
 /// micro-batches, so one of them takes at most limit / accumulation, plus the savings by
 /// recomputation: this limits the number of its blocks.
 ///

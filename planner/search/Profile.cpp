@@ -554,11 +554,17 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
     const double residual = here(&RangeSums::residualBytes),
                  forWeights = here(&RangeSums::weightResidualBytes),
                  cotangents = sums(&RangeSums::cotangentBytes);
+    // Each micro-batch in flight keeps the parameters that it gathered; `gathered` has the first.
+    double copies = 0;
+    for (size_t kind = 0; kind < parameters.size(); ++kind)
+      if (mode.keepGathered && mode.groups[kind].zero.size > 1)
+        copies += sums(kind, &ParameterSums::gatherBackwardBytes);
     for (size_t m = 0; m < moments.size(); ++m) {
       const schedule::InFlight &held = moments[m][c];
       inFlight = std::max(inFlight, held.untilWeight);
       kept[m] += (residual - forWeights) * double(held.forward) +
-                 forWeights * double(held.untilWeight) + cotangents * double(held.weight);
+                 forWeights * double(held.untilWeight) + cotangents * double(held.weight) +
+                 copies * double(std::max<int64_t>(0, held.forward - 1));
     }
   }
   StaticBytes fixed;

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 using namespace tbc;
@@ -171,6 +172,57 @@ TEST(PipelineRoom, IsAboveEveryCutThatFits) {
   }
   EXPECT_GT(cuts, 1000);
   EXPECT_GT(tight, 10) << "it says something";
+}
+
+// Ops of any sizes, on one chunk or several of each stage.
+TEST(MostKeptAnywhere, IsAboveEveryCutThatFits) {
+  std::mt19937 random(5);
+  auto uniform = [&] { return double(random() % 1000 + 1) / 1000; };
+  int tight = 0, cuts = 0;
+  for (int round = 0; round < 400; ++round) {
+    const size_t stages = 2 + random() % 3, chunks = stages * (1 + random() % 2);
+    const size_t numOps = chunks + random() % 8;
+    std::vector<double> fixed, kept, copies, inFlight(stages, INFINITY);
+    for (size_t op = 0; op < numOps; ++op) {
+      fixed.push_back(uniform());
+      kept.push_back(uniform() * double(random() % 2));
+    }
+    for (size_t chunk = 0; chunk < chunks; ++chunk) {
+      copies.push_back(double(1 + random() % 4));
+      double &least = inFlight[chunk % stages];
+      least = std::min(least, copies.back());
+    }
+    const double allFixed = std::accumulate(fixed.begin(), fixed.end(), 0.0);
+    const double allKept = std::accumulate(kept.begin(), kept.end(), 0.0);
+    const double usable = (allFixed + 2 * allKept * uniform()) / double(stages) * 1.5;
+    const double most = mostKeptAnywhere(usable, inFlight, allFixed);
+    double best = -1;
+    for (int cut = 0; cut < 200; ++cut) {
+      std::vector<size_t> begins{0, numOps};
+      for (size_t chunk = 1; chunk < chunks; ++chunk)
+        begins.push_back(random() % numOps);
+      std::sort(begins.begin(), begins.end());
+      // Recomputed ops keep a part of their bytes.
+      const double part = uniform();
+      std::vector<double> held(stages, 0);
+      double sum = 0;
+      for (size_t chunk = 0; chunk < chunks; ++chunk)
+        for (size_t op = begins[chunk]; op < begins[chunk + 1]; ++op) {
+          held[chunk % stages] += fixed[op] + copies[chunk] * part * kept[op];
+          sum += part * kept[op];
+        }
+      if (*std::max_element(held.begin(), held.end()) > usable)
+        continue;
+      ++cuts;
+      best = std::max(best, sum);
+      EXPECT_LE(sum, most * (1 + 1e-9)) << "round " << round;
+    }
+    tight += best > 0.7 * most;
+  }
+  EXPECT_GT(cuts, 1000);
+  EXPECT_GT(tight, 20) << "it says something";
+  EXPECT_LT(mostKeptAnywhere(1, {2, 1}, 2.5), 0) << "the parameters alone do not fit";
+  EXPECT_DOUBLE_EQ(mostKeptAnywhere(10, {2, 1}, 12), 8) << "the example of the header";
 }
 
 //===----------------------------------------------------------------------===//

@@ -121,6 +121,30 @@ TEST(Search, NoPlanTakesLessThanTheBoundOnMemory) {
       }
 }
 
+/// With SHARD_GRAD_OP, each micro-batch in flight keeps the parameters that it gathered: a score
+/// grows with their number as the derived memory does.
+TEST(Search, ScoresCountGatheredParametersOfAllMicroBatchesInFlight) {
+  Graph graph = makeMlp(1, std::vector<int64_t>(9, 256));
+  std::vector<double> scored, derived;
+  for (int64_t batch : {4, 16}) { // 2 and 8 micro-batches, of which 2 and 4 are in flight
+    Pins pins;
+    pins.mesh = *parseMesh("pp=4,fsdp=2");
+    pins.strategy = "shard-grad-op";
+    pins.schedule = "1f1b";
+    pins.recompute = "none";
+    pins.bucketSize = pins.prefetch = "none";
+    pins.microBatch = 1;
+    Result<Exploration> found =
+        explore(graph, jobFor(8, batch), smallCluster(), pins, 1, Purpose::Answer);
+    ASSERT_TRUE(found) << found.error().message;
+    ASSERT_FALSE(found->exact.empty());
+    scored.push_back(found->exact.front().candidate.peakBytes);
+    derived.push_back(double(found->exact.front().plan.prediction.highBytes));
+  }
+  EXPECT_GT(derived[1], 1.3 * derived[0]);
+  EXPECT_NEAR((scored[1] - scored[0]) / (derived[1] - derived[0]), 1, 0.1);
+}
+
 TEST(Search, MemoryHasAMarginUnlessRiskIsAskedFor) {
   Graph graph = makeChain({12, 1, 64, 4, 8, 64, 96});
   Cluster cluster = smallCluster();
