@@ -15,6 +15,7 @@
 #include "frontend/onnx/PerSample.h"
 #include "frontend/onnx/Roles.h"
 #include "frontend/onnx/SampleOrder.h"
+#include "frontend/onnx/SampleRows.h"
 #include "frontend/onnx/Selection.h"
 #include "frontend/onnx/Sources.h"
 #include "frontend/onnx/TrainedParameters.h"
@@ -172,6 +173,7 @@ OwningOpRef<ModuleOp> GraphImporter::run() {
   eraseDeadOps();
   Block &block = function.getBody().front();
   undoSampleSorts(block, marker);
+  gatherWithinSamples(*emitter, block);
   eraseDeadOps();
   if (!numbersSamples(block, marker))
     emitter->tableOverBatch.clear();

@@ -54,6 +54,7 @@ try:
     import kinds
     import library  # noqa: F401
     import losses  # noqa: F401
+    import mixtures  # noqa: F401
     import objectives  # noqa: F401
     import pictures  # noqa: F401
     import recent  # noqa: F401

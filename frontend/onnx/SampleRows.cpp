@@ -1,0 +1,106 @@
+//===- SampleRows.cpp - Rows chosen in each sample by one flat index -------===//
+
+#include "frontend/onnx/SampleRows.h"
+
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
+#include "ir/Movement.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <optional>
+
+using namespace mlir;
+
+namespace tbc::frontend {
+
+namespace {
+
+mlir::Value withoutCasts(mlir::Value value) {
+  while (auto cast = value.getDefiningOp<CastOp>())
+    value = cast.getInput();
+  return value;
+}
+
+/// Returns the integer that `value` holds everywhere, if it is a constant.
+std::optional<int64_t> splatOf(mlir::Value value) {
+  value = withoutCasts(value);
+  while (auto broadcast = value.getDefiningOp<BroadcastOp>())
+    value = withoutCasts(broadcast.getInput());
+  auto constant = value.getDefiningOp<ConstantOp>();
+  auto elements = constant ? dyn_cast<DenseIntElementsAttr>(constant.getValue()) : nullptr;
+  if (!elements || !elements.isSplat())
+    return std::nullopt;
+  return elements.getSplatValue<llvm::APInt>().getSExtValue();
+}
+
+/// Returns true if `value` holds rows * b for each sample b, its dim 0.
+bool isFirstRow(mlir::Value value, int64_t rows, int64_t marker) {
+  value = withoutCasts(value);
+  while (auto broadcast = value.getDefiningOp<BroadcastOp>()) {
+    if (broadcast.getDims() != ArrayRef<int64_t>{0})
+      return false;
+    value = withoutCasts(broadcast.getInput());
+  }
+  auto product = value.getDefiningOp<MulOp>();
+  if (!product || splatOf(product.getRhs()) != rows)
+    return false;
+  auto iota = withoutCasts(product.getLhs()).getDefiningOp<IotaOp>();
+  return iota && iota.getDim() == 0 && tensorType(iota.getResult()).getDimSize(0) == marker;
+}
+
+/// A gather of `rows` rows in each sample of `data` [batch, rows, ...].
+struct RowsOfSamples {
+  mlir::Value data, index;
+};
+
+std::optional<RowsOfSamples> find(GatherOp gather, int64_t marker) {
+  auto merge = gather.getTable().getDefiningOp<ReshapeOp>();
+  auto add = withoutCasts(gather.getIndices()).getDefiningOp<AddOp>();
+  if (gather.getDim() != 0 || !merge || !add || merge.getOut()[0] != 2)
+    return std::nullopt;
+  // The data's dims are the factors, and only the first two are merged.
+  ArrayRef<int64_t> shape = tensorType(merge.getInput()).getShape();
+  auto isOne = [](int64_t count) { return count == 1; };
+  if (shape.size() < 2 || shape[0] != marker || !llvm::all_of(merge.getIn(), isOne) ||
+      !llvm::all_of(merge.getOut().drop_front(), isOne))
+    return std::nullopt;
+  for (auto [first, index] : {std::pair(add.getLhs(), add.getRhs()), {add.getRhs(), add.getLhs()}})
+    if (isFirstRow(first, shape[1], marker) && tensorType(index).getRank() > 0 &&
+        tensorType(index).getDimSize(0) == marker)
+      return RowsOfSamples{merge.getInput(), index};
+  return std::nullopt;
+}
+
+/// Returns the rows of `found` in the shape of `type`.
+mlir::Value build(Emitter &e, const RowsOfSamples &found, RankedTensorType type) {
+  DType dtype = *dtypeOf(type.getElementType());
+  ArrayRef<int64_t> data = tensorType(found.data).getShape(),
+                    index = tensorType(found.index).getShape();
+  // [batch, chosen rows, ...]
+  SmallVector<int64_t> list{index[0], 1}, place(index.begin(), index.end()), in(index.size(), 1);
+  for (int64_t size : index.drop_front())
+    list[1] *= size;
+  mlir::Value flat = e.reshape(found.index, place, in, {1, int64_t(index.size()) - 1});
+  SmallVector<int64_t> shape = list;
+  llvm::append_range(shape, data.drop_front(2));
+  mlir::Value everywhere = e.broadcast(flat, shape, {0, 1});
+  mlir::Value rows = e.createOne("gather_elements", {found.data, everywhere}, e.type(dtype, shape),
+                                 {e.integer("dim", 1)});
+  SmallVector<int64_t> sizes(type.getShape()), behind(data.size(), 1), out(sizes.size(), 1);
+  behind[1] = int64_t(index.size()) - 1;
+  return e.reshape(rows, sizes, behind, out);
+}
+
+} // namespace
+
+void gatherWithinSamples(Emitter &emitter, Block &block) {
+  for (auto gather : llvm::make_early_inc_range(block.getOps<GatherOp>()))
+    if (std::optional<RowsOfSamples> found = find(gather, emitter.marker)) {
+      emitter.builder.setInsertionPoint(gather);
+      emitter.setLocation(gather.getLoc());
+      gather.getResult().replaceAllUsesWith(build(emitter, *found, tensorType(gather.getResult())));
+    }
+}
+
+} // namespace tbc::frontend
