@@ -57,7 +57,7 @@ static int64_t bestBucketBytes(const Graph &graph, const Derivation &derivation,
   double mostSeconds = -1, best = 0;
   for (const Bucket &bucket : joined.buckets) {
     if (derivation.reshards[bucket.reshards.front()].where == Where::ParameterStep)
-      continue; // nothing hides it
+      continue; // no kernel hides it
     const Collective whole = jointMessages(derivation, bucket).front();
     const auto [start, transfer] =
         startAndTransfer(network, whole.kind, network.groupShape(whole), double(whole.bytes));

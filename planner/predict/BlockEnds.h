@@ -19,7 +19,7 @@ bool touchesData(const reshard::Mesh &mesh, const std::vector<reshard::AxisRef> 
 /// last. Example: a forward with 32 joint gathers of 3 ms waits 3 ms before its first kernel.
 class BlockEnds {
 public:
-  BlockEnds() = default; // none
+  BlockEnds() = default; // empty
   BlockEnds(const reshard::Mesh &mesh, const reshard::Derivation &derivation,
             const reshard::Overlap &overlap);
 

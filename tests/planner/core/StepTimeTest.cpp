@@ -103,7 +103,7 @@ TEST(Step, DataCommunicationHidesBehindCompute) {
   EXPECT_NEAR(expose(cluster, stage, once).forward, 1.5, 1e-12);
   stage.gatherForward = 1;
   EXPECT_NEAR(expose(cluster, stage, once).forward, 1.5 + 1 - cluster.overlapFraction, 1e-12);
-  // Nothing hides the ends of a block.
+  // No kernel hides the ends of a block.
   const ExposedSeconds before = expose(cluster, stage, once);
   stage.firstGatherForward = 0.25, stage.firstGatherBackward = 0.5, stage.lastReduceMicro = 1;
   const ExposedSeconds ends = expose(cluster, stage, once);
