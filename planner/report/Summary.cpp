@@ -271,9 +271,10 @@ private:
       line("  gradients are reduced in buckets of up to " + bucketText(plan.overlap.bucketBytes));
     if (plan.overlap.gatherBytes > 0)
       line("  parameters are gathered together, up to " + bucketText(plan.overlap.gatherBytes));
-    if (plan.overlap.prefetch > 0)
-      line(format("  parameters are gathered up to %lld gathers ahead of their use",
-                  (long long)plan.overlap.prefetch));
+    if (const int64_t ahead = plan.overlap.prefetch; ahead > 0)
+      line("  a gather begins " +
+           (ahead == 1 ? std::string("one gather") : std::to_string(ahead) + " gathers") +
+           " ahead of its use");
     size_t shown = 0;
     for (const auto &[key, byStage] : sums) {
       if (shown++ == 8) {

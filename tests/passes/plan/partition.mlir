@@ -1,5 +1,5 @@
 // The passes after tbc plan --emit ir, as its page shows them.
-// RUN: tbc plan %S/../../../models/tiny-mlp.onnx --gpus 4 --mesh dp=2,tp=2 --batch 16 --emit ir > %t.mlir
+// RUN: tbc plan %S/../../../models/tiny-mlp.onnx --gpus 4 --mesh dp=2,tp=2 --batch 16 --bucket-size 1MiB --emit ir > %t.mlir
 // RUN: tbc-opt %t.mlir --tbc-assign-chunks --tbc-recompute --tbc-split-backward --tbc-derive-shardings --tbc-partition | FileCheck %s
 // tbc-partition derives shardings itself where they are not there.
 // RUN: tbc-opt %t.mlir --tbc-recompute --tbc-partition | FileCheck %s
