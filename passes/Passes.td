@@ -422,7 +422,7 @@ def BucketPass : Pass<"tbc-bucket", "mlir::ModuleOp"> {
     ```
 
     Sources: Li et al., PyTorch Distributed, https://arxiv.org/abs/2006.15704, section 3.2 (buckets); Zhao et
-    al., PyTorch FSDP, https://arxiv.org/abs/2304.11277, section 3.2 (joined gathers).
+    al., PyTorch FSDP, https://arxiv.org/abs/2304.11277, section 3.3 (prefetching).
   }];
   let dependentDialects = ["::tbc::TbcDialect"];
 }

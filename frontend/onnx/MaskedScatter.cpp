@@ -107,8 +107,7 @@ bool Joiner::isOfSelection(const onnx::NodeProto &node) const {
   });
 }
 
-/// Removes the nodes behind the selections that nobody reads any more, such as the number of
-/// places.
+/// Removes the nodes behind the selections without a reader left, such as the number of places.
 void Joiner::removeUnread() {
   std::map<std::string, int> readers;
   for (const GraphNode &node : model.nodes) {

@@ -1,4 +1,4 @@
-//===- SampleOrder.cpp - Sorts of the samples that change nothing ----------===//
+//===- SampleOrder.cpp - Sorts of the samples that are undone --------------===//
 
 #include "frontend/onnx/SampleOrder.h"
 

@@ -1,4 +1,4 @@
-//===- SampleOrder.h - Sorts of the samples that change nothing ------------===//
+//===- SampleOrder.h - Sorts of the samples that are undone ----------------===//
 //
 // A packed sequence takes its samples by length. Exporters write a sort of the lengths over the
 // batch, a Gather of each input by its indices, and behind the recurrence a Gather by the inverse

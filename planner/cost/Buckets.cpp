@@ -80,8 +80,8 @@ std::vector<OverlapSettings> overlapChoices(const OverlapPins &pins, int64_t gat
                   [](const Reshard &reshard) { return reshard.where == Where::ParameterUse; });
   const int64_t bytes = pins.bucketBytes ? 0 : bestBucketBytes(graph, derivation, network);
   const int64_t ahead = gathers ? usualPrefetch : 0, one = ahead / usualPrefetch;
-  std::vector<OverlapSettings> sizes; // with what is pinned set below
-  if (gathers && gatherUnit > 0)
+  std::vector<OverlapSettings> sizes; // pins come below
+  if (gathers && pins.gatherBytes.value_or(gatherUnit) > 0)
     sizes = {{bytes, one, gatherUnit}, {bytes / 4, one, gatherUnit / 4}};
   else
     sizes = {{bytes, ahead, 0}};

@@ -56,7 +56,7 @@ double leastJoined(const std::optional<int64_t> &bucketBytes, double count);
 /// Returns the most bytes of parameters that are gathered together if the plan chooses: those of a
 /// graph block in the mean, in whole MiB. FSDP gathers by the same units: more bytes at once would
 /// start before there are kernels to hide them (Zhao et al., "PyTorch FSDP", VLDB 2023, section
-/// 4.2: a unit is gathered while the one before computes). `bytes`: of all parameters on a rank,
+/// 3.3: a unit is gathered while the one before computes). `bytes`: of all parameters on a rank,
 /// gathered. Example: 16.1 GB in 32 blocks give 480 MiB.
 int64_t gatherUnitBytes(double bytes, int64_t numBlocks);
 

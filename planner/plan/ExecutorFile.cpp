@@ -77,8 +77,7 @@ Executor readExecutor(JsonObject &cluster, KeyProblem &problem) {
   if (object.has("last_backward_zero"))
     executor.lastBackwardZero = object.integer("last_backward_zero", 0, 1);
   executor.joinedGathers = object.integer("joined_gathers", 1, 1 << 20);
-  if (object.has("joined_updates"))
-    executor.joinsUpdates = object.flag("joined_updates");
+  executor.joinsUpdates = object.has("joined_updates") && object.flag("joined_updates");
   executor.gatherRankSeconds = object.numberOr("gather_rank_seconds", 0);
   executor.gatherMoved = object.numberOr("gather_moved", 0);
   executor.scatterMoved = object.numberOr("scatter_moved", 0);

@@ -12,7 +12,7 @@ namespace tbc::planner {
 /// graph.
 StageDevices stageDevices(const Plan &plan);
 
-/// Returns what `plan` joins and prefetches, as its executor does.
+/// Returns how `plan` joins and prefetches on its executor.
 reshard::OverlapSettings overlapOf(const Plan &plan);
 
 /// Returns an error if `job`, on the pinned mesh if any, does not suit the devices of `cluster`.

@@ -15,10 +15,10 @@ namespace tbc::reshard {
 
 /// As in a plan (planner::overlapOf).
 struct OverlapSettings {
-  int64_t bucketBytes = 0; // of joined reductions of gradients, and of what an update gathers
+  int64_t bucketBytes = 0; // of joined reductions of gradients, and gathers of an update
   int64_t prefetch = 0;    // gathers by which a parameter is gathered ahead of its use
   int64_t gatherBytes = 0; // of joined gathers of stored parameters
-  /// Not of a plan but of its executor: whether what an update gathers is joined.
+  /// Not of a plan but of its executor: whether the gathers of an update are joined.
   bool joinsUpdates = true;
   bool operator==(const OverlapSettings &o) const {
     return bucketBytes == o.bucketBytes && prefetch == o.prefetch && gatherBytes == o.gatherBytes &&

@@ -120,7 +120,7 @@ public:
   }
 
 private:
-  /// Adds what is joined and prefetched, if there is something.
+  /// Adds the sizes of joined collectives, and the prefetch.
   void addOverlap() {
     auto add = [&](const char *decision, const std::string &value, const std::string &asked,
                    const std::string &text) {

@@ -47,7 +47,7 @@ ResidentBytes residentBytes(const program::Stage &stage);
 /// For messages.
 std::ostream &operator<<(std::ostream &out, const ResidentBytes &bytes);
 
-/// The most bytes of joined communication, as in a plan; 0: none is joined.
+/// The most bytes of joined communication, as in a plan; 0: every tensor is alone.
 struct JoinedSizes {
   int64_t bucketBytes = 0; // reductions of gradients, and gathers of new parameters
   int64_t gatherBytes = 0; // gathers of stored parameters

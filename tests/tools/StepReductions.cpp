@@ -22,22 +22,22 @@ static bool gathersChunks(const Messages &sent, const std::vector<int> &flat) {
 }
 
 /// Returns whether the communication can wait to be joined: it has no earlier reader.
-bool StepWalk::mayWait(const Joinable &reduction) {
-  const Messages &sent = messages.waysOf(reduction.value, reduction.from, reduction.to).front();
-  if (limitOf(reduction.purpose) == 0)
+bool StepWalk::mayWait(const Joinable &joinable) {
+  const Messages &sent = messages.waysOf(joinable.value, joinable.from, joinable.to).front();
+  if (limitOf(joinable.purpose) == 0)
     return false;
-  if (reduction.purpose != Purpose::Gradient)
-    return gathersChunks(sent, reduction.from.flat);
+  if (joinable.purpose != Purpose::Gradient)
+    return gathersChunks(sent, joinable.from.flat);
   for (const auto &[key, placement] : keptAs)
-    if (reduction.chunk >= 0 && key.first == reduction.value && placement == reduction.to)
+    if (joinable.chunk >= 0 && key.first == joinable.value && placement == joinable.to)
       return false;
-  if (reduction.chunk >= 0 &&
-      readReductions.count({reduction.value, reduction.chunk, reduction.phase, reduction.to}))
+  if (joinable.chunk >= 0 &&
+      readReductions.count({joinable.value, joinable.chunk, joinable.phase, joinable.to}))
     return false;
   return !sent.empty() && std::all_of(sent.begin(), sent.end(), [&](const Message &message) {
-    bool toChunks = message.kind == CollectiveKind::ReduceScatter && reduction.from.flat.empty() &&
+    bool toChunks = message.kind == CollectiveKind::ReduceScatter && joinable.from.flat.empty() &&
                     std::all_of(message.axes.begin(), message.axes.end(),
-                                [&](int axis) { return names(reduction.to.flat, axis); });
+                                [&](int axis) { return names(joinable.to.flat, axis); });
     return message.kind == CollectiveKind::AllReduce || toChunks;
   });
 }

@@ -60,7 +60,7 @@ private:
 
   // StepReductions.cpp
   int64_t limitOf(Purpose purpose) const;
-  bool mayWait(const Joinable &reduction);
+  bool mayWait(const Joinable &joinable);
   void joinAlike();
   void moveTogether(const std::vector<const Joinable *> &members);
 

@@ -194,6 +194,27 @@ TEST(Gathers, TakeTheBytesOfABlockOrLess) {
   EXPECT_EQ(planOn("dp=4", {}, slowToStart())->plan.overlap.gatherBytes, 0);
 }
 
+TEST(Prefetch, IsOfMoreGathersWhereEachIsAlone) {
+  Result<SearchAnswer> answer = planOn("fsdp=4", {}, slowToStart());
+  ASSERT_TRUE(answer) << answer.error().message;
+  reshard::Graph graph = makeChain({4, 1, 16, 4, 8, 64, 96});
+  Result<PlannedStep> step = applyPlan(graph, answer->plan);
+  ASSERT_TRUE(step) << step.error().message;
+  const reshard::Derivation derivation = reshard::derive(step->graph, step->assignment);
+  const NetworkCost network(answer->plan.cluster, step->assignment.mesh);
+  auto first = [&](const OverlapPins &pins, int64_t unit) {
+    return overlapChoices(pins, unit, step->graph, derivation, network).front();
+  };
+  OverlapPins alone;
+  alone.gatherBytes = 0;
+  EXPECT_EQ(first({}, 1 << 20).prefetch, 1);
+  EXPECT_EQ(first({}, 1 << 20).gatherBytes, 1 << 20);
+  for (const reshard::OverlapSettings &choice : {first(alone, 1 << 20), first({}, 0)}) {
+    EXPECT_EQ(choice.prefetch, 4);
+    EXPECT_EQ(choice.gatherBytes, 0);
+  }
+}
+
 TEST(OverlapPins, WordsThatAreNoneAreNamed) {
   for (const char *text : {"", "no", "-1", "0", "25MB5", "1e6", "99999999999999999999"}) {
     Result<SearchAnswer> answer = planOn("dp=4", with(text, "auto"), slowToStart());

@@ -135,7 +135,7 @@ TEST(Plan, PredictionsThatContradictEachOtherAreRefused) {
 }
 
 TEST(Plan, ChunksHaveTheSecondsOfThePrediction) {
-  Graph graph = makeChain({8});
+  Graph graph = makeChain({8, 4, 256, 8, 64, 2048, 1024}); // matmuls take most of the time
   const Plan plan = planFor(graph, 8, "pp=4,fsdp=2");
   const std::vector<ChunkSeconds> &chunks = plan.prediction.chunks;
   ASSERT_EQ(chunks.size(), 4u);
@@ -145,17 +145,15 @@ TEST(Plan, ChunksHaveTheSecondsOfThePrediction) {
   const StageDevices devices = stageDevices(*read);
   const PipelineSchedule schedule = scheduleOf(*read);
   std::vector<StageSeconds> seconds;
-  size_t withMatmuls = 0;
   for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
     seconds.push_back(read->prediction.chunks[chunk].seconds);
     EXPECT_EQ(expose(devices.of(int(chunk)), seconds[chunk], schedule).microBatch(),
               plan.prediction.stageSeconds[chunk]);
     EXPECT_FALSE(chunks[chunk].of(&StageSeconds::forward).empty());
     const std::vector<WorkSum> &kernels = chunks[chunk].of(&StageSeconds::forward);
-    withMatmuls += std::any_of(kernels.begin(), kernels.end(),
-                               [](const WorkSum &work) { return work.name == "matmul"; });
+    EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(),
+                            [](const WorkSum &work) { return work.name == "matmul"; }));
   }
-  EXPECT_GT(withMatmuls, 0u);
   EXPECT_EQ(chunks[0].of(&StageSeconds::sendForward).size(), 1u);
   EXPECT_EQ(chunks[3].of(&StageSeconds::sendForward).size(), 0u);
   // A reader without the model gets the step time to the last bit.
