@@ -53,6 +53,8 @@ static std::optional<program::Role> slotRoleOf(TensorRole role) {
   case TensorRole::OptimizerState:
     return Role::OptimizerState;
   case TensorRole::GradientAccumulator:
+  case TensorRole::TotalGradient:
+  case TensorRole::ReducedGradient:
     return Role::Gradient;
   case TensorRole::LossAccumulator:
   case TensorRole::Loss:
@@ -82,7 +84,10 @@ FailureOr<int> StageEmitter::slot(std::optional<TensorRole> role, StringRef name
   StringRef roleName = role ? stringifyTensorRole(*role) : "";
   if (!slotRole)
     return emitError(loc) << "role \"" << roleName << "\" of \"" << name << "\" has no slot";
-  std::string slotName = *slotRole == Role::Gradient ? (name + ".grad").str() : name.str();
+  const bool isReduced = role == TensorRole::ReducedGradient;
+  std::string slotName = isReduced                     ? (name + ".grad.reduced").str()
+                         : *slotRole == Role::Gradient ? (name + ".grad").str()
+                                                       : name.str();
   auto [it, isNew] = slots.insert(
       {std::string(program::name(*slotRole)) + " " + slotName, int(stage.slots.size())});
   if (!isNew)
@@ -93,7 +98,8 @@ FailureOr<int> StageEmitter::slot(std::optional<TensorRole> role, StringRef name
   result.type = std::move(type);
   if (attrs && attrs.contains(kOnHostAttr))
     result.location = program::Location::Host;
-  if (*slotRole != Role::Residual && *slotRole != Role::Loss && *slotRole != Role::Scalar) {
+  if (!isReduced && *slotRole != Role::Residual && *slotRole != Role::Loss &&
+      *slotRole != Role::Scalar) {
     result.tensor = program.tensorIndex(slotName);
     if (result.tensor < 0)
       return emitError(loc) << "there is no tensor \"" << slotName << "\" for role \"" << roleName

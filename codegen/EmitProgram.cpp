@@ -62,6 +62,8 @@ static program::Role programRole(TensorRole role) {
   case TensorRole::Send:
   case TensorRole::GradientAccumulator:
   case TensorRole::LossAccumulator:
+  case TensorRole::TotalGradient:
+  case TensorRole::ReducedGradient:
     break;
   }
   llvm_unreachable("a role inside blocks");
@@ -131,12 +133,17 @@ FailureOr<program::Program> emitProgram(PartitionedStep &step, const EmitOptions
       return success();
     };
     using Kind = schedule::Action::Kind;
+    const char *lastBackwardPrefix = "last_bwd_";
     for (int k = 0; k < int(chunks.size()); ++k)
       for (auto [prefix, kind] :
            {std::pair("fwd_", Kind::Forward), std::pair("bwd_", Kind::Backward),
             std::pair("wgt_", Kind::Weight)})
         if (failed(emit(prefix, chunks[k], {kind, k}, chunks[k])))
           return failure();
+    for (int k = 0; k < int(chunks.size()); ++k)
+      if (step.module->lookupSymbol(lastBackwardPrefix + std::to_string(chunks[k])) &&
+          failed(emit(lastBackwardPrefix, chunks[k], {Kind::LastBackward, k}, chunks[k])))
+        return failure();
     if (failed(emit("update_", stage, Kind::Update, -1)))
       return failure();
   }

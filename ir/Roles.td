@@ -23,7 +23,9 @@ def Tbc_TensorRole : I32EnumAttr<"TensorRole", "The purpose of an argument or re
     I32EnumAttrCase<"Receive", 12, "recv">,
     I32EnumAttrCase<"Send", 13, "send">,
     I32EnumAttrCase<"GradientAccumulator", 14, "acc">,
-    I32EnumAttrCase<"LossAccumulator", 15, "loss_acc">]> {
+    I32EnumAttrCase<"LossAccumulator", 15, "loss_acc">,
+    I32EnumAttrCase<"TotalGradient", 16, "total">,
+    I32EnumAttrCase<"ReducedGradient", 17, "reduced">]> {
   let cppNamespace = "::tbc";
   let genSpecializedAttr = 0;
 }
@@ -47,6 +49,8 @@ def Tbc_TensorRoleAttr : EnumAttr<Tbc_Dialect, Tbc_TensorRole, "role"> {
     | `residual` | both | per rank: kept by a block for a later one |
     | `recv`, `send` | recv: arguments, send: results | per rank: a message between stages |
     | `acc`, `loss_acc` | both | per rank: the sum over micro-batches of a gradient or of the loss |
+    | `total` | results | per rank: takes the place of `acc` after the last micro-batch |
+    | `reduced` | both | per rank: the shard of a gradient, summed over ranks in the last backward |
 
     ```mlir
     func.func @train(%w: tensor<8x4xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"})

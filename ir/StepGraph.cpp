@@ -78,6 +78,8 @@ static ValueRole valueRole(TensorRole role) {
   case TensorRole::Send:
   case TensorRole::GradientAccumulator:
   case TensorRole::LossAccumulator:
+  case TensorRole::TotalGradient:
+  case TensorRole::ReducedGradient:
     return ValueRole::Input;
   }
   llvm_unreachable("no role");

@@ -23,15 +23,18 @@ std::string residualName(const reshard::Graph &graph, const reshard::Mesh &mesh,
   return graph.values[value].name + " " + reshard::toString(mesh, sharding);
 }
 
-static std::string blockName(Phase phase, int chunk) {
-  const char *prefix = phase == Phase::Forward    ? "fwd_"
+static std::string blockName(Phase phase, int chunk, bool isLast) {
+  const char *prefix = isLast                     ? "last_bwd_"
+                       : phase == Phase::Forward  ? "fwd_"
                        : phase == Phase::Backward ? "bwd_"
                                                   : "wgt_";
   return prefix + std::to_string(chunk);
 }
 
-LocalBlock::LocalBlock(const PartitionInput &input, ModuleOp module, Phase phase, int chunk)
-    : in(input), phase(phase), chunk(chunk), function(module, blockName(phase, chunk)) {
+LocalBlock::LocalBlock(const PartitionInput &input, ModuleOp module, Phase phase, int chunk,
+                       bool isLast)
+    : in(input), phase(phase), chunk(chunk), isLast(isLast),
+      function(module, blockName(phase, chunk, isLast)) {
   for (const reshard::Reshard &reshard : in.derivation.reshards)
     if (reshard.phase == phase && reshard.chunk == chunk && !reshard.perStep) {
       reshards[reshard.value].push_back(&reshard);
@@ -39,6 +42,8 @@ LocalBlock::LocalBlock(const PartitionInput &input, ModuleOp module, Phase phase
       if (int before = in.overlap.issuedBefore[number]; before >= 0)
         gathersBefore.insert({before, &reshard});
     }
+  if (isLast)
+    findLastReductions();
   for (const reshard::Residual &residual : in.derivation.residuals)
     if (residual.isOnHost && residual.chunk == chunk && residual.phase == phase)
       onHost[{residual.value, residual.sharding}] = Value();
@@ -284,7 +289,7 @@ Value LocalBlock::get(int value, const Sharding &sharding) {
     emitError(locOf(value)) << "the derivation does not provide value \""
                             << in.graph.values[value].name << "\" as "
                             << reshard::toString(in.assignment.mesh, sharding) << " in "
-                            << blockName(phase, chunk);
+                            << blockName(phase, chunk, isLast);
   failed |= !result;
   return result;
 }
@@ -385,8 +390,13 @@ void LocalBlock::emitGradients(int value) {
 }
 
 void LocalBlock::addGradient(int value, int parameter) {
+  Value part = get(value, in.derivation.gradient[parameter]);
+  if (!part)
+    return;
   // Accumulated by the runtime: in f32 where the gradient is narrower (docs/precision.md).
-  if (Value part = get(value, in.derivation.gradient[parameter]))
+  if (lastReductions.count(parameter))
+    completeGradient(part, parameter);
+  else
     function.addResult(part, TensorRole::GradientAccumulator,
                        in.graph.values[in.graph.parameters[parameter].value].name);
 }

@@ -63,10 +63,12 @@ struct BucketMember {
 void emitBucket(mlir::OpBuilder &builder, llvm::MutableArrayRef<BucketMember> members, int bucket,
                 const reshard::Mesh &mesh);
 
-/// The forward, backward or wgrad function of one chunk.
+/// The forward, backward or wgrad function of one chunk. `isLast`: the backward of the last
+/// micro-batch, which completes gradients.
 class LocalBlock {
 public:
-  LocalBlock(const PartitionInput &input, mlir::ModuleOp module, reshard::Phase phase, int chunk);
+  LocalBlock(const PartitionInput &input, mlir::ModuleOp module, reshard::Phase phase, int chunk,
+             bool isLast = false);
 
   mlir::LogicalResult build();
 
@@ -83,6 +85,11 @@ private:
   void emitForwardResults();
   void emitGradients(int value);
   void addGradient(int value, int parameter);
+  void findLastReductions();
+  void completeGradient(mlir::Value part, int parameter);
+  mlir::Value addToTotal(mlir::Value part, int parameter);
+  void reduceTotals(int bucket);
+  void storeTotal(int parameter, mlir::Value total, mlir::Value reduced);
   mlir::LogicalResult emitBucketOf(int bucket);
   void emitFullBuckets();
   const reshard::Reshard *bucketed(int value, const reshard::Sharding &sharding);
@@ -103,6 +110,7 @@ private:
   const PartitionInput &in;
   reshard::Phase phase;
   int chunk;
+  bool isLast;
   FunctionBuilder function;
   std::map<Key, mlir::Value> cache;
   std::map<Key, mlir::Value> onHost; // offloaded values of the block, null until computed
@@ -111,6 +119,10 @@ private:
   std::multimap<int, int> gradientsOf; // parameters, by the value to be added to their gradient
   /// By bucket: members with a computed value, and the parameters of their gradients.
   std::map<int, std::map<const reshard::Reshard *, llvm::SmallVector<int>>> waiting;
+  /// Of the last backward: the reductions of gradients, by parameter; by bucket those of totals at
+  /// hand.
+  std::map<int, const reshard::Reshard *> lastReductions;
+  std::map<int, std::map<const reshard::Reshard *, std::pair<int, mlir::Value>>> totals;
   std::map<int, mlir::Value> generated;            // results of generators, in the original order
   llvm::SmallVector<mlir::Operation *> generators; // emitted
   int64_t numKernels = 0;

@@ -199,7 +199,13 @@ Value LocalUpdate::argument(BlockArgument arg) {
           RankedTensorType::get(reshard::localShape(layout, sharding), type.getElementType()), role,
           name);
     };
-    if (role == TensorRole::Gradient)
+    if (role == TensorRole::Gradient && in.derivation.isReducedLast[p])
+      result = function.addArgument(
+          RankedTensorType::get(reshard::localShape(layout, state), type.getElementType()),
+          in.derivation.isReducedInPlace(p) ? TensorRole::GradientAccumulator
+                                            : TensorRole::ReducedGradient,
+          name);
+    else if (role == TensorRole::Gradient)
       result = apply(accumulated(p), in.graph.parameters[p].gradient, Where::GradientStep,
                      in.derivation.gradient[p], state);
     else if (role == TensorRole::Parameter)

@@ -69,8 +69,11 @@ static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &r
       continue;
     if (role == TensorRole::Gradient) {
       int p = parameters.lookup(name.getValue());
+      // As it is at the end of a step.
+      const bool isReduced = in.derivation.isReducedLast[p] && in.derivation.isReducedInPlace(p);
       add(name.getValue(), TensorRole::Gradient, in.graph.parameters[p].value,
-          in.derivation.gradient[p], tensorType(arg).getElementType());
+          isReduced ? in.derivation.state[p] : in.derivation.gradient[p],
+          tensorType(arg).getElementType());
     } else if (role == TensorRole::OptimizerState) {
       auto of = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kParameterAttr);
       if (!of) {
@@ -112,9 +115,14 @@ FailureOr<PartitionedStep> partitionStep(DerivedStep &step) {
                     repeatedOps,
                     positions,
                     planned.zigzag,
+                    {},
                     {}};
   for (auto [i, op] : llvm::enumerate(in.step.graph.ops))
     in.opById[op.id] = in.step.ops[i];
+  for (BlockArgument arg : in.update.getArguments())
+    if (auto name = in.update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr);
+        name && argumentRole(in.update, arg.getArgNumber()) == TensorRole::Gradient)
+      in.accumulatorTypes[name.getValue()] = tensorType(arg).getElementType();
 
   PartitionedStep result;
   result.module = ModuleOp::create(in.train.getLoc());
@@ -123,6 +131,9 @@ FailureOr<PartitionedStep> partitionStep(DerivedStep &step) {
     for (Phase phase : {Phase::Forward, Phase::Backward, Phase::Weight})
       if (failed(LocalBlock(in, *result.module, phase, chunk).build()))
         return failure();
+  if (llvm::is_contained(in.derivation.isReducedLast, true) &&
+      failed(LocalBlock(in, *result.module, Phase::Backward, 0, /*isLast=*/true).build()))
+    return failure();
   for (int stage = 0; stage < in.assignment.numStages; ++stage)
     if (failed(LocalUpdate(in, *result.module, stage).build()))
       return failure();

@@ -34,6 +34,8 @@ struct PartitionInput {
   int64_t zigzag = 1;
   /// The ops of `train` by id.
   llvm::StringMap<mlir::Operation *> opById;
+  /// The element types of accumulated gradients, by parameter.
+  llvm::StringMap<mlir::Type> accumulatorTypes;
 };
 
 /// Returns the per-rank functions of `step` and the tensors that outlive them, in a module of their

@@ -30,6 +30,7 @@ static StringRef reasonOf(Where where) {
     return "gradient";
   case Where::Stage:
     return "stage";
+  case Where::GradientLast:
   case Where::GradientStep:
   case Where::MatrixStep:
   case Where::ParameterStep:
@@ -37,7 +38,7 @@ static StringRef reasonOf(Where where) {
   case Where::StepTotal:
     break;
   }
-  llvm_unreachable("a reshard of the update is no op of @train");
+  llvm_unreachable("a reshard of the whole step is no op of @train");
 }
 
 /// E.g. "all_reduce over tp, 512 bytes", "send from stage 0 to stage 1, 512 bytes".

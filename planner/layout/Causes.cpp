@@ -18,6 +18,8 @@ static const char *purposeOf(Where where) {
     return "parameter, before its use";
   case Where::GradientMicro:
     return "gradient, each micro-batch";
+  case Where::GradientLast:
+    return "gradient, in the last backward";
   case Where::GradientStep:
     return "gradient, once per step";
   case Where::MatrixStep:

@@ -34,23 +34,34 @@ public:
   }
 
   StepBuffers run() {
-    for (auto &[key, lists] : blocks) {
-      block = key;
-      here = &lists;
-      list = BufferList();
-      for (int value : cached)
-        cache[size_t(value)].clear();
-      cached.clear();
-      emitted.clear();
-      walk();
-      result.blocks[key] = list.finish();
+    const std::vector<bool> &isReducedLast = derivation.isReducedLast;
+    if (std::find(isReducedLast.begin(), isReducedLast.end(), true) != isReducedLast.end()) {
+      isLast = true;
+      BlockLists lists = blocks[lastBackward];
+      result.lastBackward = buffersOf(lastBackward, lists);
+      isLast = false;
     }
+    for (auto &[key, lists] : blocks)
+      result.blocks[key] = buffersOf(key, lists);
     for (auto &[slot, kept] : slots)
       result.kept.push_back(std::move(kept));
     return std::move(result);
   }
 
 private:
+  /// Walks the block; its list of gradients is empty afterwards.
+  BlockBuffers buffersOf(const BlockKey &key, BlockLists &lists) {
+    block = key;
+    here = &lists;
+    list = BufferList();
+    for (int value : cached)
+      cache[size_t(value)].clear();
+    cached.clear();
+    emitted.clear();
+    walk();
+    return list.finish();
+  }
+
   //===--------------------------------------------------------------------===//
   // Entries by block
   //===--------------------------------------------------------------------===//
@@ -58,9 +69,12 @@ private:
   void index() {
     for (auto &[key, kernels] : planKernels(graph, assignment, derivation))
       blocks[key].kernels = std::move(kernels);
-    for (const Reshard &reshard : derivation.reshards)
+    for (const Reshard &reshard : derivation.reshards) {
       if (!reshard.perStep && reshard.chunk >= 0)
         blocks[{reshard.chunk, reshard.phase}].reshards[reshard.value].push_back(&reshard);
+      if (reshard.where == Where::GradientLast)
+        lastReductions[reshard.value] = &reshard;
+    }
     for (size_t r = 0; r < overlap.issuedBefore.size(); ++r) {
       const Reshard &reshard = derivation.reshards[r];
       if (int before = overlap.issuedBefore[r]; before >= 0)
@@ -235,6 +249,8 @@ private:
 
   /// A gradient of one term in a step is made in its slot (codegen's writeGradientsOfOneTerm).
   void keepGradient(int value, int buffer, int parameter) {
+    if (isLast && derivation.isReducedLast[size_t(parameter)])
+      return completeGradient(buffer, parameter);
     list.keep(buffer);
     int terms = 0;
     for (const GradientParts::Part &part : derivation.gradientParts[size_t(parameter)].parts)
@@ -244,6 +260,38 @@ private:
         graph.values[size_t(value)].layout.elementBytes ==
             graph.values[size_t(gradient)].layout.elementBytes)
       list.moveToSlot(buffer);
+  }
+
+  /// Adds the total of a gradient over micro-batches, and the reductions of its bucket once all
+  /// totals of that are at hand.
+  void completeGradient(int part, int parameter) {
+    const int gradient = graph.parameters[size_t(parameter)].gradient;
+    const Reshard *reshard = lastReductions.at(gradient);
+    const int64_t elementBytes = graph.values[size_t(gradient)].layout.elementBytes;
+    list.next(op, BufferList::Form::Nest);
+    list.read(part);
+    int total = list.make(bytes(gradient, reshard->from), BufferKind::Transient);
+    list.keep(total);
+    const bool isInPlace = derivation.isReducedInPlace(parameter);
+    if (!isInPlace)
+      list.moveToSlot(total);
+    const int64_t elements = int64_t(bytes(gradient, reshard->from)) / elementBytes;
+    const int bucket = overlap.bucket(derivation, *reshard);
+    if (bucket < 0) {
+      list.moveToSlot(
+          list.addSteps(reshard->steps, total, elements, elementBytes, BufferKind::Collective, op));
+      return;
+    }
+    totals[bucket][reshard] = {reshard, total, elements, elementBytes};
+    const std::vector<int> &wanted = overlap.buckets[bucket].reshards;
+    if (totals[bucket].size() < wanted.size())
+      return;
+    std::vector<BufferList::Member> members;
+    for (int index : wanted)
+      members.push_back(totals[bucket].at(&derivation.reshards[index]));
+    list.addBucket(members, op);
+    for (const BufferList::Member &member : members)
+      list.moveToSlot(member.buffer);
   }
 
   const Reshard *bucketed(int value, const Sharding &sharding) const {
@@ -406,8 +454,14 @@ private:
   std::map<SlotKey, KeptSlot> slots;
   StepBuffers result;
 
+  static constexpr BlockKey lastBackward = {0, Phase::Backward};
+  std::map<int, const Reshard *> lastReductions; // by gradient
+
   // State of the current block.
   BlockKey block;
+  bool isLast = false; // the last backward of the step, which completes gradients
+  /// Of it, by bucket: the members with a total.
+  std::map<int, std::map<const Reshard *, BufferList::Member>> totals;
   BlockLists *here = nullptr;
   BufferList list;
   /// By value: its available shardings, as in the derivation, and their buffers.

@@ -16,6 +16,7 @@
 #include "runtime/memory/Arena.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -50,6 +51,8 @@ struct KeptSlot {
 
 struct StepBuffers {
   std::map<BlockKey, BlockBuffers> blocks;
+  /// Of the last backward of chunk 0, if that completes gradients.
+  std::optional<BlockBuffers> lastBackward;
   std::vector<KeptSlot> kept;
 };
 

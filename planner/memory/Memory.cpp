@@ -94,17 +94,21 @@ LiveBytes liveBytes(const Graph &graph, const Assignment &assignment, const Deri
                     const Overlap &overlap) {
   std::vector<KindBytes> most(graph.ops.size(), KindBytes{});
   StepBuffers buffers = stepBuffers(graph, assignment, derivation, overlap);
-  for (const auto &[key, block] : buffers.blocks) {
+  auto add = [&](const BlockBuffers &block) {
     std::vector<KindBytes> live = liveAt(block);
     auto first = std::find_if(block.opOf.begin(), block.opOf.end(), [](int op) { return op >= 0; });
     if (first == block.opOf.end())
-      continue;
+      return;
     for (size_t i = 0; i < live.size(); ++i) {
       KindBytes &best = most[size_t(block.opOf[i] < 0 ? *first : block.opOf[i])];
       if (total(live[i]) > total(best))
         best = live[i];
     }
-  }
+  };
+  for (const auto &[key, block] : buffers.blocks)
+    add(block);
+  if (buffers.lastBackward)
+    add(*buffers.lastBackward);
   LiveBytes result;
   for (const KindBytes &bytes : most) {
     result.transients.push_back(bytes[size_t(BufferKind::Transient)]);
@@ -157,6 +161,8 @@ std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assig
           stages[stage].gradients += aligned(localBytes(gradient, derivation.gradient[p]));
           break;
         }
+      if (derivation.isReducedLast[p] && !derivation.isReducedInPlace(int(p)))
+        stages[stage].gradients += aligned(localBytes(gradient, derivation.state[p]));
       bool onHost = assignment.offloadsStates;
       (onHost ? stages[stage].hostMaster : stages[stage].master) +=
           aligned(owned * masterBytes(layout.elementBytes));
@@ -277,9 +283,7 @@ private:
 KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks,
                     LayoutBytes &layouts) {
   KindBytes peak{};
-  for (const auto &[key, block] : buffers.blocks) {
-    if (std::find(chunks.begin(), chunks.end(), key.first) == chunks.end())
-      continue;
+  auto add = [&](const BlockBuffers &block) {
     KindBytes most{};
     for (const KindBytes &live : liveAt(block))
       if (total(live) > total(most))
@@ -287,7 +291,15 @@ KindBytes blockPeak(const StepBuffers &buffers, const std::vector<int> &chunks,
     most[size_t(BufferKind::Transient)] += layouts.of(block.lifetimes) - total(most); // holes
     if (total(most) > total(peak))
       peak = most;
-  }
+  };
+  auto isHere = [&](int chunk) {
+    return std::find(chunks.begin(), chunks.end(), chunk) != chunks.end();
+  };
+  for (const auto &[key, block] : buffers.blocks)
+    if (isHere(key.first))
+      add(block);
+  if (buffers.lastBackward && isHere(0))
+    add(*buffers.lastBackward);
   return peak;
 }
 

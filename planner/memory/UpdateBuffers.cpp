@@ -122,6 +122,8 @@ private:
 
   /// Returns the gradient on the state's shard.
   int complete(int p) {
+    if (derivation.isReducedLast[size_t(p)])
+      return BufferList::inSlot;
     int gradient = graph.parameters[p].gradient;
     const TensorLayout &layout = graph.values[gradient].layout;
     const std::vector<GradientParts::Part> &parts = derivation.gradientParts[p].parts;

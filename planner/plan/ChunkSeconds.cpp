@@ -36,6 +36,7 @@ const std::vector<NamedStagePart> &stageParts() {
       {"launch_weight", &StageSeconds::launchWeight},
       {"reduce_step", &StageSeconds::reduceStep},
       {"reduce_last_step", &StageSeconds::reduceLast},
+      {"last_reduce_step", &StageSeconds::lastReduceStep},
       {"parameter_step", &StageSeconds::parameterStep},
       {"update_step", &StageSeconds::updateStep},
       {"host_step", &StageSeconds::hostStep},

@@ -27,6 +27,7 @@ struct StageSeconds {
   double firstGatherForward = 0, firstGatherBackward = 0, lastReduceMicro = 0;
   double reduceStep = 0;                    // of accumulated gradients
   double reduceLast = 0;                    // the same, begun in the last backward
+  double lastReduceStep = 0;                // of these the last one, not counted above
   double parameterStep = 0;                 // gathers after the update, the step's scalars
   double updateStep = 0;                    // the optimizer's kernels
   double sendForward = 0, sendBackward = 0; // to the next stage, to the previous one

@@ -71,6 +71,7 @@ public:
       strategies.push_back(step.assignment.strategies[source]);
     step.assignment.strategies = std::move(strategies);
     step.assignment.offloadsStates = plan.offload.optimizer;
+    step.assignment.reducesInLastBackward = executorOf(plan.cluster).isOwn();
     if (!plan.offload.ops.empty())
       for (size_t op = 0; op < sourceOf.size(); ++op)
         step.assignment.offloadedOps.push_back(step.cloneOf[op] < 0 && offload[sourceOf[op]]);

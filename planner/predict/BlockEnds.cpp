@@ -24,11 +24,11 @@ BlockEnds::BlockEnds(const Mesh &mesh, const Derivation &derivation, const Overl
     return bucket < 0 ? &reshard
                       : &derivation.reshards[size_t(overlap.buckets[bucket].reshards.back())];
   };
-  std::map<BlockKey, const Reshard *> gathers, reductions;
+  std::map<BlockKey, const Reshard *> gathers, reductions, lastReductions;
   for (const Reshard &reshard : derivation.reshards) {
     const BlockKey block{reshard.chunk, reshard.phase};
     const bool isReduction =
-        reshard.where == Where::GradientMicro &&
+        (reshard.where == Where::GradientMicro || reshard.where == Where::GradientLast) &&
         std::any_of(reshard.steps.begin(), reshard.steps.end(), [&](const Collective &step) {
           return step.kind != CollectiveKind::ShardSlice && touchesData(mesh, step.axes);
         });
@@ -37,9 +37,10 @@ BlockEnds::BlockEnds(const Mesh &mesh, const Derivation &derivation, const Overl
     if (reshard.where == Where::ParameterUse)
       gathers.emplace(block, lastMember(reshard));
     else if (isReduction)
-      reductions[block] = lastMember(reshard);
+      (reshard.where == Where::GradientLast ? lastReductions : reductions)[block] =
+          lastMember(reshard);
   }
-  for (const auto *of : {&gathers, &reductions})
+  for (const auto *of : {&gathers, &reductions, &lastReductions})
     for (const auto &[block, reshard] : *of)
       ends.insert(reshard);
 }

@@ -286,6 +286,7 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
   for (int stage = 0; stage < assignment.numStages; ++stage) {
     chunks[firstChunk[stage]].reduceStep = ops.reduceStep[stage];
     chunks[firstChunk[stage]].reduceLast = ops.reduceLast[stage];
+    chunks[firstChunk[stage]].lastReduceStep = ops.lastReduceStep[stage];
     chunks[firstChunk[stage]].parameterStep = ops.parameterStep[stage];
   }
   for (int chunk = 0; chunk < assignment.numChunks(); ++chunk) {

@@ -34,9 +34,10 @@ static StagePart operandsPart(Phase phase) {
 /// Returns the part of a chunk that counts a collective at the end of a block: the first gather of
 /// `phase`, or the last reduction.
 static StagePart endPart(Where where, Phase phase) {
-  return where == Where::GradientMicro ? &StageSeconds::lastReduceMicro
-         : phase == Phase::Forward     ? &StageSeconds::firstGatherForward
-                                       : &StageSeconds::firstGatherBackward;
+  return where == Where::GradientMicro  ? &StageSeconds::lastReduceMicro
+         : where == Where::GradientLast ? &StageSeconds::lastReduceStep
+         : phase == Phase::Forward      ? &StageSeconds::firstGatherForward
+                                        : &StageSeconds::firstGatherBackward;
 }
 
 /// Returns the part of a chunk that counts a collective at `where`, in an op of `phase`.
@@ -53,6 +54,8 @@ static StagePart partOf(Where where, Phase phase, bool touchesData, bool isLater
     if (touchesData)
       return phase == Phase::Weight ? &StageSeconds::dataWeight : &StageSeconds::reduceMicro;
     return operandsPart(phase);
+  case Where::GradientLast:
+    return &StageSeconds::reduceLast;
   case Where::GradientStep:
     return isLater ? &StageSeconds::reduceLast : &StageSeconds::reduceStep;
   case Where::Loss:
@@ -115,7 +118,7 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
        {&seconds.gather, &seconds.reduceMicro, &seconds.firstGather, &seconds.lastReduce})
     byOp->assign(numOps, 0);
   for (std::vector<double> *byStage :
-       {&seconds.reduceStep, &seconds.reduceLast, &seconds.parameterStep})
+       {&seconds.reduceStep, &seconds.reduceLast, &seconds.lastReduceStep, &seconds.parameterStep})
     byStage->assign(assignment.numStages, 0);
   for (std::vector<double> *byChunk : {&seconds.sendForward, &seconds.sendBackward})
     byChunk->assign(assignment.numChunks(), 0);
@@ -135,8 +138,9 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
                       : networks.seconds(step, reshard.stage);
     if (reshard.where == Where::Operand && isOver(step, tensorAxis))
       time *= 1 - devices.of(reshard.stage).executor.hiddenOperands;
-    const bool ofGradient =
-        reshard.where == Where::GradientMicro || reshard.where == Where::GradientStep;
+    const bool ofGradient = reshard.where == Where::GradientMicro ||
+                            reshard.where == Where::GradientLast ||
+                            reshard.where == Where::GradientStep;
     if (ofGradient && step.kind == CollectiveKind::ReduceScatter &&
         touchesData(assignment.mesh, step.axes))
       time += executorSeconds(devices.of(reshard.stage), step.kind, 1, double(groupSize(step.axes)),
@@ -147,11 +151,8 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
     const bool isEnd =
         ends.has(reshard) && (!ofGradient || touchesData(assignment.mesh, step.axes));
     if (work && reshard.where != Where::Stage) {
-      const bool isOnce = reshard.where == Where::GradientStep || reshard.where == Where::Loss ||
-                          reshard.where == Where::StepTotal || reshard.where == Where::MatrixStep ||
-                          reshard.where == Where::ParameterStep;
-      const int chunk = isOnce ? firstChunk[size_t(reshard.stage)] : graph.ops[op].chunk;
-      const Phase phase = isOnce ? Phase::Backward : graph.ops[op].phase;
+      const int chunk = reshard.perStep ? firstChunk[size_t(reshard.stage)] : graph.ops[op].chunk;
+      const Phase phase = reshard.perStep ? Phase::Backward : graph.ops[op].phase;
       (*work)[size_t(chunk)].add(
           isEnd
               ? endPart(reshard.where, phase)
@@ -173,6 +174,9 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
       (isEnd                                     ? seconds.lastReduce
        : touchesData(assignment.mesh, step.axes) ? seconds.reduceMicro
                                                  : seconds.operands)[op] += time;
+      break;
+    case Where::GradientLast:
+      (isEnd ? seconds.lastReduceStep : seconds.reduceLast)[reshard.stage] += time;
       break;
     case Where::GradientStep:
       (reducesLater ? seconds.reduceLast : seconds.reduceStep)[reshard.stage] += time;

@@ -21,7 +21,7 @@ struct OpSeconds {
   /// Of both, those at the ends of a block (BlockEnds.h); not counted above.
   std::vector<double> firstGather, lastReduce;
   /// Once per step, by stage.
-  std::vector<double> reduceStep, reduceLast, parameterStep;
+  std::vector<double> reduceStep, reduceLast, lastReduceStep, parameterStep;
   /// Sends of one micro-batch, by sending chunk.
   std::vector<double> sendForward, sendBackward;
 };

@@ -22,6 +22,13 @@ PipelineSchedule PipelineSchedule::make(std::optional<ScheduleKind> kind, int64_
   return result;
 }
 
+bool PipelineSchedule::endsWithFirstChunks() const {
+  for (int stage = 0; stage < pipeline.numStages; ++stage)
+    if (pipeline.chunkStage[size_t(stage)] != stage)
+      return false;
+  return !schedule::splitsBackward(kind);
+}
+
 PipelineSchedule scheduleOf(const Plan &plan) {
   return PipelineSchedule::make(plan.schedule, plan.mesh.pp, plan.chunkStage, plan.accumulation);
 }
@@ -44,12 +51,14 @@ ExposedSeconds expose(const Cluster &cluster, const StageSeconds &stage,
                                                  : 0;
   const double kernelsBackward =
       stage.backward + stage.recompute + stage.weight + stage.recomputeWeight;
-  double roomLater = schedule.pipeline.numStages == 1
-                         ? std::max(0.0, cluster.executor.lastBackward * kernelsBackward -
-                                             wantBackward - stage.dataWeight)
-                         : 0;
+  double roomLater = 0;
+  if (cluster.executor.isOwn())
+    roomLater = std::max(0.0, roomBackward - wantBackward);
+  else if (schedule.pipeline.numStages == 1)
+    roomLater = std::max(0.0, cluster.executor.lastBackward * kernelsBackward - wantBackward -
+                                  stage.dataWeight);
   double dataLast = cluster.exposedSeconds(stage.reduceStep, roomLast) +
-                    cluster.exposedSeconds(stage.reduceLast, roomLater);
+                    cluster.exposedSeconds(stage.reduceLast, roomLater) + stage.lastReduceStep;
 
   out.forward = stage.forward + stage.operandsForward + dataForward + stage.hostForward;
   out.backward =
@@ -114,12 +123,25 @@ struct Stages {
     auto busy = [&](size_t s) {
       return double(schedule.accumulation) * exposed[s].microBatch() + exposed[s].stepEnd;
     };
+    double idle = 0; // of the stage, after its last backward
     for (size_t s = 0; s < seconds.size(); ++s) {
       exposed[s] = expose(devices.of(int(s)), seconds[s], schedule);
+      if (devices.of(int(s)).executor.isOwn() && schedule.endsWithFirstChunks()) {
+        hideReductions(seconds[s], idle, exposed[s]);
+        idle += expose(devices.of(int(s)), chunks[s], schedule).backward;
+      }
       end = std::max(end, exposed[s].stepEnd);
       if (busy(s) > busy(size_t(slowest)))
         slowest = int(s);
     }
+  }
+
+  /// Hides the reductions of an update behind up to `idle` seconds before the step's end.
+  static void hideReductions(const StageSeconds &stage, double idle, ExposedSeconds &exposed) {
+    const double hidden = std::min(idle, stage.reduceStep);
+    exposed.stepEnd -= hidden;
+    exposed.dataStep -= hidden;
+    exposed.hidden += hidden;
   }
 
   StepTime time(double total, int64_t accumulation) const {

@@ -24,6 +24,10 @@ struct PipelineSchedule {
   /// Whether a gradient is complete after a single backward. A reduction once per step then runs
   /// there and not in the update (reshard::derive).
   bool reducesInBackward() const { return accumulation == 1 && pipeline.numStages == 1; }
+  /// Whether a step ends with the last backwards of the first chunks, each on the stage of its
+  /// number: chunk 0 on stage 0 ends it, and stage s idles from the last backward of chunk s. So it
+  /// is without a wgrad apart.
+  bool endsWithFirstChunks() const;
 
   /// `kind` as in a plan; an empty `chunkStage` means one chunk per stage. The arguments must be
   /// valid.
@@ -42,6 +46,9 @@ PipelineSchedule scheduleOf(const Plan &plan);
 /// - Sums of accumulated gradients that an executor begins in the last backward (reduceLast) hide
 ///   behind its `lastBackward` of those kernels. In a pipeline they are exposed: messages between
 ///   stages queue behind them.
+/// - tbc's own executor begins those of the first chunk there (GradientLast). They hide as those of
+///   each micro-batch do, but for the last one (lastReduceStep). Later stages reduce while they
+///   would idle, behind the last backwards of the stages before them (stepTime).
 /// - Hidden communication slows the kernels by overlapSlowdown of itself; this counts as exposed.
 /// - Gathers after the update and sums of the step's scalars are exposed.
 /// - Copies between device and host are exposed, because they run in program order.

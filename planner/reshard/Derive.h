@@ -101,6 +101,8 @@ private:
   void finishStep();
   void totalStep();
   void finishParameter(int parameter);
+  void findReducedLast();      // rule 5
+  void reduceInLastBackward(); // rule 5
 
   int add(Reshard reshard);
   bool isForward(int value) const;

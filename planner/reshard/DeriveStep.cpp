@@ -2,6 +2,9 @@
 
 #include "planner/reshard/Derive.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace tbc::reshard {
 
 Sharding matrixSharding(const Sharding &state, int numDims) {
@@ -24,6 +27,53 @@ OpStrategy matrixStrategy(const MatrixUpdate &update, int op, const Sharding &ma
   return strategy;
 }
 
+/// Finds the gradients that are completed in the last backward: see rule 5.
+void CommunicationDeriver::findReducedLast() {
+  out.isReducedLast.assign(graph.parameters.size(), false);
+  const bool isSplit = std::any_of(graph.ops.begin(), graph.ops.end(),
+                                   [](const GraphOp &op) { return op.phase == Phase::Weight; });
+  if (!assignment.reducesInLastBackward || assignment.microBatches == 1 || isSplit ||
+      assignment.numChunks() > assignment.numStages)
+    return;
+  std::map<int, int> numParameters; // by gradient
+  for (const GraphParameter &parameter : graph.parameters)
+    ++numParameters[parameter.gradient];
+  for (size_t p = 0; p < graph.parameters.size(); ++p) {
+    const std::vector<GradientParts::Part> &parts = out.gradientParts[p].parts;
+    const int producer = parts.size() == 1 ? graph.values[parts[0].value].producer : -1;
+    out.isReducedLast[p] = producer >= 0 && graph.ops[producer].phase == Phase::Backward &&
+                           parts[0].chunk == 0 && out.parameterStages[p].size() == 1 &&
+                           numParameters.at(graph.parameters[p].gradient) == 1 &&
+                           out.gradient[p] != out.state[p];
+  }
+}
+
+/// Completes gradients in the order in which the backward computes them.
+void CommunicationDeriver::reduceInLastBackward() {
+  std::vector<int> parameters;
+  for (size_t p = 0; p < graph.parameters.size(); ++p)
+    if (out.isReducedLast[p])
+      parameters.push_back(int(p));
+  auto place = [&](int p) {
+    const GraphValue &gradient = graph.values[graph.parameters[p].gradient];
+    return std::pair(gradient.producer, gradient.producerResult);
+  };
+  std::sort(parameters.begin(), parameters.end(),
+            [&](int a, int b) { return place(a) < place(b); });
+  for (int p : parameters) {
+    Reshard reshard;
+    reshard.value = graph.parameters[p].gradient;
+    reshard.where = Where::GradientLast;
+    reshard.phase = Phase::Backward;
+    reshard.stage = assignment.stageOf(0);
+    reshard.chunk = 0;
+    reshard.perStep = true;
+    reshard.from = out.gradient[p];
+    reshard.to = out.state[p];
+    add(std::move(reshard));
+  }
+}
+
 /// Completes the gradient on every stage with the parameter, sums it over these stages, gathers
 /// whole matrices where the optimizer reads them, and redistributes the new parameter.
 void CommunicationDeriver::finishParameter(int parameter) {
@@ -41,7 +91,7 @@ void CommunicationDeriver::finishParameter(int parameter) {
     reshard.perStep = true;
     reshard.from = out.gradient[parameter];
     reshard.to = state;
-    if (reshard.from != reshard.to)
+    if (reshard.from != reshard.to && !out.isReducedLast[parameter])
       add(reshard);
     if (stages.size() > 1) {
       Collective sum;
@@ -95,6 +145,8 @@ void CommunicationDeriver::totalStep() {
 }
 
 void CommunicationDeriver::finishStep() {
+  findReducedLast();
+  reduceInLastBackward();
   if (graph.stepTotalBytes > 0)
     totalStep();
   else if (graph.loss >= 0 && !out.home[graph.loss].partial.empty()) {

@@ -241,6 +241,9 @@ struct Assignment {
   std::vector<bool> offloadedOps;
   /// Whether optimizer states and master weights lie on the host.
   bool offloadsStates = false;
+  /// Whether accumulated gradients are completed in the last backward (rule 5): of tbc's own
+  /// executor.
+  bool reducesInLastBackward = true;
   bool offloads(int op) const {
     return op >= 0 && op < int(offloadedOps.size()) && offloadedOps[size_t(op)];
   }
@@ -270,6 +273,7 @@ enum class Where {
   Operand,       // on an activation: before op `op`, or right after its producer (`op` is -1)
   ParameterUse,  // gather of a stored parameter before `op`, its first use in a block
   GradientMicro, // after a part of a gradient is produced, each micro-batch
+  GradientLast,  // in the last backward of the step, on the accumulated gradient
   GradientStep,  // in update, on the accumulated gradient
   MatrixStep,    // in update, on a direction whose optimizer reads whole matrices
   ParameterStep, // in update, after the optimizer
@@ -345,9 +349,19 @@ struct Derivation {
   /// stages.
   std::vector<std::vector<int>> parameterStages;
   std::vector<GradientParts> gradientParts; // per parameter
-  std::vector<Reshard> reshards;            // in program order
+  /// Per parameter: whether its accumulated gradient is completed by a GradientLast.
+  std::vector<bool> isReducedLast;
+  std::vector<Reshard> reshards; // in program order
   std::vector<Residual> residuals;
   std::vector<Transfer> transfers;
+
+  /// Whether the gradient of a parameter with isReducedLast keeps its shape, and so its slot.
+  /// Example: yes after an all_reduce, no after a reduce_scatter.
+  bool isReducedInPlace(int parameter) const {
+    Sharding whole = gradient[size_t(parameter)];
+    whole.partial.clear();
+    return whole == state[size_t(parameter)];
+  }
 
   /// Returns the strategy of op `op`, also of a generator.
   const OpStrategy &strategyOf(const Assignment &assignment, int op) const {
@@ -378,7 +392,11 @@ struct Derivation {
 ///     reduceAxes), accumulated, and completed once per step. The gradient of a parameter held by
 ///     several stages, when complete on the state's shard, is all_reduced over these stages of the
 ///     pipeline axis. With one micro-batch and one stage a gradient of one part is completed in the
-///     backward, onto the state's shard: nothing is accumulated.
+///     backward, onto the state's shard: nothing is accumulated. With several micro-batches the
+///     gradients of the first chunk are completed in its backward of the last one, the end of the
+///     step: beside the rest of that backward. Later stages wait for the first anyway, and
+///     complete theirs in the update. (Excluded: split backwards, several chunks per stage,
+///     parameters of several stages, and a gradient of two parameters.)
 ///  6. A value used by a chunk of another stage is sent directly, once per receiving chunk, in its
 ///     home sharding: forward values to later chunks in forward, cotangents in backward. (A forward
 ///     value that the backward of an earlier chunk needs is sent in backward too, as it was kept.)

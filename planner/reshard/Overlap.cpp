@@ -20,7 +20,8 @@ static bool hasMessage(const Reshard &reshard) {
 //===----------------------------------------------------------------------===//
 
 static bool isReduction(Where where) {
-  return where == Where::GradientMicro || where == Where::GradientStep;
+  return where == Where::GradientMicro || where == Where::GradientLast ||
+         where == Where::GradientStep;
 }
 
 static bool isGather(Where where) {
@@ -113,7 +114,7 @@ private:
       return true;
     if (reshard.where == Where::ParameterStep)
       return settings.joinsUpdates && !shared.count(reshard.value);
-    if (reshard.where == Where::GradientStep)
+    if (reshard.where == Where::GradientStep || reshard.where == Where::GradientLast)
       return !shared.count(reshard.value) && numParameters.at(reshard.value) == 1;
     return !read.count(index) &&
            std::none_of(derivation.residuals.begin(), derivation.residuals.end(),

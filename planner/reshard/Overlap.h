@@ -49,7 +49,9 @@ struct Overlap {
 /// The pure function after `derive`, shared by planner and partitioner:
 ///
 /// Buckets. Collectives with equal messages over equal axes are joined, in the order of derivation:
-///  - reductions of gradients: GradientMicro within a block, GradientStep within an update;
+///  - reductions of gradients: GradientMicro and GradientLast within a block, GradientStep within
+///  an
+///    update;
 ///  - gathers of parameters: ParameterUse within a block, ParameterStep within an update.
 ///
 /// A bucket has at most `bucketBytes` (of ParameterUse `gatherBytes`), by the bytes of the largest

@@ -21,6 +21,12 @@ int64_t gatherUnit(const SearchProblem &problem, const MeshShape &mesh) {
   return gatherUnitBytes(bytes, problem.numBlocks());
 }
 
+bool reducesInLastBackward(const Cluster &cluster, const Candidate &candidate) {
+  return executorOf(cluster).isOwn() && candidate.accumulation > 1 &&
+         candidate.schedule.chunksPerStage == 1 &&
+         !schedule::splitsBackward(candidate.schedule.kind());
+}
+
 DataMode dataMode(const CostTables &costs, const Candidate &candidate, const NetworkCost &network) {
   Mesh mesh = candidate.mesh.mesh();
   DataMode mode;
@@ -52,15 +58,20 @@ DataMode boundMode(const CostTables &costs, const Candidate &candidate) {
 }
 
 DataMode firstMode(const CostTables &costs, const Candidate &candidate) {
-  return dataMode(costs, candidate, costs.meshes.stagesFor(candidate.mesh).networks->of(0));
+  DataMode mode =
+      dataMode(costs, candidate, costs.meshes.stagesFor(candidate.mesh).networks->of(0));
+  mode.reducesLast = reducesInLastBackward(costs.problem.cluster, candidate);
+  return mode;
 }
 
 DataMode modeOn(const CostTables &costs, const Candidate &candidate, const DataMode &mode,
                 int stage) {
   const MeshStages &of = costs.meshes.stagesFor(candidate.mesh);
-  if (!costs.problem.isMixed || of.devices.kindOf(stage) == of.devices.kindOf(0))
-    return mode;
-  return dataMode(costs, candidate, of.networks->of(stage));
+  const bool isLikeFirst =
+      !costs.problem.isMixed || of.devices.kindOf(stage) == of.devices.kindOf(0);
+  DataMode result = isLikeFirst ? mode : dataMode(costs, candidate, of.networks->of(stage));
+  result.reducesLast = stage == 0 && reducesInLastBackward(costs.problem.cluster, candidate);
+  return result;
 }
 
 } // namespace tbc::planner

@@ -29,6 +29,9 @@ bool isZeroAxis(const Candidate &candidate, const std::string &name);
 /// choose; 0: the executor decides.
 int64_t gatherUnit(const SearchProblem &problem, const MeshShape &mesh);
 
+/// Whether plans of the candidate complete gradients of the first stage in its last backward.
+bool reducesInLastBackward(const Cluster &cluster, const Candidate &candidate);
+
 /// Returns the distribution of parameters and gradients over the data ranks, with group shapes on
 /// `network`.
 DataMode dataMode(const CostTables &costs, const Candidate &candidate, const NetworkCost &network);

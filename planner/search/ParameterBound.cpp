@@ -5,14 +5,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace tbc::reshard;
 
 namespace tbc::planner {
 
 double hidingFraction(const Cluster &cluster, const Candidate &candidate) {
+  const bool isSplit = schedule::splitsBackward(candidate.schedule.kind());
   if (candidate.mesh.pp > 1)
-    return 0;
+    return executorOf(cluster).isOwn() && !isSplit ? std::numeric_limits<double>::infinity() : 0;
+  if (reducesInLastBackward(cluster, candidate))
+    return cluster.overlapFraction;
   if (cluster.executor.reducesInLastBackward(candidate.zero.zero))
     return cluster.executor.lastBackward;
   return candidate.accumulation == 1 ? cluster.overlapFraction : 0;

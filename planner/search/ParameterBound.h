@@ -13,8 +13,10 @@ namespace tbc::planner {
 
 /// Returns the part of a backward's kernels that may hide reductions once per step; 0 if they are
 /// exposed. They may hide with one micro-batch and one stage (as in PipelineSchedule), or if the
-/// executor begins them in the last backward. Example: 0.8 for one stage of a framework whose
-/// data-parallel module reduces a bucket when its gradients are complete.
+/// executor begins them in the last backward. Infinite where they may hide wholly: in pipelines
+/// with stages that idle before the step's end (PipelineSchedule::endsWithFirstChunks). Example:
+/// 0.8 for one stage of a framework whose data-parallel module reduces a bucket when its gradients
+/// are complete.
 double hidingFraction(const Cluster &cluster, const Candidate &candidate);
 
 /// Returns a lower bound on the gradient reductions at the end of a step, summed over the stages,

@@ -427,8 +427,8 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
   stage.launchForward = range.launchForward * network.launchFactor();
   stage.launchBackward = range.launchBackward * network.launchFactor();
 
-  double &reductions =
-      cluster.executor.reducesInLastBackward(mode.zero) ? stage.reduceLast : stage.reduceStep;
+  const bool isLater = mode.reducesLast || cluster.executor.reducesInLastBackward(mode.zero);
+  double &reductions = isLater ? stage.reduceLast : stage.reduceStep;
   // The ends of a block are those of one kind (BlockEnds.h).
   const bool showsEnds = cluster.executor.isOwn() && !parts;
   const size_t endKind = range.parameters[0].trained > 0 ? 0 : 1;
@@ -444,24 +444,26 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
     if (mode.zero > 0)
       stage.parameterStep +=
           together(network, CollectiveKind::AllGather, groups.zero, of.matrices, of.matrixBytes);
-    // Adds reductions to `part`; one ends the block if they are `inBackward`.
+    // Adds reductions to `part`. The one that ends a block is part of `end`.
     auto reduce = [&](double &part, CollectiveKind collective, const GroupShape &group,
-                      double bytes, bool inBackward) {
+                      double bytes, double &end) {
       const DividedSeconds seconds =
           inBuckets(network, cluster, collective, group, of.trained, bytes, mode);
       part += seconds.others;
-      (showsEnds && inBackward && kind == endKind ? stage.lastReduceMicro : part) += seconds.one;
+      (showsEnds && kind == endKind ? end : part) += seconds.one;
     };
+    double &endOfStep = mode.reducesAtOnce ? stage.lastReduceMicro
+                        : mode.reducesLast ? stage.lastReduceStep
+                                           : reductions;
     if (mode.zero == 0) {
-      reduce(reductions, CollectiveKind::AllReduce, groups.reduce, of.gradientBytes,
-             mode.reducesAtOnce);
+      reduce(reductions, CollectiveKind::AllReduce, groups.reduce, of.gradientBytes, endOfStep);
       continue;
     }
-    const bool scattersEach = mode.zero > 1;
-    reduce(scattersEach ? stage.reduceMicro : reductions, CollectiveKind::ReduceScatter,
-           groups.zero, of.gradientBytes, scattersEach || mode.reducesAtOnce);
+    const bool isEach = mode.zero > 1;
+    reduce(isEach ? stage.reduceMicro : reductions, CollectiveKind::ReduceScatter, groups.zero,
+           of.gradientBytes, isEach ? stage.lastReduceMicro : endOfStep);
     reduce(reductions, CollectiveKind::AllReduce, groups.reduce, of.gradientBytes / shards,
-           mode.reducesAtOnce);
+           endOfStep);
     if (mode.zero < 3) {
       const double number = cluster.executor.joinsUpdates
                                 ? numBuckets(network, CollectiveKind::AllGather, groups.zero,
@@ -579,6 +581,8 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
     fixed.parameters += (of.bytes - cast) / (mode.zero == 3 ? shards : 1);
     fixed.gradients +=
         mode.gradientFactor * of.gradientBytes / (mode.keepsGradientShards ? shards : 1);
+    if (mode.reducesLast && chunks[0].first == 0 && mode.zero == 1 && shards > 1)
+      fixed.gradients += of.gradientBytes / shards; // beside the accumulated ones
     if (!mode.offloadsStates) {
       fixed.master += of.masterBytes / shards;
       fixed.state += of.stateBytes / shards;

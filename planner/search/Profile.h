@@ -113,6 +113,7 @@ struct DataMode {
   bool keepGathered = false;
   bool keepsGradientShards = false; // gradients reduced immediately
   bool reducesAtOnce = false;       // in the only backward of a step
+  bool reducesLast = false;         // in the last of several: of the first chunk (GradientLast)
   bool offloadsStates = false;      // optimizer states and master weights
   // Of the executor:
   bool storesWeights = true;          // beside a master copy, where these are sharded

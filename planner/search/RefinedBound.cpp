@@ -8,6 +8,7 @@
 #include "planner/search/ScheduleBound.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 using namespace tbc::reshard;
@@ -74,7 +75,7 @@ static double endSeconds(const BoundTables &tables, const Candidate &candidate,
   double end = std::max(scalars, leastUpdateSeconds(tables, candidate, mode) +
                                      scalars / double(candidate.mesh.pp));
   const Cluster &cluster = tables.costs.problem.cluster;
-  if (const double hidden = hidingFraction(cluster, candidate); hidden > 0)
+  if (const double hidden = hidingFraction(cluster, candidate); hidden > 0 && std::isfinite(hidden))
     end += cluster.exposedSeconds(
         reduceStepSeconds(tables, candidate, mode),
         hidden * (total.backward + total.weight + std::max(0.0, recomputeSeconds)));

@@ -140,7 +140,7 @@ public:
     add(StageThread::Compute, nanoseconds(begin), endNs, "update", "action");
     double reduce = 0, parameters = 0;
     for (const ChunkSeconds *one : chunks) {
-      reduce += one->seconds.reduceStep + one->seconds.reduceLast;
+      reduce += one->seconds.reduceStep + one->seconds.reduceLast + one->seconds.lastReduceStep;
       parameters += one->seconds.parameterStep;
     }
     const double exposedReduce = std::max(0.0, exposed.dataStep - parameters);
@@ -149,7 +149,8 @@ public:
     // Reductions may begin beside the kernels of the last backward.
     double reduction = at - reduce;
     for (const ChunkSeconds *one : chunks)
-      for (StagePart part : {&StageSeconds::reduceStep, &StageSeconds::reduceLast})
+      for (StagePart part :
+           {&StageSeconds::reduceLast, &StageSeconds::lastReduceStep, &StageSeconds::reduceStep})
         reduction = addWork(*one, part, reduction, nanoseconds(at));
     for (const ChunkSeconds *one : chunks)
       at = addExposed(*one, &StageSeconds::hostStep, at, endNs, "copies from and to the host");

@@ -75,6 +75,8 @@ const Block &Stage::block(BlockId id) const {
     return chunks[id.chunk].forward;
   case schedule::Action::Kind::Backward:
     return chunks[id.chunk].backward;
+  case schedule::Action::Kind::LastBackward:
+    return chunks[id.chunk].lastBackward;
   case schedule::Action::Kind::Weight:
     return chunks[id.chunk].weight;
   case schedule::Action::Kind::Update:
@@ -89,9 +91,10 @@ std::vector<BlockId> Stage::blocks() const {
   int last = static_cast<int>(chunks.size()) - 1;
   for (int chunk = 0; chunk <= last; ++chunk)
     ids.push_back({Kind::Forward, chunk});
-  for (Kind kind : {Kind::Backward, Kind::Weight})
+  for (Kind kind : {Kind::Backward, Kind::LastBackward, Kind::Weight})
     for (int chunk = last; chunk >= 0; --chunk)
-      ids.push_back({kind, chunk});
+      if (kind != Kind::LastBackward || chunks[chunk].hasLastBackward())
+        ids.push_back({kind, chunk});
   ids.push_back(Kind::Update);
   return ids;
 }
@@ -114,13 +117,23 @@ schedule::Pipeline pipelineOf(const Program &program) {
   return {program.numStages(), program.schedule.chunkStage};
 }
 
-std::vector<schedule::Action> actionsOf(const Program &program, int stage) {
+std::vector<schedule::Action> scheduledActions(const Program &program, int stage) {
   if (program.schedule.generator == "table")
     return program.schedule.table[stage];
   std::optional<schedule::ScheduleKind> kind =
       schedule::parseScheduleKind(program.schedule.generator);
   assert(kind && "a well-formed program names a generator");
   return schedule::schedule(*kind, pipelineOf(program), program.microBatches, stage);
+}
+
+std::vector<schedule::Action> actionsOf(const Program &program, int stage) {
+  using Kind = schedule::Action::Kind;
+  std::vector<schedule::Action> actions = scheduledActions(program, stage);
+  for (schedule::Action &action : actions)
+    if (action.kind == Kind::Backward && action.microBatch == program.microBatches - 1 &&
+        program.stages[stage].chunks[action.chunk].hasLastBackward())
+      action.kind = Kind::LastBackward;
+  return actions;
 }
 
 std::vector<int> resultTimes(const Stage &stage, const Block &block) {

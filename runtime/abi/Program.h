@@ -1,6 +1,6 @@
 //===- Program.h - The Program: blocks, slots and schedule of each rank ---===//
 //
-// Part of tbc. Plain C++. Program format v4 has a table of global tensors. For each pipeline stage
+// Part of tbc. Plain C++. Program format v6 has a table of global tensors. For each pipeline stage
 // it has slots (named storage), straight-line blocks and, through a schedule, their order. All
 // ranks of a stage execute the same blocks. Only their coordinates differ; they select the pieces
 // and groups of a rank.
@@ -10,7 +10,8 @@
 // (1) Slots of role Gradient and Loss are set to zero.
 // (2) The stage's actions (`actionsOf`) run in order: `forward` and `backward` once per chunk and
 //     micro-batch, `update` once. If the schedule splits backward, `weight` (wgrad) also runs once
-//     per chunk and micro-batch.
+//     per chunk and micro-batch. A chunk with a `lastBackward` runs it in place of `backward` for
+//     the last micro-batch: it also reduces the accumulated gradients over data ranks.
 // (3) Slots of role Residual and Input have one instance per micro-batch. It is dropped after the
 //     last block that reads it has run for the micro-batch.
 //
@@ -294,9 +295,13 @@ struct MemoryPlan {
 };
 
 /// The blocks of one piece of the model. `weight` (wgrad) is empty unless the schedule splits
-/// backward.
+/// backward. `lastBackward` is empty where `backward` serves every micro-batch.
 struct Chunk {
-  Block forward, backward, weight;
+  Block forward, backward, weight, lastBackward;
+
+  bool hasLastBackward() const {
+    return !lastBackward.instructions.empty() || !lastBackward.results.empty();
+  }
 };
 
 /// The blocks, slots and values of the ranks at one coordinate of the pipeline axis.
@@ -312,8 +317,8 @@ struct Stage {
 
   const Block &block(BlockId id) const;
   Block &block(BlockId id);
-  /// All blocks in a valid order: forward by ascending chunk, backward by descending chunk, weight
-  /// likewise, update.
+  /// All blocks in a valid order: forward by ascending chunk, backward by descending chunk,
+  /// lastBackward (of the chunks that have one) and weight likewise, update.
   std::vector<BlockId> blocks() const;
 };
 
@@ -347,7 +352,11 @@ struct Program {
 /// The stage of each chunk.
 schedule::Pipeline pipelineOf(const Program &program);
 
-/// The actions of one step of `stage`. The program must be well formed.
+/// The actions of one step of `stage` as the schedule has them. The program must be well formed.
+std::vector<schedule::Action> scheduledActions(const Program &program, int stage);
+
+/// The actions of one step of `stage`, with LastBackward in place of the last micro-batch's
+/// Backward for chunks that have such a block. The program must be well formed.
 std::vector<schedule::Action> actionsOf(const Program &program, int stage);
 
 /// Returns when each result of a block takes effect, in the order of `block.results`: the index of

@@ -236,6 +236,10 @@ void addStage(Lines &lines, const Mesh &mesh, const Stage &stage) {
     addBlock(lines, mesh, chunk.backward);
     lines.text += ",\n\"weight\":";
     addBlock(lines, mesh, chunk.weight);
+    if (chunk.hasLastBackward()) {
+      lines.text += ",\n\"last_backward\":";
+      addBlock(lines, mesh, chunk.lastBackward);
+    }
     lines.text += "}";
     separator = ",\n";
   }

@@ -14,7 +14,7 @@
 
 namespace tbc::program {
 
-inline constexpr int fileVersion = 5;
+inline constexpr int fileVersion = 6;
 inline constexpr std::string_view fileBegin = "{\"format\":\"tbc-program\",\"version\":";
 inline constexpr std::string_view fileHash = ",\"sha256\":\"";
 inline constexpr std::string_view filePayload = "\",\"program\":\n";

@@ -380,7 +380,9 @@ Stage readStage(Reader &in, const Mesh &mesh, const Json &json) {
     Chunk &chunk = stage.chunks.emplace_back();
     for (auto [name, block] :
          {std::pair("forward", &chunk.forward), std::pair("backward", &chunk.backward),
-          std::pair("weight", &chunk.weight)}) {
+          std::pair("weight", &chunk.weight), std::pair("last_backward", &chunk.lastBackward)}) {
+      if (block == &chunk.lastBackward && !Reader::has(entry, name))
+        continue;
       in.place = stagePlace + ", chunk " + std::to_string(stage.chunks.size() - 1) + ", " + name +
                  " block";
       *block = readBlock(in, mesh, in.field(entry, name));

@@ -94,7 +94,7 @@ private:
         showBlock(stage, id);
     out << "  schedule:";
     for (const schedule::Action &action : actionsOf(program, index)) {
-      out << " " << "FBWU"[int(action.kind)];
+      out << " " << "FBWUL"[int(action.kind)];
       if (action.kind != Kind::Update && stage.chunks.size() > 1)
         out << action.chunk << ".";
       if (action.kind != Kind::Update)

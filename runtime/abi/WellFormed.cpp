@@ -82,6 +82,22 @@ std::string whyInvalidPipeline(const Program &program) {
   return "";
 }
 
+/// Why the blocks for the last micro-batch are misplaced, or "".
+std::string whyInvalidLastBackward(const Program &program) {
+  for (int stage = 0; stage < program.numStages(); ++stage)
+    for (const Chunk &chunk : program.stages[stage].chunks) {
+      if (!chunk.hasLastBackward())
+        continue;
+      if (program.microBatches == 1)
+        return "stage " + std::to_string(stage) +
+               " has a last backward block beside the backward block of its only micro-batch";
+      if (!chunk.weight.instructions.empty() || !chunk.weight.results.empty())
+        return "stage " + std::to_string(stage) +
+               " has a last backward block, and wgrad in a block of its own";
+    }
+  return "";
+}
+
 std::string whyInvalidSchedule(const Program &program) {
   const ScheduleSpec &spec = program.schedule;
   schedule::Pipeline pipeline = pipelineOf(program);
@@ -117,6 +133,9 @@ std::string whyInvalidSchedule(const Program &program) {
            std::to_string(program.stages.size());
   for (size_t stage = 0; stage < spec.table.size(); ++stage) {
     for (const schedule::Action &action : spec.table[stage]) {
+      if (action.kind == schedule::Action::Kind::LastBackward)
+        return "the schedule table names a last backward; it stands for the backward of the last "
+               "micro-batch";
       if (action.microBatch < 0 || action.microBatch >= program.microBatches)
         return "the schedule names micro-batch " + std::to_string(action.microBatch) + " of " +
                std::to_string(program.microBatches);
@@ -225,6 +244,8 @@ Status checkWellFormed(const Program &program) {
   if (std::string why = whyInvalidPipeline(program); !why.empty())
     return malformed("pipeline", why);
   if (std::string why = whyInvalidSchedule(program); !why.empty())
+    return malformed("schedule", why);
+  if (std::string why = whyInvalidLastBackward(program); !why.empty())
     return malformed("schedule", why);
   std::unordered_set<std::string_view> names;
   for (const GlobalTensor &tensor : program.tensors) {

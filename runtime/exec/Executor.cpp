@@ -62,8 +62,9 @@ Status Executor::prepare(BlockId id) {
     if (livesAMicroBatch(stageCode->slots[argument.slot].role))
       read.insert(argument.slot);
   numReaders.resize(stageCode->slots.size(), 0);
-  for (int slot : read)
-    ++numReaders[slot];
+  if (id.kind != Kind::LastBackward) // in place of the backward, which reads the same
+    for (int slot : read)
+      ++numReaders[slot];
   startsAtZero.resize(stageCode->slots.size(), false);
   auto start = [&](int slot) {
     Role role = stageCode->slots[slot].role;

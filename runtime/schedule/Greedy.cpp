@@ -36,8 +36,8 @@ public:
 private:
   /// Micro-batches pass a chunk in ascending order, so two counters per kind describe the progress.
   struct Chunk {
-    int64_t begun[3] = {0, 0, 0}; // by kind
-    int64_t done[3] = {0, 0, 0};
+    int64_t begun[numActionKinds] = {}; // by kind
+    int64_t done[numActionKinds] = {};
   };
   struct Stage {
     std::vector<int> chunks;
@@ -70,6 +70,7 @@ private:
     }
     case Kind::Weight:
       return next < chunks[chunk].done[int(Kind::Backward)];
+    case Kind::LastBackward:
     case Kind::Update:
       break;
     }

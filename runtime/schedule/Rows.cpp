@@ -113,7 +113,7 @@ static Orders interleaved(const Pipeline &pipeline, int64_t numMicroBatches) {
 static std::vector<Action> zeroBubbleV(int64_t numStages, int64_t numMicroBatches, int64_t stage) {
   int64_t total = std::max(2 * numStages - 1, numMicroBatches);
   std::vector<Action> actions;
-  int64_t next[3][2] = {{0, 0}, {0, 0}, {0, 0}}; // by kind and chunk
+  int64_t next[numActionKinds][2] = {}; // by kind and chunk
   auto run = [&](Kind kind, int chunk) {
     int64_t microBatch = next[int(kind)][chunk]++;
     if (microBatch < numMicroBatches)

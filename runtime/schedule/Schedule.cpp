@@ -95,6 +95,8 @@ std::string_view name(Kind kind) {
     return "weight";
   case Kind::Update:
     return "update";
+  case Kind::LastBackward:
+    return "last_backward";
   }
   return "";
 }

@@ -104,8 +104,10 @@ std::string whyInvalid(ScheduleKind kind, const Pipeline &pipeline, int64_t numM
 
 /// One block of a stage, run for one micro-batch. Update runs once per step (microBatch 0).
 struct Action {
-  /// Backward: all of it, or dgrad if the schedule splits it. Weight: wgrad.
-  enum class Kind { Forward, Backward, Weight, Update };
+  /// Backward: all of it, or dgrad if the schedule splits it. Weight: wgrad. LastBackward: in a
+  /// Program, the backward of the last micro-batch where it has a block of its own; a schedule has
+  /// a Backward in its place.
+  enum class Kind { Forward, Backward, Weight, Update, LastBackward };
   Kind kind = Kind::Forward;
   int64_t microBatch = 0;
   int chunk = 0; // index among the stage's chunks, in forward order
@@ -113,9 +115,9 @@ struct Action {
     return kind == o.kind && microBatch == o.microBatch && chunk == o.chunk;
   }
 };
-inline constexpr int numActionKinds = 4;
+inline constexpr int numActionKinds = 5;
 
-/// "forward", "backward", "weight", "update".
+/// "forward", "backward", "weight", "update", "last_backward".
 std::string_view name(Action::Kind kind);
 
 /// The actions of `stage` in one step, in order: for each of its chunks every forward, every

@@ -175,7 +175,7 @@ public:
     }
   }
 
-  /// Returns whether `first` runs before `second` for every micro-batch.
+  /// Returns whether `first` runs before `second` for every micro-batch of `second`.
   bool isBefore(BlockId first, BlockId second) {
     auto [found, isNew] = known.try_emplace({first, second}, true);
     if (!isNew)
@@ -183,7 +183,7 @@ public:
     auto a = places.find(first), b = places.find(second);
     bool isBefore = a != places.end() && b != places.end();
     for (size_t m = 0; isBefore && m < size_t(numMicroBatches); ++m)
-      isBefore = a->second[m] >= 0 && a->second[m] < b->second[m];
+      isBefore = b->second[m] < 0 || (a->second[m] >= 0 && a->second[m] < b->second[m]);
     return found->second = isBefore;
   }
 
@@ -215,6 +215,8 @@ public:
       if (Status status = checkWrites(id); !status)
         return status;
     }
+    if (Status status = checkLastBackwards(); !status)
+      return status;
     return checkGathered();
   }
 
@@ -274,8 +276,28 @@ private:
     return checkAccumulation(id);
   }
 
+  /// The last micro-batch counts as the others do: the last backward of a chunk writes each
+  /// gradient and loss as often as its backward.
+  Status checkLastBackwards() {
+    for (int chunk = 0; chunk < int(stage.chunks.size()); ++chunk) {
+      if (!stage.chunks[size_t(chunk)].hasLastBackward())
+        continue;
+      std::map<int, int> more; // by slot: terms of backward beyond those of the last one
+      for (const program::BlockResult &result : stage.chunks[size_t(chunk)].backward.results)
+        ++more[result.slot];
+      for (const program::BlockResult &result : stage.chunks[size_t(chunk)].lastBackward.results)
+        --more[result.slot];
+      for (const auto &[slot, count] : more)
+        if (count != 0 && (count > 0 || numWriters(slot) > 1))
+          return reject({Kind::LastBackward, chunk}, slot,
+                        "backward and the last backward write it a different number of times");
+    }
+    return Status::ok();
+  }
+
   /// Checks writes of gradients and the loss. A value that overwrites one must be computed from its
-  /// old content, or be its only term in the step. A value added to it must not be, because the old
+  /// old content, or be its only term in the step. The last backward may also write another slot,
+  /// from gradients of all micro-batches. A value added to it must not be, because the old
   /// content would count twice.
   Status checkAccumulation(BlockId id) {
     const Block &block = stage.block(id);
@@ -292,7 +314,11 @@ private:
           madeFrom[result.value] == result.slot || madeFrom[result.value] == several;
       if (result.accumulate && isMadeFromIt)
         return reject(id, result.slot, "what is added to it is made from it");
-      if (id.kind != Kind::Update && !result.accumulate && !isMadeFromIt) {
+      if (result.accumulate && id.kind == Kind::LastBackward && madeFrom[result.value] != none)
+        return reject(id, result.slot, "it is added to a gradient of all micro-batches");
+      const bool isCompleted = id.kind == Kind::LastBackward && madeFrom[result.value] != none &&
+                               numWriters(result.slot) == 1;
+      if (id.kind != Kind::Update && !result.accumulate && !isMadeFromIt && !isCompleted) {
         if (program.microBatches > 1)
           return reject(id, result.slot, "it is overwritten, other micro-batches are lost");
         if (numWriters(result.slot) > 1)
@@ -341,7 +367,7 @@ private:
     for (size_t slot = 0; slot < stage.slots.size(); ++slot) {
       Role role = stage.slots[slot].role;
       if (role == Role::Gradient && isTraining && gathers(int(slot)) &&
-          !use.at(Kind::Update).isRead[slot])
+          !use.at(Kind::Update).isRead[slot] && !isPassedOn(int(slot)))
         return reject(Kind::Update, int(slot), "backward writes it, update does not read it");
       if (role == Role::Loss && !gathers(int(slot)))
         return reject(Kind::Forward, int(slot), "no micro-batch writes it");
@@ -349,8 +375,23 @@ private:
     return Status::ok();
   }
 
-  /// Returns whether a block that runs for every micro-batch writes the slot.
+  /// Returns whether a block before update writes the slot.
   bool gathers(int slot) const { return numWriters(slot) > 0; }
+
+  /// Returns whether a last backward computes another gradient slot from this one.
+  bool isPassedOn(int slot) const {
+    for (const auto &[id, ofBlock] : use) {
+      if (id.kind != Kind::LastBackward || !ofBlock.isRead[size_t(slot)])
+        continue;
+      const Block &block = stage.block(id);
+      const std::vector<int> madeFrom = valuesMadeFrom(block, {slot});
+      for (const program::BlockResult &result : block.results)
+        if (result.slot != slot && stage.slots[size_t(result.slot)].role == Role::Gradient &&
+            madeFrom[size_t(result.value)] == slot)
+          return true;
+    }
+    return false;
+  }
 
   const Program &program;
   int stageIndex;
@@ -404,11 +445,17 @@ private:
 
   Status take(const Action &action) {
     auto before = action.kind == Kind::Weight ? Kind::Backward : Kind::Forward;
-    if (taken(action.kind, action.microBatch, action.chunk))
+    const bool isLast = action.kind == Kind::LastBackward;
+    const Kind kind = isLast ? Kind::Backward : action.kind;
+    if (taken(kind, action.microBatch, action.chunk))
       return rejected(place, actionName(action) + " comes twice");
-    if (action.kind != Kind::Forward && !taken(before, action.microBatch, action.chunk))
+    if (kind != Kind::Forward && !taken(before, action.microBatch, action.chunk))
       return rejected(place, actionName(action) + " comes before its " + std::string(name(before)));
-    taken(action.kind, action.microBatch, action.chunk) = true;
+    for (int64_t m = 0; isLast && m < action.microBatch; ++m)
+      if (!taken(kind, m, action.chunk))
+        return rejected(place, actionName(action) + " comes before " +
+                                   actionName({kind, m, action.chunk}));
+    taken(kind, action.microBatch, action.chunk) = true;
     return Status::ok();
   }
 

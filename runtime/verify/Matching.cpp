@@ -59,7 +59,7 @@ private:
   }
 
   /// Checks channels: each names one message among the sends of a stage to another, and one among
-  /// its receives.
+  /// its receives. A last backward has those of the backward that it stands for.
   Status checkChannels(int stage) const {
     std::map<std::tuple<InstructionKind, int, int64_t>, std::pair<BlockId, int>> named;
     for (BlockId block : program.stages[stage].blocks()) {
@@ -70,7 +70,11 @@ private:
         const Communication &comm = list[i].comm;
         auto [found, isNew] = named.try_emplace({list[i].kind, comm.peerStage, comm.channel},
                                                 std::pair(block, int(i)));
-        if (!isNew)
+        const bool standsFor = !isNew && block.kind == Kind::LastBackward &&
+                               found->second.first == BlockId(Kind::Backward, block.chunk);
+        if (standsFor)
+          found->second = {block, int(i)};
+        else if (!isNew)
           return rejected(describe(program, stage, block, int(i)),
                           "channel " + std::to_string(comm.channel) + " is also that of " +
                               describe(program, stage, found->second.first, found->second.second));

@@ -143,7 +143,8 @@ public:
     }
     for (int stage = 0; stage < program.numStages(); ++stage)
       initialize(stage);
-    for (Kind kind : {Kind::Forward, Kind::Backward, Kind::Weight, Kind::Update}) {
+    for (Kind kind :
+         {Kind::Forward, Kind::Backward, Kind::LastBackward, Kind::Weight, Kind::Update}) {
       if (Status status = runBlocks(kind); !status)
         return status;
     }
@@ -296,9 +297,11 @@ private:
       // weight.
       if (stage.slots[result.slot].role == Role::Gradient)
         value.differs |= allowed(stage.slots[result.slot]) & pipeline;
-      // The loss may differ until the step ends.
+      // The loss may differ until the step ends, a gradient until it is reduced.
+      const bool isOpen = stage.slots[result.slot].role == Role::Loss ||
+                          (id.kind == Kind::Backward && isCompletedLater(stage, id, result.slot));
       AxisSet wrong = value.differs & ~allowed(stage.slots[result.slot]);
-      if (wrong && stage.slots[result.slot].role != Role::Loss)
+      if (wrong && !isOpen)
         return rejected(resultPlace(stageIndex, id, result, source[result.value]),
                         "ranks that differ along " + atoms.toString(wrong) +
                             " hold the same piece and would get different values");
@@ -310,6 +313,15 @@ private:
       slot = value;
     }
     return Status::ok();
+  }
+
+  /// Whether the last backward of the chunk writes the slot anew, the gradients of all
+  /// micro-batches and ranks.
+  static bool isCompletedLater(const Stage &stage, BlockId id, int slot) {
+    const std::vector<program::BlockResult> &results = stage.chunks[id.chunk].lastBackward.results;
+    return std::any_of(results.begin(), results.end(), [&](const program::BlockResult &result) {
+      return result.slot == slot && !result.accumulate;
+    });
   }
 
   /// Returns the axes over which the contents of a slot are chunks. A slot without a tensor accepts

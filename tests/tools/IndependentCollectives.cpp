@@ -29,6 +29,9 @@ static std::vector<ResidentBytes> residentByStage(const StepPlaces &places,
       if (std::any_of(parameter.parts.begin(), parameter.parts.end(),
                       [&](const auto &part) { return places.stageOf(part.first) == stage; }))
         bytes.gradients += moves.localBytes(places.gradientLayout(p), parameter.accumulated);
+      // A sum that is scattered lies beside the accumulated gradients, until the update.
+      if (parameter.reducesLast && parameter.state.flat != parameter.accumulated.flat)
+        bytes.gradients += moves.localBytes(places.gradientLayout(p), parameter.state);
       (assignment.offloadsStates ? bytes.hostOptimizerState : bytes.optimizerState) +=
           moves.localElements(layout, parameter.state) *
           (stateBytesPerElement + (layout.elementBytes < 4 ? 4 : 0));

@@ -348,7 +348,7 @@ private:
   static std::vector<schedule::Action> &tableOf(Program &m, int stage) {
     if (m.schedule.table.empty()) {
       for (int s = 0; s < m.numStages(); ++s)
-        m.schedule.table.push_back(actionsOf(m, s));
+        m.schedule.table.push_back(scheduledActions(m, s));
       m.schedule.generator = "table";
     }
     return m.schedule.table[stage];

@@ -302,6 +302,26 @@ void StepPlaces::placeParameter(size_t p) {
       if (isLate)
         places.accumulated.partial[axis] = kind;
     }
+  places.reducesLast = reducesLast(p);
+}
+
+/// Whether the first stage reduces the sum of several micro-batches when its last backward has it.
+/// That is the end of the step where each stage has one chunk and no wgrad of its own.
+bool StepPlaces::reducesLast(size_t p) const {
+  const ParameterPlaces &places = parameters[p];
+  const int gradient = graph.parameters[p].gradient;
+  if (!assignment.reducesInLastBackward || assignment.microBatches < 2 ||
+      places.parts.size() != 1 || places.stages.size() != 1 || places.accumulated == places.state)
+    return false;
+  const int producer = graph.values[places.parts[0].second].producer;
+  bool isAlone = true, isPlain = assignment.chunkStage.empty() ||
+                                 int(assignment.chunkStage.size()) == assignment.numStages;
+  for (size_t other = 0; other < graph.parameters.size(); ++other)
+    isAlone &= other == p || graph.parameters[other].gradient != gradient;
+  for (const GraphOp &op : graph.ops)
+    isPlain &= op.phase != Phase::Weight;
+  return isAlone && isPlain && producer >= 0 && graph.ops[producer].chunk == 0 &&
+         graph.ops[producer].phase == Phase::Backward;
 }
 
 bool StepPlaces::isGenerated(int value) const {

@@ -29,6 +29,7 @@ struct ParameterPlaces {
   std::vector<int> zeroAxes;              // without the axes that split the home
   std::vector<int> stages;                // with a copy
   std::vector<std::pair<int, int>> parts; // of the gradient: chunk, value
+  bool reducesLast = false; // the sum of all micro-batches, in the backward of the last one
 };
 
 class StepPlaces {
@@ -87,6 +88,7 @@ private:
   Placement completed(int value) const;
   std::optional<Place> commonPlace(int value, const Placement &have, int axis) const;
   void placeParameter(size_t p);
+  bool reducesLast(size_t p) const;
 
   std::vector<bool> isPart; // by value: of a parameter's gradient
 };

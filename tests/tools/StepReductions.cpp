@@ -26,12 +26,13 @@ bool StepWalk::mayWait(const Joinable &joinable) {
   const Messages &sent = messages.waysOf(joinable.value, joinable.from, joinable.to).front();
   if (limitOf(joinable.purpose) == 0)
     return false;
-  if (joinable.purpose != Purpose::Gradient)
+  if (joinable.purpose == Purpose::StoredParameter || joinable.purpose == Purpose::NewParameter)
     return gathersChunks(sent, joinable.from.flat);
+  const bool mayBeRead = joinable.purpose == Purpose::Gradient && joinable.chunk >= 0;
   for (const auto &[key, placement] : keptAs)
-    if (joinable.chunk >= 0 && key.first == joinable.value && placement == joinable.to)
+    if (mayBeRead && key.first == joinable.value && placement == joinable.to)
       return false;
-  if (joinable.chunk >= 0 &&
+  if (mayBeRead &&
       readReductions.count({joinable.value, joinable.chunk, joinable.phase, joinable.to}))
     return false;
   return !sent.empty() && std::all_of(sent.begin(), sent.end(), [&](const Message &message) {

@@ -37,6 +37,17 @@ void StepWalk::execute(int op) {
             atHand[{value, node.chunk, node.phase}].insert(parameter.accumulated).second)
           joinables.push_back({value, stage, node.chunk, node.phase, places.home[value],
                                parameter.accumulated, assignment.microBatches});
+    reduceLast(value, stage);
+  }
+}
+
+/// Adds the reduction of the total of all micro-batches, right after the last one's gradient.
+void StepWalk::reduceLast(int value, int stage) {
+  for (size_t p = 0; p < places.parameters.size(); ++p) {
+    const ParameterPlaces &parameter = places.parameters[p];
+    if (parameter.reducesLast && graph.parameters[p].gradient == value)
+      joinables.push_back({value, stage, 0, Phase::Backward, parameter.accumulated, parameter.state,
+                           1, Purpose::LastTotal});
   }
 }
 
@@ -188,7 +199,7 @@ void StepWalk::update() {
       if (parameter.stages.size() > 1)
         messages.move(graph.parameters[p].gradient, parameter.accumulated, parameter.state, stage,
                       1);
-      else if (parameter.accumulated != parameter.state)
+      else if (parameter.accumulated != parameter.state && !parameter.reducesLast)
         joinables.push_back({graph.parameters[p].gradient, stage, -1, Phase::Backward,
                              parameter.accumulated, parameter.state, 1});
       if (parameter.stages.size() > 1)

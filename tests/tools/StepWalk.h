@@ -33,9 +33,10 @@ private:
   /// Chunk and phase.
   using Block = std::pair<int, reshard::Phase>;
 
-  /// A gradient is reduced after its op, a stored parameter gathered before its first reader, and a
-  /// new one after the optimizer.
-  enum class Purpose { Gradient, StoredParameter, NewParameter };
+  /// A gradient is reduced after its op, a total of all micro-batches after the last one's op or in
+  /// the update, a stored parameter gathered before its first reader, and a new one after the
+  /// optimizer.
+  enum class Purpose { Gradient, LastTotal, StoredParameter, NewParameter };
 
   /// A reduction or gather, alone or joined with others of its purpose.
   struct Joinable {
@@ -47,6 +48,7 @@ private:
   };
 
   void execute(int op);
+  void reduceLast(int value, int stage);
   void sendRound(int op);
   void bring(int value, int chunk, reshard::Phase phase, const Placement &want);
   void gather(int p, int chunk, reshard::Phase phase);

@@ -68,12 +68,15 @@ int predictedSums(const reshard::Graph &graph) {
   return count;
 }
 
-/// Returns the regions of a program with the gradients of a norm and of its scale.
+/// Returns the regions of a program with the gradients of a norm and of its scale. A last backward
+/// has those of the backward.
 int emittedSums(const program::Program &program) {
   int count = 0;
   for (const program::Stage &stage : program.stages)
     for (program::BlockId id : stage.blocks())
       for (const program::Region &region : stage.block(id).regions) {
+        if (id.kind == schedule::Action::Kind::LastBackward)
+          continue;
         bool ofRows = false, ofColumns = false;
         for (int i = region.first; i < region.first + region.count; ++i) {
           const std::string &op = stage.block(id).instructions[size_t(i)].op;

@@ -179,8 +179,29 @@ TEST(Overlap, SeveralMicroBatchesAreReducedOnce) {
     program::Program program =
         compiled(model, overlapping("dp=2", strategy, "16KiB", "none", /*microBatch=*/2)).program;
     EXPECT_EQ(numReductions(program.stages[0].block({Kind::Backward, 0})), 0) << strategy;
-    EXPECT_GT(numJoint(program.stages[0].update), 2) << strategy;
+    const Block &last = program.stages[0].block({Kind::LastBackward, 0});
+    EXPECT_GT(numJoint(last), 2) << strategy;
+    int beside = 0;
+    for (size_t i = 0; i < last.instructions.size(); ++i)
+      if (last.instructions[i].kind != InstructionKind::Kernel)
+        beside += kernelsBeside(last, i) > 0;
+    EXPECT_GE(beside, numReductions(last) - 2) << strategy << ": all but the last ones";
+    EXPECT_LE(numReductions(program.stages[0].update), 1) << strategy << ": the step's scalars";
   }
+}
+
+/// The first stage reduces in its last backward, the second one in its update: it waits there for
+/// the first.
+TEST(Overlap, StagesReduceBeforeTheStepEnds) {
+  test::Model model = test::loadModel("tiny-gpt2");
+  test::PlanRequest request = overlapping("dp=2,pp=2", "zero1", "16KiB", "none", /*microBatch=*/2);
+  request.schedule = "1f1b";
+  program::Program program = compiled(model, request).program;
+  EXPECT_TRUE(program.stages[0].chunks[0].hasLastBackward());
+  EXPECT_GT(numReductions(program.stages[0].block({Kind::LastBackward, 0})), 2);
+  EXPECT_FALSE(program.stages[1].chunks[0].hasLastBackward());
+  EXPECT_EQ(numReductions(program.stages[1].block({Kind::Backward, 0})), 0);
+  EXPECT_GT(numReductions(program.stages[1].update), 2);
 }
 
 } // namespace

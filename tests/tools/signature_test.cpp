@@ -117,6 +117,9 @@ TEST_P(Signature, CollectivesAndBytesAreTheClosedForm) {
     parameters += 1;
     resident += form.parametersSharded ? shard : elements * floatBytes;
     gradients += form.gradientsSharded ? shard : elements * floatBytes;
+    // The shard of the sum over micro-batches, from the last backward to the update.
+    if (form.stateSharded && !form.gradientsSharded && microBatches > 1)
+      gradients += shard;
     state += 2 * (form.stateSharded ? shard : elements * floatBytes);
   }
   // The step's own scalars: the loss and the count of labels that are not ignored, over all ranks.

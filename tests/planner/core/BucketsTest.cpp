@@ -187,6 +187,31 @@ TEST(BlockEnds, AreTheFirstGatherAndTheLastReduction) {
   }
 }
 
+// With several micro-batches, the last backward of the first stage reduces: all but the last bucket
+// beside kernels. The parts add up to the collectives.
+TEST(BlockEnds, AreOfTheLastBackwardWithSeveralMicroBatches) {
+  for (const char *mesh : {"dp=4", "dp=2,pp=2"}) {
+    Pins pins = with("4KiB", "auto", "auto");
+    pins.microBatch = 1;
+    Result<SearchAnswer> answer = planOn(mesh, pins, slowToStart());
+    ASSERT_TRUE(answer) << answer.error().message;
+    const Plan &plan = answer->plan;
+    ASSERT_GT(plan.accumulation, 1) << mesh;
+    const StageSeconds &chunk = plan.prediction.chunks[0].seconds;
+    double reductions = 0;
+    for (const CollectiveLine &line : plan.prediction.collectives)
+      if (line.count.axes == "dp" && line.count.stage == 0 && line.count.bytes > 64)
+        reductions += line.seconds * double(line.count.count);
+    EXPECT_GT(chunk.reduceLast, 0) << mesh;
+    EXPECT_GT(chunk.lastReduceStep, 0) << mesh;
+    EXPECT_EQ(chunk.reduceStep, 0) << mesh;
+    EXPECT_NEAR(chunk.reduceLast + chunk.lastReduceStep, reductions, 1e-9) << mesh;
+    if (plan.mesh.pp > 1)
+      EXPECT_GT(plan.prediction.chunks[1].seconds.reduceStep, 0);
+    EXPECT_LE(plan.lowerBoundSeconds, plan.prediction.stepSeconds * (1 + 1e-9));
+  }
+}
+
 TEST(Gathers, TakeTheBytesOfABlockOrLess) {
   EXPECT_EQ(gatherUnitBytes(16.1e9, 32), int64_t(480) << 20);
   EXPECT_EQ(gatherUnitBytes(10, 3), int64_t(1) << 20);

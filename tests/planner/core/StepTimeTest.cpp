@@ -156,6 +156,7 @@ TEST(Step, MessagesHoldTheirStages) {
 TEST(Step, LastBackwardHidesReductions) {
   Cluster cluster = h100();
   cluster.overlapFraction = 0;
+  cluster.executor.name = "of hooks";
   cluster.executor.lastBackward = 0.5;
   StageSeconds stage;
   stage.forward = 1, stage.backward = 2, stage.recompute = 1;
@@ -167,6 +168,35 @@ TEST(Step, LastBackwardHidesReductions) {
       expose(cluster, stage, PipelineSchedule::make(ScheduleKind::OneFOneB, 2, {}, 4)).stepEnd, 2);
   stage.reduceStep = 1;
   EXPECT_EQ(expose(cluster, stage, four).stepEnd, 1.5);
+}
+
+// Programs reduce the gradients of the first stage in its last backward, but for the last bucket.
+// Later stages reduce while the stages before them run their last backwards.
+TEST(Step, ReductionsHideAtTheEndOfTheStep) {
+  Cluster cluster = h100();
+  cluster.overlapFraction = 0.5, cluster.overlapSlowdown = 0;
+  StageSeconds first, later;
+  first.forward = later.forward = 1, first.backward = later.backward = 2;
+  first.reduceLast = 1.5, first.lastReduceStep = 0.25;
+  const PipelineSchedule alone = PipelineSchedule::make(std::nullopt, 1, {}, 4);
+  EXPECT_EQ(expose(cluster, first, alone).stepEnd, 0.5 + 0.25);
+  EXPECT_EQ(expose(cluster, first, alone).hidden, 1);
+  EXPECT_EQ(stepTime(cluster, {first}, alone).seconds, 4 * 3 + 0.75);
+
+  later.reduceStep = 3;
+  StageSeconds third = later;
+  third.reduceStep = 6;
+  const std::vector<StageSeconds> stages = {first, later, third};
+  auto seconds = [&](ScheduleKind kind) {
+    return simulatedStepTime(cluster, stages, PipelineSchedule::make(kind, 3, {}, 4)).seconds;
+  };
+  // Six seconds of micro-batches each of three, less two of the second stage and four of the third.
+  EXPECT_EQ(seconds(ScheduleKind::OneFOneB), (4 + 2) * 3 + 2);
+  EXPECT_EQ(seconds(ScheduleKind::GPipe), (4 + 2) * 3 + 2);
+  // Another executor, and stages with wgrad apart, have all of them at the end.
+  EXPECT_GE(seconds(ScheduleKind::ZeroBubble), 4 * 3 + 6);
+  cluster.executor.name = "other";
+  EXPECT_EQ(seconds(ScheduleKind::OneFOneB), (4 + 2) * 3 + 6);
 }
 
 TEST(Step, TraceIsTheSimulatedStep) {

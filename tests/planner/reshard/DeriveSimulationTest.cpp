@@ -241,8 +241,9 @@ struct Planted {
   Mesh mesh{{{"dp", 2}}};
   Assignment a = test::dataParallel(g.graph, mesh, {wholeAxis(mesh, 0)});
   Derivation d;
-  explicit Planted(int zero, int64_t microBatches = 2) {
+  explicit Planted(int zero, int64_t microBatches = 2, bool reducesInLastBackward = true) {
     a.microBatches = microBatches;
+    a.reducesInLastBackward = reducesInLastBackward;
     for (ParameterPlan &plan : a.parameterPlans)
       plan = {zero, false, {wholeAxis(mesh, 0)}, {}};
     d = derive(g.graph, a);
@@ -257,13 +258,17 @@ struct Planted {
 TEST(GraphSimulator, NoticesPlantedErrors) {
   for (int zero = 0; zero <= 3; ++zero)
     for (int64_t microBatches : {1, 2})
-      EXPECT_EQ(Planted(zero, microBatches).run(), "");
+      for (bool reducesInLastBackward : {false, true})
+        EXPECT_EQ(Planted(zero, microBatches, reducesInLastBackward).run(), "");
   Planted atOnce(0, 1);
   atOnce.first(Where::GradientMicro).steps.clear();
   EXPECT_NE(atOnce.run(), "");
   Planted dropped(0);
-  dropped.first(Where::GradientStep).steps.clear();
+  dropped.first(Where::GradientLast).steps.clear();
   EXPECT_NE(dropped.run(), "");
+  Planted droppedLater(0, 2, false);
+  droppedLater.first(Where::GradientStep).steps.clear();
+  EXPECT_NE(droppedLater.run(), "");
   Planted loss(0);
   loss.first(Where::Loss).steps.clear();
   EXPECT_NE(loss.run(), "");
@@ -274,7 +279,7 @@ TEST(GraphSimulator, NoticesPlantedErrors) {
   residual.d.residuals.pop_back();
   EXPECT_NE(residual.run(), "");
   Planted twice(0);
-  Reshard &r = twice.first(Where::GradientStep);
+  Reshard &r = twice.first(Where::GradientLast);
   r.steps.push_back(r.steps[0]);
   EXPECT_NE(twice.run(), "");
 }

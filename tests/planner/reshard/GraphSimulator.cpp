@@ -260,13 +260,20 @@ void GraphSimulator::finishLoss() {
     fail("the loss is not completed");
 }
 
+/// Whether a reshard of the accumulated gradient `value` on `stage`, in the last backward or the
+/// update.
+static bool isOfTotal(const Reshard &r, int value, int stage) {
+  return (r.where == Where::GradientLast || r.where == Where::GradientStep) && r.value == value &&
+         r.stage == stage;
+}
+
 static void addTo(std::vector<LocalTensor> &sum, const std::vector<LocalTensor> &more) {
   for (size_t rank = 0; rank < sum.size(); ++rank)
     for (size_t i = 0; i < sum[rank].data.size(); ++i)
       sum[rank].data[i] = (sum[rank].data[i] + more[rank].data[i]) % kPrime;
 }
 
-/// Adds up the parts on every stage, then does the reductions of the update.
+/// Adds up the parts on every stage, then does the reductions once per step.
 void GraphSimulator::finishGradient(int p) {
   const GraphParameter &parameter = graph.parameters[p];
   if (parameter.gradient < 0)
@@ -289,7 +296,7 @@ void GraphSimulator::finishGradient(int p) {
   for (auto &[stage, ranks] : byStage) {
     sharding[stage] = derivation.gradient[p];
     for (const Reshard &r : derivation.reshards) {
-      if (r.where != Where::GradientStep || r.value != parameter.gradient || r.stage != stage)
+      if (!isOfTotal(r, parameter.gradient, stage))
         continue;
       if (!r.steps.empty() && !r.steps[0].stages.empty())
         continue; // below, when all stages have theirs
@@ -302,8 +309,7 @@ void GraphSimulator::finishGradient(int p) {
   for (auto &[stage, ranks] : byStage) {
     summed[stage] = ranks;
     for (const Reshard &r : derivation.reshards)
-      if (r.where == Where::GradientStep && r.value == parameter.gradient && r.stage == stage &&
-          !r.steps.empty())
+      if (isOfTotal(r, parameter.gradient, stage) && !r.steps.empty())
         for (int other : r.steps[0].stages)
           if (other != stage)
             addTo(summed[stage], byStage.at(other));

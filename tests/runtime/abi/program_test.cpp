@@ -19,11 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Program example() {
-  MlpOptions options;
-  options.numLayers = 4, options.pp = options.dp = options.tp = 2, options.zero = 3;
-  options.microBatches = 3, options.hasSkip = true;
-  Program program = mlpProgram(options);
+Program annotated(Program program) {
   program.metadata = {{"model", "mlp \"quoted\" \xc3\xa4.onnx"}, {"empty", ""}};
   for (Stage &stage : program.stages) { // every kernel is a region of its own
     Block &block = stage.chunks[0].forward;
@@ -32,6 +28,21 @@ Program example() {
         block.regions.push_back({i, 1, "kernel_" + std::to_string(i), 24});
   }
   return program;
+}
+
+Program example() {
+  MlpOptions options;
+  options.numLayers = 4, options.pp = options.dp = options.tp = 2, options.zero = 3;
+  options.microBatches = 3, options.hasSkip = true;
+  return annotated(mlpProgram(options));
+}
+
+/// The same, and the first stage reduces gradients in its last backward.
+Program exampleWithLastBackward() {
+  MlpOptions options;
+  options.numLayers = 4, options.pp = options.dp = 2, options.zero = 1;
+  options.microBatches = 3, options.reducesLast = true;
+  return annotated(mlpProgram(options));
 }
 
 /// Returns the file with this payload and the right hash.
@@ -65,6 +76,19 @@ TEST(ProgramText, RoundTripKeepsEveryByte) {
   EXPECT_EQ(writeProgram(*read), text);
   EXPECT_EQ(show(*read), show(example()));
   EXPECT_EQ(read->metadata, example().metadata);
+}
+
+TEST(ProgramText, RoundTripKeepsLastBackwards) {
+  const Program program = exampleWithLastBackward();
+  std::string text = writeProgram(program);
+  EXPECT_THAT(text, HasSubstr("\"last_backward\":"));
+  EXPECT_THAT(writeProgram(example()), testing::Not(HasSubstr("last_backward")));
+  Result<Program> read = readProgram(text);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(writeProgram(*read), text);
+  EXPECT_THAT(show(*read), HasSubstr("  last_backward\n"));
+  EXPECT_THAT(show(*read), HasSubstr("  schedule: F0 F1 B0 F2 B1 L2 U\n"));
+  EXPECT_THAT(show(*read), HasSubstr("  schedule: F0 B0 F1 B1 F2 B2 U\n"));
 }
 
 TEST(ProgramText, RoundTripKeepsAttributesOfEveryKind) {
@@ -223,7 +247,7 @@ TEST(ProgramText, ErrorsSayWhatTheFileIs) {
   expectRejected("{}", "does not begin as a tbc program");
   std::string text = writeProgram(example());
   std::string other = text;
-  other.replace(other.find("\"version\":5"), 11, "\"version\":3");
+  other.replace(other.find("\"version\":6"), 11, "\"version\":3");
   expectRejected(other, "version \"3\"");
   other = text;
   other[other.size() / 2] ^= 1;

@@ -41,6 +41,26 @@ TEST(WellFormed, AcceptsWhatBuildersBuild) {
   EXPECT_TRUE(status) << status.error().message;
 }
 
+TEST(WellFormed, LastBackwardsAreOfTheLastOfSeveralMicroBatches) {
+  using Kind = schedule::Action::Kind;
+  MlpOptions options;
+  options.dp = 2, options.microBatches = 2, options.reducesLast = true;
+  const Program valid = mlpProgram(options);
+  ASSERT_TRUE(checkWellFormed(valid));
+  auto whyNot = [&](const std::function<void(Program &)> &change) {
+    Program program = valid;
+    change(program);
+    Status status = checkWellFormed(program);
+    return status ? "" : status.error().message;
+  };
+  EXPECT_THAT(whyNot([](Program &p) { p.microBatches = 1; }), HasSubstr("its only micro-batch"));
+  EXPECT_THAT(
+      whyNot([](Program &p) { p.stages[0].chunks[0].weight = p.stages[0].chunks[0].backward; }),
+      HasSubstr("wgrad in a block of its own"));
+  EXPECT_THAT(whyNot([](Program &p) { p.schedule = {"table", {{{Kind::LastBackward, 1}}}, {}}; }),
+              HasSubstr("the schedule table names a last backward"));
+}
+
 TEST(WellFormed, RejectsWhatCannotBeExecuted) {
   using Kind = schedule::Action::Kind;
   struct Case {

@@ -239,13 +239,18 @@ TEST(Cluster, EveryPartitionIsTheSerialProgram) {
       for (int pp : {1, 2, 4}) {
         for (int zero : {0, 1, 3}) {
           for (const char *schedule : {"gpipe", "1f1b"}) {
-            MlpOptions o = serial;
-            o.pp = pp, o.dp = 2, o.tp = isTied ? 1 : 2, o.zero = zero, o.schedule = schedule;
-            SCOPED_TRACE(describe(o));
-            Outcome outcome = train(o, Arith::Residue61);
-            ASSERT_EQ(outcome.size(), expected.size());
-            for (const auto &[name, tensor] : expected)
-              EXPECT_TRUE(bitwiseEqual(outcome[name], tensor)) << name;
+            for (bool reducesLast : {false, true}) {
+              MlpOptions o = serial;
+              o.pp = pp, o.dp = 2, o.tp = isTied ? 1 : 2, o.zero = zero, o.schedule = schedule;
+              o.reducesLast = reducesLast;
+              if (reducesLast && (isTied || zero == 3))
+                continue;
+              SCOPED_TRACE(describe(o));
+              Outcome outcome = train(o, Arith::Residue61);
+              ASSERT_EQ(outcome.size(), expected.size());
+              for (const auto &[name, tensor] : expected)
+                EXPECT_TRUE(bitwiseEqual(outcome[name], tensor)) << name;
+            }
           }
         }
       }
@@ -319,6 +324,19 @@ TEST(Counters, DataParallelReducesEachGradientOnce) {
   o.dp = 2, o.microBatches = 4;
   CollectiveCounts expected = {{{InstructionKind::AllReduce, "dp", 0, weightBytes}, 2},
                                {{InstructionKind::AllReduce, "dp", 0, 4}, 1}}; // the loss
+  EXPECT_EQ(signatureOf(o).counts, expected);
+}
+
+TEST(Counters, LastBackwardReducesEachGradientOnce) {
+  MlpOptions o;
+  o.dp = 2, o.microBatches = 4, o.reducesLast = true;
+  CollectiveCounts expected = {{{InstructionKind::AllReduce, "dp", 0, weightBytes}, 2},
+                               {{InstructionKind::AllReduce, "dp", 0, 4}, 1}}; // the loss
+  EXPECT_EQ(signatureOf(o).counts, expected);
+  o.zero = 1;
+  expected = {{{InstructionKind::ReduceScatter, "dp", 0, weightBytes}, 2},
+              {{InstructionKind::AllGather, "dp", 0, weightBytes}, 2},
+              {{InstructionKind::AllReduce, "dp", 0, 4}, 1}};
   EXPECT_EQ(signatureOf(o).counts, expected);
 }
 

@@ -25,6 +25,8 @@ public:
       slots(stage);
       forward(stage);
       backward(stage);
+      if (reducesLast(stage))
+        backward(stage, Kind::LastBackward);
       update(stage);
     }
     return program;
@@ -42,6 +44,8 @@ private:
     return o.isTied && o.pp > 1 && (layer == 0 || layer == o.numLayers - 1);
   }
   std::vector<AxisRef> axes(int axis) const { return {wholeAxis(program.mesh, axis)}; }
+
+  bool reducesLast(int stage) const { return o.reducesLast && stage == 0 && o.zero < 3; }
 
   int64_t localSamples() const { return o.samples / o.dp; }
   /// Returns the local width of h[layer].
@@ -63,7 +67,9 @@ private:
       flat.flat = axes(1);
       addTensor(program, Role::Parameter, name, name, o.zero == 3 ? flat : piece);
       addTensor(program, Role::OptimizerState, name + ".buf", "", o.zero ? flat : piece);
-      std::vector<AxisRef> pending = o.zero == 3 ? std::vector<AxisRef>() : axes(1);
+      const bool isComplete =
+          o.zero == 3 || (o.zero == 0 && reducesLast(0) && layer < firstLayer(1));
+      std::vector<AxisRef> pending = isComplete ? std::vector<AxisRef>() : axes(1);
       if (isTied(layer))
         pending.insert(pending.begin(), axes(0)[0]);
       addTensor(program, Role::Gradient, name + ".grad", "", o.zero == 3 ? flat : piece, pending);
@@ -86,6 +92,9 @@ private:
     for (const std::string &name : weightsOf(stage)) {
       for (const char *suffix : {"", ".buf", ".grad"})
         addSlot(program, stage, program.tensorIndex(name + suffix));
+      if (reducesLast(stage) && o.zero == 1)
+        addSlot(program, stage, Role::Gradient, name + ".grad.reduced",
+                {(o.width * o.width / o.tp + o.dp - 1) / o.dp});
     }
     for (int layer = firstLayer(stage); layer < firstLayer(stage + 1); ++layer) {
       addSlot(program, stage, Role::Residual, numbered("h", layer), activation(layer));
@@ -153,8 +162,20 @@ private:
     b.add("loss", b.kernel("loss", "mul", {sum, share}, {}));
   }
 
-  void backward(int stage) {
-    BlockBuilder b(program, stage, Kind::Backward);
+  /// Adds the gradient of the last micro-batch to the others, and reduces the total.
+  void complete(BlockBuilder &b, const std::string &name, ValueId dw, kernels::Shape shape) {
+    ValueId total =
+        b.kernel(name + ".total", "add", {b.read(name + ".grad"), dw}, std::move(shape));
+    if (o.zero == 0) {
+      b.write(name + ".grad", b.allReduce(name + ".reduce", total, "dp"));
+      return;
+    }
+    b.write(name + ".grad", total);
+    b.write(name + ".grad.reduced", b.reduceScatterFlat(name + ".scatter", total, "dp"));
+  }
+
+  void backward(int stage, Kind kind = Kind::Backward) {
+    BlockBuilder b(program, stage, kind);
     std::map<std::string, ValueId> used;
     int first = firstLayer(stage), end = firstLayer(stage + 1);
     ValueId grad;
@@ -174,7 +195,10 @@ private:
                             weightShape(layer));
       if (o.zero == 3)
         dw = b.reduceScatterFlat(id + ".w.scatter", dw, "dp");
-      b.add(weight(layer) + ".grad", dw);
+      if (kind == Kind::LastBackward)
+        complete(b, weight(layer), dw, weightShape(layer));
+      else
+        b.add(weight(layer) + ".grad", dw);
       if (layer == 0)
         break;
       grad = b.einsum(id + ".x", grad, useWeight(b, used, layer, ".bwd"), {0, 2}, {1, 2}, {0, 1},
@@ -193,15 +217,17 @@ private:
       std::string name = weight(layer);
       if (!done.insert(name).second)
         continue;
-      ValueId g = b.read(name + ".grad"), p = b.read(name);
+      const bool isReduced = reducesLast(stage);
+      ValueId g = b.read(name + (isReduced && o.zero == 1 ? ".grad.reduced" : ".grad"));
+      ValueId p = b.read(name);
       if (isTied(layer))
         g = b.allReduce(name + ".tie", g, "pp", {0, o.pp - 1});
-      if (o.zero == 0)
+      if (o.zero == 0 && !isReduced)
         g = b.allReduce(name + ".reduce", g, "dp");
-      if (o.zero == 1) {
+      if (o.zero == 1 && !isReduced)
         g = b.reduceScatterFlat(name + ".scatter", g, "dp");
+      if (o.zero == 1)
         p = b.shardSliceFlat(name + ".slice", p, "dp");
-      }
       std::vector<ValueId> next =
           b.kernels(name + ".step", "sgd_momentum", {p, g, b.read(name + ".buf"), b.read("lr")}, 2,
                     {{"momentum", o.momentum}, {"nesterov", false}, {"weight_decay", 0.0}});

@@ -28,6 +28,9 @@ struct MlpOptions {
   bool isTied = false;
   /// The last stage also uses x, sent by the first stage directly.
   bool hasSkip = false;
+  /// The first stage reduces gradients in its last backward (needs untied weights and several
+  /// micro-batches; not with zero 3, which reduces every one).
+  bool reducesLast = false;
   int64_t width = 6;
   int64_t samples = 8; // per micro-batch, all data ranks
   double momentum = 0.5;

@@ -356,7 +356,8 @@ bool forgetUpdate(Mutant &m, Random &random) {
   }
   if (m.program.tensorIndex(weight) < 0)
     return false;
-  m.names = {"slot " + inQuotes(weight + ".grad"), inQuotes(weight)};
+  m.names = {"slot " + inQuotes(weight + ".grad"), "slot " + inQuotes(weight + ".grad.reduced"),
+             inQuotes(weight)};
   auto isGone = [&](const BlockResult &result) { return slots.count(result.slot) != 0; };
   block.results.erase(std::remove_if(block.results.begin(), block.results.end(), isGone),
                       block.results.end());
@@ -374,7 +375,7 @@ using Actions = std::vector<schedule::Action>;
 Actions &someActions(Mutant &m, Random &random, int &stage) {
   if (m.program.schedule.generator != "table") {
     for (int s = 0; s < m.program.numStages(); ++s)
-      m.program.schedule.table.push_back(actionsOf(m.program, s));
+      m.program.schedule.table.push_back(scheduledActions(m.program, s));
     m.program.schedule.generator = "table";
   }
   stage = int(below(random, m.program.stages.size()));
@@ -448,6 +449,8 @@ bool otherOrder(Mutant &m, Random &random) {
     if (slot.name.rfind("pass.", 0) == 0)
       return false; // a chunk of the stage would run before one it waits for
   Kind kind = below(random, 2) ? Kind::Forward : Kind::Backward;
+  if (kind == Kind::Backward && m.program.stages[size_t(stage)].chunks[0].hasLastBackward())
+    return false; // the last one would come before others
   int64_t a = int64_t(below(random, size_t(m.program.microBatches)));
   int64_t b = (a + 1) % m.program.microBatches;
   std::swap(actions[positionOf(actions, kind, a)], actions[positionOf(actions, kind, b)]);

@@ -2,6 +2,7 @@
 
 #include "runtime/verify/Verify.h"
 #include "tests/runtime/support/FullTests.h"
+#include "tests/runtime/support/MlpProgram.h"
 #include "tests/runtime/support/RandomProgram.h"
 #include "tests/runtime/verify/Mutators.h"
 
@@ -13,7 +14,18 @@ namespace {
 
 using namespace tbc::program;
 
+/// A program with a last backward of its own.
+Program withLastBackward(std::mt19937 &random) {
+  MlpOptions options;
+  options.numLayers = 4, options.dp = 2, options.reducesLast = true;
+  options.pp = 1 + int(random() % 2), options.tp = 1 + int64_t(random() % 2);
+  options.zero = int(random() % 2), options.microBatches = 2 + int64_t(random() % 2);
+  return mlpProgram(options);
+}
+
 Program someProgram(std::mt19937 &random) {
+  if (random() % 4 == 0)
+    return withLastBackward(random);
   RandomProgramOptions options;
   options.seed = unsigned(random());
   return randomProgram(options);
