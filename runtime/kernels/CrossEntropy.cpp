@@ -17,21 +17,24 @@ using Types = std::vector<TensorType>;
 
 /// The labels of all rows, checked against `classes`.
 struct Labels {
-  const std::vector<int64_t> &label;
+  std::vector<int64_t> label;
   int64_t ignoreIndex;
   double smoothing;
 
-  Labels(const Attrs &attrs, const Tensor &labels, const Shape &logits)
+  Labels(const KernelContext &context, const Attrs &attrs, const Tensor &labels,
+         const Shape &logits)
       : label(labels.data<int64_t>()), ignoreIndex(attrs.getInt("ignore_index", -100)),
         smoothing(attrs.getDouble("label_smoothing", 0)) {
     require(!logits.empty() && logits.back() > 0, "cross entropy needs classes in the last dim");
     requireShape("the labels", labels.shape(), Shape(logits.begin(), logits.end() - 1));
-    for (int64_t value : label)
+    for (int64_t &value : label) {
+      value = value == ignoreIndex ? value : indexIn(context, value, logits.back());
       require(value == ignoreIndex || (value >= 0 && value < logits.back()), [&] {
         return "label " + std::to_string(value) + " is neither one of the " +
                std::to_string(logits.back()) + " classes nor the ignored index " +
                std::to_string(ignoreIndex);
       });
+    }
   }
 
   int64_t rows() const { return int64_t(label.size()); }
@@ -41,7 +44,7 @@ struct Labels {
 Tensors crossEntropy(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                      const Types &resultTypes) {
   requireCounts(inputs, 2, resultTypes, 3);
-  Labels labels(attrs, inputs[1], inputs[0].shape());
+  Labels labels(context, attrs, inputs[1], inputs[0].shape());
   int64_t classes = inputs[0].shape().back();
   return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
@@ -75,7 +78,7 @@ Tensors crossEntropy(const KernelContext &context, const Attrs &attrs, const Ten
 Tensors crossEntropyGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                          const Types &resultTypes) {
   requireCounts(inputs, 5, resultTypes, 1);
-  Labels labels(attrs, inputs[1], inputs[0].shape());
+  Labels labels(context, attrs, inputs[1], inputs[0].shape());
   for (size_t i = 2; i < 5; ++i)
     requireShape("a per-row operand", inputs[i].shape(), inputs[1].shape());
   requireShape("the result", resultTypes[0].shape, inputs[0].shape());

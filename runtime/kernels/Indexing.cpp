@@ -26,9 +26,10 @@ Shape gatheredShape(const Shape &table, const Shape &indices, int64_t dim) {
 }
 
 /// The indices with negative ones counted from the end.
-std::vector<int64_t> placesOf(const Tensor &indices, int64_t size) {
+std::vector<int64_t> placesOf(const KernelContext &context, const Tensor &indices, int64_t size) {
   std::vector<int64_t> places = indices.data<int64_t>();
   for (int64_t &index : places) {
+    index = indexIn(context, index, size);
     require(index >= -size && index < size, [&] {
       return "index " + std::to_string(index) + " is out of range for a dim of size " +
              std::to_string(size);
@@ -45,7 +46,7 @@ Tensors gather(const KernelContext &context, const Attrs &attrs, const Tensors &
   DimSplit table = splitAt(inputs[0].shape(), dim);
   requireShape("the result", resultTypes[0].shape,
                gatheredShape(inputs[0].shape(), inputs[1].shape(), dim));
-  std::vector<int64_t> indices = placesOf(inputs[1], table.size);
+  std::vector<int64_t> indices = placesOf(context, inputs[1], table.size);
   return dispatch(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     const T *x = inputs[0].data<T>().data();
@@ -67,7 +68,7 @@ Tensors scatterAdd(const KernelContext &context, const Attrs &attrs, const Tenso
   DimSplit table = splitAt(resultTypes[0].shape, dim);
   requireShape("the updates", inputs[0].shape(),
                gatheredShape(resultTypes[0].shape, inputs[1].shape(), dim));
-  std::vector<int64_t> indices = placesOf(inputs[1], table.size);
+  std::vector<int64_t> indices = placesOf(context, inputs[1], table.size);
   return dispatch(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     const T *update = inputs[0].data<T>().data();
@@ -132,10 +133,11 @@ Tensors topk(const KernelContext &context, const Attrs &attrs, const Tensors &in
 
 /// Calls visit(element of the table, element of the indices) for each index.
 template <typename Fn>
-void forEachChoice(const Shape &table, const Tensor &indices, int64_t dim, Fn &&visit) {
+void forEachChoice(const KernelContext &context, const Shape &table, const Tensor &indices,
+                   int64_t dim, Fn &&visit) {
   require(agreesBeside(table, indices.shape(), dim), "indices do not lie beside the table's dims");
   DimSplit from = splitAt(table, dim), chosen = splitAt(indices.shape(), dim);
-  std::vector<int64_t> index = placesOf(indices, from.size);
+  std::vector<int64_t> index = placesOf(context, indices, from.size);
   for (int64_t i = 0; i < int64_t(index.size()); ++i) {
     int64_t outer = i / (chosen.size * chosen.inner), inner = i % chosen.inner;
     visit((outer * from.size + index[i]) * from.inner + inner, i);
@@ -150,7 +152,7 @@ Tensors gatherElements(const KernelContext &context, const Attrs &attrs, const T
     using T = decltype(zero);
     const std::vector<T> &x = inputs[0].data<T>();
     std::vector<T> y(numElements(resultTypes[0].shape));
-    forEachChoice(inputs[0].shape(), inputs[1], attrs.getInt("dim"),
+    forEachChoice(context, inputs[0].shape(), inputs[1], attrs.getInt("dim"),
                   [&](int64_t from, int64_t to) { y[to] = x[from]; });
     return {makeResult(context, resultTypes[0], std::move(y))};
   });
@@ -164,7 +166,7 @@ Tensors scatterElementsAdd(const KernelContext &context, const Attrs &attrs, con
     using T = decltype(zero);
     const std::vector<T> &updates = inputs[0].data<T>();
     std::vector<Sum<T>> sums(numElements(resultTypes[0].shape));
-    forEachChoice(resultTypes[0].shape, inputs[1], attrs.getInt("dim"),
+    forEachChoice(context, resultTypes[0].shape, inputs[1], attrs.getInt("dim"),
                   [&](int64_t to, int64_t from) { sums[to].add(updates[from]); });
     std::vector<T> y(sums.size());
     std::transform(sums.begin(), sums.end(), y.begin(),

@@ -44,6 +44,13 @@ int64_t tbc::kernels::requireDim(int64_t dim, size_t numDims) {
   return dim;
 }
 
+int64_t tbc::kernels::indexIn(const KernelContext &context, int64_t index, int64_t size) {
+  if (!isModular(context.arith))
+    return index;
+  int64_t rest = index % size;
+  return rest < 0 ? rest + size : rest;
+}
+
 Shape tbc::kernels::rowMajorStrides(const Shape &shape) {
   Shape strides(shape.size());
   int64_t stride = 1;

@@ -117,6 +117,10 @@ void requireShape(const char *what, const Shape &shape, const Shape &expected);
 /// Returns `dim` if it is one of a tensor with `numDims` dims; throws KernelError otherwise.
 int64_t requireDim(int64_t dim, size_t numDims);
 
+/// Returns `index` in floats. In residues an integer made from floats is a hash, so there an index
+/// counts modulo `size`, the number of rows or classes. Example: -1 of 8 rows is 7 in residues.
+int64_t indexIn(const KernelContext &context, int64_t index, int64_t size);
+
 /// Strides in elements along each dim of a row-major tensor. Example: {2, 3, 4} has {12, 4, 1}.
 Shape rowMajorStrides(const Shape &shape);
 

@@ -46,9 +46,10 @@ public:
   }
 
   /// The positions of the rows `indices`; -1 if elsewhere.
-  std::vector<int64_t> findRows(const Tensor &indices) const {
+  std::vector<int64_t> findRows(const KernelContext &context, const Tensor &indices) const {
     std::vector<int64_t> places = indices.data<int64_t>();
     for (int64_t &index : places) {
+      index = indexIn(context, index, last + 1);
       require(index >= -last - 1 && index <= last, [&] {
         return "index " + std::to_string(index) + " is out of range for a table of " +
                std::to_string(last + 1) + " rows";
@@ -59,9 +60,11 @@ public:
   }
 
   /// The positions of the classes `labels`; -1 if elsewhere or `ignored`.
-  std::vector<int64_t> findClasses(const Tensor &labels, int64_t ignored) const {
+  std::vector<int64_t> findClasses(const KernelContext &context, const Tensor &labels,
+                                   int64_t ignored) const {
     std::vector<int64_t> places = labels.data<int64_t>();
     for (int64_t &label : places) {
+      label = label == ignored ? label : indexIn(context, label, last + 1);
       require(label == ignored || (label >= 0 && label <= last), [&] {
         return "label " + std::to_string(label) + " is neither one of the " +
                std::to_string(last + 1) + " classes nor the ignored index " +
@@ -92,7 +95,7 @@ Tensors embedding(const KernelContext &context, const Attrs &, const Tensors &in
   const Shape &table = inputs[0].shape();
   requireShape("the result", resultTypes[0].shape, embeddedShape(table, inputs[1].shape()));
   std::vector<int64_t> places =
-      Vocabulary(inputs[2], scalarOf(inputs[3]), table[0]).findRows(inputs[1]);
+      Vocabulary(inputs[2], scalarOf(inputs[3]), table[0]).findRows(context, inputs[1]);
   int64_t width = numElements(table) / std::max<int64_t>(table[0], 1);
   return dispatch(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
@@ -111,7 +114,7 @@ Tensors embeddingGrad(const KernelContext &context, const Attrs &, const Tensors
   const Shape &table = resultTypes[0].shape;
   requireShape("the updates", inputs[0].shape(), embeddedShape(table, inputs[1].shape()));
   std::vector<int64_t> places =
-      Vocabulary(inputs[2], scalarOf(inputs[3]), table[0]).findRows(inputs[1]);
+      Vocabulary(inputs[2], scalarOf(inputs[3]), table[0]).findRows(context, inputs[1]);
   int64_t width = numElements(table) / std::max<int64_t>(table[0], 1);
   return dispatch(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
@@ -157,7 +160,7 @@ struct ClassRows {
   std::vector<int64_t> places; // of the labels
   double labelWeight, classWeight;
 
-  ClassRows(const Attrs &attrs, const Tensors &inputs) {
+  ClassRows(const KernelContext &context, const Attrs &attrs, const Tensors &inputs) {
     const Shape &logits = inputs[0].shape();
     require(!logits.empty(), "class sums need classes in the last dim");
     Shape rows(logits.begin(), logits.end() - 1);
@@ -166,7 +169,7 @@ struct ClassRows {
     size = logits.back();
     Vocabulary vocabulary(inputs[3], scalarOf(inputs[4]), size);
     valid = vocabulary.valid();
-    places = vocabulary.findClasses(inputs[2], attrs.getInt("ignore_index"));
+    places = vocabulary.findClasses(context, inputs[2], attrs.getInt("ignore_index"));
     labelWeight = attrs.getDouble("label_weight");
     classWeight = attrs.getDouble("class_weight");
   }
@@ -175,7 +178,7 @@ struct ClassRows {
 Tensors classSums(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                   const Types &resultTypes) {
   requireCounts(inputs, 5, resultTypes, 2);
-  ClassRows rows(attrs, inputs);
+  ClassRows rows(context, attrs, inputs);
   return dispatchFloat(inputs[0], [&](auto zero) -> Tensors {
     using T = decltype(zero);
     Operand<T> x(inputs[0]), m(inputs[1]);
@@ -201,7 +204,7 @@ Tensors classSums(const KernelContext &context, const Attrs &attrs, const Tensor
 Tensors classSumsGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                       const Types &resultTypes) {
   requireCounts(inputs, 7, resultTypes, 1);
-  ClassRows rows(attrs, inputs);
+  ClassRows rows(context, attrs, inputs);
   for (size_t i : {5, 6})
     requireShape("a cotangent", inputs[i].shape(), inputs[2].shape());
   requireShape("the result", resultTypes[0].shape, inputs[0].shape());

@@ -73,14 +73,15 @@ static std::vector<double> uniform(std::mt19937_64 &random, int64_t count, doubl
 }
 
 static kernels::Tensor makeInput(Value arg, bool isLabel, const std::vector<int64_t> &shape,
-                                 kernels::Arith arith, std::mt19937_64 &random) {
+                                 kernels::Arith arith, std::mt19937_64 &random,
+                                 const InputRange &range) {
   kernels::TensorType type = *toKernelType(arg.getType());
   type.shape = shape;
   int64_t count = 1;
   for (int64_t size : shape)
     count *= size;
   if (kernels::isFloat(type.dtype))
-    return kernels::Tensor::fromDoubles(type, arith, uniform(random, count, -1, 1));
+    return kernels::Tensor::fromDoubles(type, arith, uniform(random, count, range.low, range.high));
   int64_t bound = inputBound(arg) ? inputBound(arg) : 2;
   std::vector<int64_t> values(count);
   std::optional<int64_t> ignored = isLabel ? ignoredLabel(arg) : std::nullopt;
@@ -131,7 +132,7 @@ static Result<kernels::Tensor> makeInitial(const frontend::ParameterSource &sour
 }
 
 Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int steps,
-                            kernels::Arith arith, uint64_t seed) {
+                            kernels::Arith arith, uint64_t seed, const InputRange &range) {
   RunData data;
   uint64_t number = 0;
   const std::map<std::string, kernels::Shape> shapes = parameterShapes(step);
@@ -165,7 +166,7 @@ Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int s
         else
           inputs[value.name] = makeInput(step.step.values[i],
                                          argumentRole(step.train, unsigned(i)) == TensorRole::Label,
-                                         shape, arith, random);
+                                         shape, arith, random, range);
       }
       firstSample += plan.microBatch * plan.mesh.dataRanks();
     }

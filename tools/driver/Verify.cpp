@@ -251,7 +251,8 @@ struct SerialRuns {
 } // namespace
 
 static Result<SerialRuns> runSeeds(TrainingStep &step, const planner::Plan &plan, int numSteps,
-                                   uint64_t firstSeed, std::optional<double> lossScale) {
+                                   uint64_t firstSeed, std::optional<double> lossScale,
+                                   const InputRange &range) {
   // The bound is the serial program's own largest error over this many inputs (docs/design.md,
   // 4.2).
   constexpr int numSeeds = 8;
@@ -259,7 +260,7 @@ static Result<SerialRuns> runSeeds(TrainingStep &step, const planner::Plan &plan
   for (int i = 0; i < numSeeds; ++i) {
     for (auto [arith, records] : {std::pair(kernels::Arith::Native, &runs.native),
                                   std::pair(kernels::Arith::F64, &runs.exact)}) {
-      auto data = makeRunData(step, plan, numSteps, arith, firstSeed + i);
+      auto data = makeRunData(step, plan, numSteps, arith, firstSeed + i, range);
       if (!data)
         return data.error();
       data->lossScale = lossScale;
@@ -291,25 +292,30 @@ static std::string whatOverflows(const SerialRuns &runs) {
 }
 
 /// Returns the serial runs at the first loss scale without overflow, halved from the step's initial
-/// scale. Example: 65536, 32768, 16384 ...
+/// scale; then the same on positive inputs. Example: 65536, 32768, 16384 ...
 static Result<SerialRuns> runWithoutOverflow(TrainingStep &step, const planner::Plan &plan,
-                                             int numSteps, uint64_t seed,
-                                             std::optional<double> &lossScale) {
+                                             int numSteps, uint64_t seed, VerifyReport &report) {
   LossScale scale = tbc::driver::lossScale(step.options);
-  for (double at = scale.initial;; at /= 2) {
-    auto runs = runSeeds(step, plan, numSteps, seed, lossScale);
-    if (!runs)
-      return runs.error();
-    std::string name = whatOverflows(*runs);
-    if (name.empty())
-      return runs;
-    if (!scale.isDynamic() || at <= 1)
-      return Error{ErrorCode::Other,
-                   "the serial program overflows on these inputs (\"" + name +
-                       "\" is not finite), so floats cannot be compared; --residues-only leaves "
-                       "them out"};
-    lossScale = at / 2;
+  std::string name;
+  for (const InputRange &range : {InputRange(), InputRange::positive()}) {
+    report.lossScale.reset();
+    for (double at = scale.initial;; at /= 2) {
+      auto runs = runSeeds(step, plan, numSteps, seed, report.lossScale, range);
+      if (!runs)
+        return runs.error();
+      name = whatOverflows(*runs);
+      if (name.empty())
+        return runs;
+      if (!scale.isDynamic() || at <= 1)
+        break;
+      report.lossScale = at / 2;
+    }
+    report.range = InputRange::positive();
   }
+  return Error{ErrorCode::Other,
+               "the serial program overflows on these inputs (\"" + name +
+                   "\" is not finite), so floats cannot be compared; --residues-only leaves "
+                   "them out"};
 }
 
 /// Returns how much larger the rounding errors of native kernels may be. Reference kernels round a
@@ -327,10 +333,11 @@ static Status runFloats(TrainingStep &step, const planner::Plan &plan,
                         const program::Program &program, const VerifyOptions &options,
                         VerifyReport &report) {
   const int numSteps = scalesNoise(step) ? 1 : options.steps;
-  auto runs = runWithoutOverflow(step, plan, numSteps, options.seed, report.lossScale);
+  auto runs = runWithoutOverflow(step, plan, numSteps, options.seed, report);
   if (!runs)
     return runs.error();
-  auto data = makeRunData(step, plan, numSteps, kernels::Arith::Native, options.seed);
+  auto data = makeRunData(step, plan, numSteps, kernels::Arith::Native, options.seed,
+                          report.range.value_or(InputRange()));
   if (!data)
     return data.error();
   data->lossScale = report.lossScale;

@@ -28,11 +28,18 @@ struct RunData {
   std::optional<double> lossScale;
 };
 
+/// The range of float inputs, from `low` to below `high`.
+struct InputRange {
+  double low = -1, high = 1;
+  /// For a model that takes logarithms or roots of its inputs.
+  static InputRange positive() { return {0.5, 1.5}; }
+};
+
 /// Returns seeded inputs for `steps` steps of `plan`. Weights come from the model's file if it has
 /// them, else they are seeded too. Integer inputs are valid indices of their tables, labels valid
 /// classes.
 Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int steps,
-                            kernels::Arith arith, uint64_t seed);
+                            kernels::Arith arith, uint64_t seed, const InputRange &range = {});
 
 /// Runs the unpartitioned step in the interpreter, with the plan's batch and accumulation.
 Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const RunData &data,
@@ -94,14 +101,15 @@ struct VerifyReport {
   std::vector<Comparison> overflow;
   std::string overflowPlace;       // "NAME.grad[element]"
   std::optional<double> lossScale; // of the floats, if not the step's
+  std::optional<InputRange> range; // of the floats' inputs, if not the usual one
   int64_t ranks = 0;
   int64_t collectives = 0; // executions per step and rank of stage 0, for the report
   bool passed() const;
 };
 
 /// Checks one plan: residues bit for bit, also with an overflow if the loss is scaled, then floats.
-/// Floats run at a loss scale without overflow in the serial program. Errors: there is no such
-/// scale, or a compared value is not finite.
+/// Floats run at a loss scale, and if need be on positive inputs, without overflow in the serial
+/// program. Errors: there is no such scale, or a compared value is not finite.
 Result<VerifyReport> verifyPlan(TrainingStep &step, const planner::Plan &plan,
                                 const VerifyOptions &options);
 

@@ -75,15 +75,17 @@ Result<ProgramKernels> compileHere(const CompiledPlan &compiled) {
 }
 
 /// Runs one step of `plan` on all ranks and compares every kernel.
-static Result<std::vector<cpu::KernelComparison>>
-compareKernels(TrainingStep &step, const planner::Plan &plan, uint64_t seed) {
+static Result<std::vector<cpu::KernelComparison>> compareKernels(TrainingStep &step,
+                                                                 const planner::Plan &plan,
+                                                                 uint64_t seed,
+                                                                 const InputRange &range) {
   auto compiled = compileForThisMachine(step, plan);
   if (!compiled)
     return compiled.error();
   auto kernels = compileHere(*compiled);
   if (!kernels)
     return kernels.error();
-  auto data = makeRunData(step, plan, 1, kernels::Arith::Native, seed);
+  auto data = makeRunData(step, plan, 1, kernels::Arith::Native, seed, range);
   if (!data)
     return data.error();
   auto run = runParallel(compiled->program, *data, kernels::Arith::Native, kernels->machines());
@@ -92,11 +94,10 @@ compareKernels(TrainingStep &step, const planner::Plan &plan, uint64_t seed) {
   return kernels->comparisons->list();
 }
 
-Result<std::vector<KernelLine>> verifyOtherSizes(const TrainingStep &step,
-                                                 const planner::Plan &plan,
-                                                 const ShrinkOptions &shrinkOptions, uint64_t seed,
-                                                 const std::function<bool()> &mayGoOn,
-                                                 std::vector<std::string> &notes) {
+Result<std::vector<KernelLine>>
+verifyOtherSizes(const TrainingStep &step, const planner::Plan &plan,
+                 const ShrinkOptions &shrinkOptions, uint64_t seed, const InputRange &range,
+                 const std::function<bool()> &mayGoOn, std::vector<std::string> &notes) {
   std::vector<KernelLine> lines;
   for (int64_t each : {1, 2, 3, 17}) {
     std::string sizes = "sizes of " + std::to_string(each) + " per part";
@@ -109,7 +110,7 @@ Result<std::vector<KernelLine>> verifyOtherSizes(const TrainingStep &step,
       notes.push_back(sizes + ": not run, " + other.error().message);
       continue;
     }
-    auto compared = compareKernels(*other->step, other->plan, seed);
+    auto compared = compareKernels(*other->step, other->plan, seed, range);
     if (!compared) {
       notes.push_back(sizes + ": not run, " + compared.error().message);
       continue;

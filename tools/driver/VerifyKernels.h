@@ -49,14 +49,13 @@ Result<CompiledPlan> compileForThisMachine(TrainingStep &step, const planner::Pl
 
 /// Runs one step of the plan at other sizes on all ranks, with the kernels of a run, and compares
 /// each kernel with the reference. Every resizable factor is 1, then 2, 3 and 17 times the number
-/// of its parts; 17 is one more than a vector of 16. `notes` lists skipped sizes: those refused by
-/// the model, and those after `mayGoOn` (the time budget) returned false. Errors: those of
-/// compiling and executing; an op that does not fit a size is not an error.
-Result<std::vector<KernelLine>> verifyOtherSizes(const TrainingStep &step,
-                                                 const planner::Plan &plan,
-                                                 const ShrinkOptions &shrinkOptions, uint64_t seed,
-                                                 const std::function<bool()> &mayGoOn,
-                                                 std::vector<std::string> &notes);
+/// of its parts; 17 is one more than a vector of 16. Float inputs are in `range`. `notes` lists
+/// skipped sizes: those refused by the model, and those after `mayGoOn` (the time budget) returned
+/// false. Errors: those of compiling and executing; an op that does not fit a size is not an error.
+Result<std::vector<KernelLine>>
+verifyOtherSizes(const TrainingStep &step, const planner::Plan &plan,
+                 const ShrinkOptions &shrinkOptions, uint64_t seed, const InputRange &range,
+                 const std::function<bool()> &mayGoOn, std::vector<std::string> &notes);
 
 } // namespace tbc::driver
 

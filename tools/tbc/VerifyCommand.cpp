@@ -262,8 +262,9 @@ static Result<Findings> verifySubject(const Options &options) {
   if (options.residuesOnly)
     return findings;
   auto mayGoOn = [&] { return cpuSeconds() < double(options.budgetSeconds); };
-  auto others = driver::verifyOtherSizes(*subject->loaded.step, subject->loaded.plan,
-                                         options.shrink, verify.seed, mayGoOn, findings.notes);
+  auto others = driver::verifyOtherSizes(
+      *subject->loaded.step, subject->loaded.plan, options.shrink, verify.seed,
+      findings.report.range.value_or(driver::InputRange()), mayGoOn, findings.notes);
   if (!others)
     return others.error();
   findings.kernels.insert(findings.kernels.end(), others->begin(), others->end());
@@ -359,6 +360,9 @@ static void print(const Options &options, const Findings &findings) {
     printComparisons("run", report.native, true);
   if (report.lossScale)
     std::printf("  at loss scale %g, where no step overflows\n", *report.lossScale);
+  if (report.range)
+    std::printf("  on float inputs from %g to %g: others make a number that is not finite\n",
+                report.range->low, report.range->high);
   for (KernelSizes sizes : {KernelSizes::AsIs, KernelSizes::Shrunk, KernelSizes::Other})
     printKernels(findings.kernels, sizes, options.listsKernels);
   for (const std::string &note : findings.notes)

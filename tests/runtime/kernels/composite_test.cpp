@@ -187,8 +187,9 @@ TEST_P(Composite, CrossEntropy) {
   same(results[2], tape.value(l), "l");
   same(kernel("cross_entropy_grad", attrs, {x, labels, results[1], results[2], dloss}, {shape})[0],
        tape.gradients(loss, dloss, {vx})[0], "cross_entropy_grad");
-  EXPECT_THROW(kernel("cross_entropy", attrs, {x, ints(rows, {3, 0, 5, 4})}, {rows, rows, rows}),
-               KernelError);
+  if (!isModular(arith))
+    EXPECT_THROW(kernel("cross_entropy", attrs, {x, ints(rows, {3, 0, 5, 4})}, {rows, rows, rows}),
+                 KernelError);
 }
 
 struct AttentionCase {
