@@ -241,7 +241,9 @@ Value LossAttacher::meanOf(Value output) {
   if (mean && isOverSamples(mean->elements)) {
     weights = mean->weights;
     epsilon = mean->epsilon;
-    return mean->elements;
+    Formula f{builder, loc};
+    return mean->factor == 1 ? mean->elements
+                             : f.mul(mean->elements, f.number(mean->elements, mean->factor));
   }
   return output;
 }
@@ -397,6 +399,7 @@ LogicalResult LossAttacher::run() {
   Value output = terminator->getOperand(*result);
   // If samples meet, or the loss has no shares, the step has one micro-batch (firstMeeting of
   // planner/reshard), so a scalar is the loss of the step.
+  builder.setInsertionPoint(terminator);
   bool isScalar = options.kind == LossKind::Output && tensorType(output).getRank() == 0;
   bool isWhole = isScalar && samplesMeetBefore(output);
   if (isScalar && !isWhole)
@@ -408,7 +411,6 @@ LogicalResult LossAttacher::run() {
                                       << (options.kind == LossKind::CrossEntropy
                                               ? "; cross-entropy needs logits [batch, .., classes]"
                                               : ", which is no float");
-  builder.setInsertionPoint(terminator);
   FailureOr<bool> isSum = false;
   if (isScalar && !isWhole && tensorType(output).getRank() == 0)
     isSum = addTerms(output);

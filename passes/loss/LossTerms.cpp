@@ -184,13 +184,30 @@ template <typename Op> static bool matchWithNumber(Value value, Value &rest, dou
   return false;
 }
 
+/// Returns `value` without its sign and constant factors, which multiply `factor`. Example: of
+/// -0.5 * x it is x, and `factor` is multiplied by -0.5.
+static Value withoutFactors(Value value, double &factor) {
+  Value rest;
+  double number = 0;
+  for (value = withoutCasts(value);; value = withoutCasts(rest)) {
+    if (auto neg = value.getDefiningOp<NegOp>()) {
+      rest = neg.getInput();
+      factor = -factor;
+    } else if (matchWithNumber<MulOp>(value, rest, number)) {
+      factor *= number;
+    } else {
+      return value;
+    }
+  }
+}
+
 std::optional<WeightedMean> weightedMean(Value scalar) {
-  auto division = withoutCasts(scalar).getDefiningOp<DivOp>();
-  Value elements = division ? summedUp(division.getLhs()) : Value();
-  if (!elements)
+  WeightedMean mean;
+  auto division = withoutFactors(scalar, mean.factor).getDefiningOp<DivOp>();
+  mean.elements = division ? summedUp(withoutFactors(division.getLhs(), mean.factor)) : Value();
+  if (!mean.elements)
     return std::nullopt;
-  WeightedMean mean{elements, {}, 0};
-  Value divisor = withoutCasts(division.getRhs()), rest;
+  Value elements = mean.elements, divisor = withoutCasts(division.getRhs()), rest;
   double number = 0;
   bool isLimited = matchWithNumber<MaximumOp>(divisor, rest, number);
   if (isLimited && number > 1)

@@ -35,14 +35,15 @@ struct LossSum {
 /// loss of the whole batch, but sum(a) / sum(b) is no such sum.
 std::optional<LossSum> lossTerms(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value scalar);
 
-/// Elements of a mean with weights: sum(elements) / (sum(weights) + epsilon).
+/// Elements of a mean with weights: factor * sum(elements) / (sum(weights) + epsilon).
 struct WeightedMean {
   mlir::Value elements, weights;
-  double epsilon = 0;
+  double epsilon = 0, factor = 1;
 };
 
 /// Returns `scalar` as such a mean; nullopt if it is none. max(sum(weights), c) is the sum itself
-/// for integer weights and c <= 1: a sum of 0 makes no step.
+/// for integer weights and c <= 1: a sum of 0 makes no step. Example: -sum(x * m) / sum(m) has the
+/// factor -1.
 std::optional<WeightedMean> weightedMean(mlir::Value scalar);
 
 /// Returns the input of a sum over all dims, also of one below casts; null for another value.

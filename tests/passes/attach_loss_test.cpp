@@ -183,6 +183,30 @@ TEST(AttachLoss, CountsOfMeansMayHaveALimitOrAnEpsilon) {
   }
 }
 
+/// -(-0.5 * sum(x w) / sum(w)), as `-(rates * mask).sum() / mask.sum()` and a factor of a loss.
+TEST(AttachLoss, AWeightedMeanMayHaveASignAndAFactor) {
+  LossOptions options;
+  options.kind = LossKind::Output;
+  options.samples = 8;
+  std::string sum = "  %n = tbc.reduce_sum %w {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> "
+                    "tensor<f32>\n";
+  std::vector<double> losses;
+  for (const std::string &body :
+       {sum + "  %y = tbc.div %s, %n : tensor<f32>\n",
+        sum + "  %c = tbc.constant dense<-0.5> : tensor<f32> : tensor<f32>\n"
+              "  %f = tbc.mul %s, %c : tensor<f32>\n"
+              "  %d = tbc.div %f, %n : tensor<f32>\n"
+              "  %y = tbc.neg %d : tensor<f32>\n"}) {
+    ParsedModule module(scalarModel(body));
+    ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+    EXPECT_EQ(result(module.function("train"), TensorRole::Count, "count"), 1u);
+    losses.push_back(
+        evaluate(module, "train", trainInputs(module, Arith::F64), Arith::F64)[0].toDoubles()[0]);
+  }
+  EXPECT_NE(losses[0], 0);
+  EXPECT_DOUBLE_EQ(losses[1], 0.5 * losses[0]);
+}
+
 /// 2 * sum(x w) / samples - mean(x w) + 6: each share is of the 8 samples of the global batch, and
 /// four micro-batches of 2 have the 6 together.
 TEST(AttachLoss, SumsOfMeansAreSumsOfShares) {
