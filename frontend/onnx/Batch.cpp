@@ -4,9 +4,11 @@
 
 #include "frontend/onnx/Known.h"
 #include "ir/Elementwise.h"
+#include "ir/FactorAnalysis.h"
 #include "ir/Movement.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -23,41 +25,6 @@ static int64_t rebound(int64_t size, int64_t marker, int64_t batch) {
   return productOf(size, copies);
 }
 
-void bindBatch(func::FuncOp function, int64_t marker, int64_t batch) {
-  auto newType = [&](Type type) -> Type {
-    auto tensor = cast<RankedTensorType>(type);
-    SmallVector<int64_t> shape;
-    for (int64_t size : tensor.getShape())
-      shape.push_back(rebound(size, marker, batch));
-    if (saturatedElements(Shape(shape.begin(), shape.end())) > (int64_t(1) << 56))
-      throw ImportError("the batch is " + std::to_string(batch) +
-                        ", which makes a tensor of more than 2^56 elements");
-    return RankedTensorType::get(shape, tensor.getElementType());
-  };
-  Block &body = function.getBody().front();
-  // Factor rules read types, so all rules are queried before any type changes.
-  SmallVector<std::pair<ShardableOpInterface, SmallVector<int64_t>>> loops;
-  for (Operation &op : body.without_terminator())
-    if (auto shardable = dyn_cast<ShardableOpInterface>(op)) {
-      SmallVector<int64_t> sizes;
-      for (const FactorRule::Loop &loop : shardable.getFactorRule().loops)
-        sizes.push_back(rebound(loop.size, marker, batch));
-      loops.push_back({shardable, sizes});
-    }
-  for (BlockArgument argument : body.getArguments())
-    argument.setType(newType(argument.getType()));
-  for (Operation &op : body.without_terminator()) {
-    for (Value result : op.getResults())
-      result.setType(newType(result.getType()));
-    if (auto size = dyn_cast<FactorSizeOp>(op))
-      size.setSamples(rebound(size.getSamples(), marker, batch));
-  }
-  for (auto &[op, sizes] : loops)
-    op.resizeLoops(sizes);
-  function.setFunctionType(FunctionType::get(function.getContext(), body.getArgumentTypes(),
-                                             body.getTerminator()->getOperandTypes()));
-}
-
 /// Returns how often `marker` divides `size`. Example: 2 * marker^2 gives 2.
 static int factorsOf(int64_t size, int64_t marker) {
   int factors = 0;
@@ -66,19 +33,118 @@ static int factorsOf(int64_t size, int64_t marker) {
   return factors;
 }
 
-bool pairsSamples(ArrayRef<int64_t> shape, int64_t marker) {
-  int factors = 0;
-  for (int64_t size : shape)
-    factors += factorsOf(size, marker);
-  return factors > 1;
-}
+namespace {
 
-Operation *firstMeeting(Block &block, int64_t marker) {
-  for (Operation &op : block)
+/// The batch in the dims of a function at a marker. A size that `marker` divides shows its batch. A
+/// dim that joins samples with other rows does not (marker + 1), so the factors of its parts are
+/// read there. Example: scores of all pairs beside one column, [marker, marker + 1].
+class BatchDims {
+public:
+  BatchDims(func::FuncOp function, int64_t marker) : marker(marker) {
+    if (joinsSamples(function.getBody().front()))
+      analysis.emplace(function);
+  }
+
+  /// How often the batch is a factor of dim `dim`; the most of its parts.
+  int factors(Value value, unsigned dim) const {
+    if (!analysis)
+      return factorsOf(tensorType(value).getDimSize(dim), marker);
+    int most = 0;
+    for (const reshard::Segment &segment : analysis->dimLayout(value, dim).segments) {
+      int count = 0;
+      for (const reshard::Factor &factor : segment.factors)
+        count += factorsOf(factor.size, marker);
+      most = std::max(most, count);
+    }
+    return most;
+  }
+  int factors(Value value) const {
+    int count = 0;
+    for (unsigned dim = 0; dim < tensorType(value).getRank(); ++dim)
+      count += factors(value, dim);
+    return count;
+  }
+
+  RankedTensorType newType(Value value, int64_t batch) const {
+    SmallVector<int64_t> shape;
+    for (auto [dim, size] : llvm::enumerate(tensorType(value).getShape()))
+      shape.push_back(analysis ? newSize(analysis->dimLayout(value, dim), batch)
+                               : rebound(size, marker, batch));
+    if (saturatedElements(Shape(shape.begin(), shape.end())) > (int64_t(1) << 56))
+      throw ImportError("the batch is " + std::to_string(batch) +
+                        ", which makes a tensor of more than 2^56 elements");
+    return RankedTensorType::get(shape, tensorType(value).getElementType());
+  }
+
+  SmallVector<int64_t> newLoops(ShardableOpInterface op, int64_t batch) const {
+    SmallVector<int64_t> sizes;
+    for (auto [i, loop] : llvm::enumerate(op.getFactorRule().loops))
+      sizes.push_back(analysis ? newSize(analysis->loopLayout(op, i), batch)
+                               : rebound(loop.size, marker, batch));
+    return sizes;
+  }
+
+private:
+  int64_t newSize(const reshard::DimLayout &layout, int64_t batch) const {
+    int64_t total = 0;
+    for (const reshard::Segment &segment : layout.segments) {
+      int64_t product = 1;
+      for (const reshard::Factor &factor : segment.factors)
+        product = productOf(product, rebound(factor.size, marker, batch));
+      total += product;
+    }
+    return total;
+  }
+
+  /// Whether some dim has parts with the batch and parts without.
+  bool joinsSamples(Block &block) const {
+    auto isJoin = [&](const FactorRule &rule, const FactorRule::Dim &dim) {
+      size_t overBatch = 0;
+      for (const FactorRule::Product &product : dim)
+        overBatch += llvm::any_of(
+            product, [&](unsigned loop) { return factorsOf(rule.loops[loop].size, marker) > 0; });
+      return overBatch > 0 && overBatch < dim.size();
+    };
+    return llvm::any_of(block, [&](Operation &op) {
+      auto shardable = dyn_cast<ShardableOpInterface>(op);
+      if (!shardable)
+        return false;
+      FactorRule rule = shardable.getFactorRule();
+      auto hasJoin = [&](const auto &dims) {
+        return llvm::any_of(dims, [&](const FactorRule::Dim &dim) { return isJoin(rule, dim); });
+      };
+      return llvm::any_of(rule.operands, hasJoin) || llvm::any_of(rule.results, hasJoin);
+    });
+  }
+
+  int64_t marker;
+  std::optional<FactorAnalysis> analysis; // with joined dims only
+};
+
+} // namespace
+
+void bindBatch(func::FuncOp function, int64_t marker, int64_t batch) {
+  Block &body = function.getBody().front();
+  const BatchDims dims(function, marker);
+  // Factor rules read types, so all rules are queried before any type changes.
+  SmallVector<std::pair<ShardableOpInterface, SmallVector<int64_t>>> loops;
+  SmallVector<std::pair<Value, Type>> types;
+  for (BlockArgument argument : body.getArguments())
+    types.push_back({argument, dims.newType(argument, batch)});
+  for (Operation &op : body.without_terminator()) {
     for (Value result : op.getResults())
-      if (pairsSamples(tensorType(result).getShape(), marker))
-        return &op;
-  return nullptr;
+      types.push_back({result, dims.newType(result, batch)});
+    if (auto shardable = dyn_cast<ShardableOpInterface>(op))
+      loops.push_back({shardable, dims.newLoops(shardable, batch)});
+    if (auto size = dyn_cast<FactorSizeOp>(op))
+      size.setSamples(rebound(size.getSamples(), marker, batch));
+  }
+  for (auto &[value, type] : types)
+    value.setType(type);
+  for (auto &[op, sizes] : loops)
+    op.resizeLoops(sizes);
+  function.setFunctionType(FunctionType::get(function.getContext(), body.getArgumentTypes(),
+                                             body.getTerminator()->getOperandTypes()));
 }
 
 std::string nodeOf(Operation *op, const std::string &otherwise) {
@@ -86,29 +152,52 @@ std::string nodeOf(Operation *op, const std::string &otherwise) {
   return name ? "node '" + name.getName().str() + "'" : otherwise;
 }
 
-/// Returns true if `value` has no dim over the batch, and is computed from inputs that have one.
-static bool isStatistic(mlir::Value value, int64_t marker) {
-  auto isOverBatch = [&](mlir::Value tensor) {
-    return llvm::any_of(tensorType(tensor).getShape(),
-                        [&](int64_t size) { return factorsOf(size, marker) > 0; });
-  };
-  if (isOverBatch(value))
-    return false;
-  llvm::SetVector<mlir::Value> sources;
-  sources.insert(value);
-  for (size_t i = 0; i < sources.size(); ++i) {
-    if (isOverBatch(sources[i]))
-      return true;
-    if (Operation *op = sources[i].getDefiningOp())
-      sources.insert(op->operand_begin(), op->operand_end());
+namespace {
+
+/// The statistics of the batch in a function: values without a dim over the batch, computed from
+/// such that have one. Example: the mean of x[batch, 4] over the samples.
+class Statistics {
+public:
+  Statistics(Block &block, int64_t marker) {
+    auto isOverBatch = [&](Value value) {
+      return llvm::any_of(tensorType(value).getShape(),
+                          [&](int64_t size) { return factorsOf(size, marker) > 0; });
+    };
+    for (BlockArgument argument : block.getArguments())
+      if (isOverBatch(argument))
+        dependent.insert(argument);
+    for (Operation &op : block) {
+      bool depends =
+          llvm::any_of(op.getOperands(), [&](Value value) { return dependent.contains(value); });
+      bool reads = llvm::any_of(op.getOperands(), [&](Value value) {
+        return contains(value) || readers.contains(value);
+      });
+      for (Value result : op.getResults()) {
+        if (depends || isOverBatch(result))
+          dependent.insert(result);
+        if (depends && !isOverBatch(result))
+          statistics.insert(result);
+        if (reads)
+          readers.insert(result);
+      }
+    }
   }
-  return false;
-}
+
+  bool contains(Value value) const { return statistics.contains(value); }
+  /// Whether `value` is or depends on a statistic, so that it means another thing for every batch.
+  bool reach(Value value) const { return contains(value) || readers.contains(value); }
+
+private:
+  llvm::DenseSet<Value> dependent, statistics, readers;
+};
+
+} // namespace
 
 /// ImportError if the batch size is more than a part of a mean, where no samples meet. Examples:
-/// sum(x) / batch is a loss, a sum of squares / (batch - 1) a variance, and x / batch is another
-/// function for every batch.
+/// sum(x) / batch is a loss, a sum of squares / (batch - 1) a variance, x / sum(x) * batch has a
+/// mean of 1, and x / batch is another function for every batch.
 static void checkSampleCounts(Block &block, int64_t marker, bool meets) {
+  const Statistics statistics(block, marker);
   llvm::SetVector<mlir::Value> counts; // sizes, and values made of them and of constants
   for (auto size : block.getOps<FactorSizeOp>())
     if (size->removeAttr(kSampleCountAttr) && !meets)
@@ -123,7 +212,7 @@ static void checkSampleCounts(Block &block, int64_t marker, bool meets) {
       if (op->getNumResults() == 1 && llvm::all_of(op->getOperands(), isNumber))
         counts.insert(op->getResult(0));
       else if (!(isDivisor && tensorType(op->getResult(0)).getRank() == 0) &&
-               !(isa<DivOp, MulOp>(op) && isStatistic(op->getResult(0), marker)))
+               !(isa<DivOp, MulOp>(op) && statistics.reach(op->getResult(0))))
         throw ImportError(nodeOf(op, "the result") + batchAsNumber());
     }
 }
@@ -133,17 +222,24 @@ std::string batchAsNumber() {
          "batch size; export it without that";
 }
 
-std::string checkMeetings(Block &block, int64_t marker, const std::string &tableOverBatch) {
+std::string checkMeetings(func::FuncOp function, int64_t marker,
+                          const std::string &tableOverBatch) {
+  Block &block = function.getBody().front();
+  const BatchDims dims(function, marker);
   auto listsPairs = [&](Value value) {
-    return llvm::any_of(tensorType(value).getShape(),
-                        [&](int64_t size) { return factorsOf(size, marker) > 1; });
+    return llvm::any_of(llvm::seq<unsigned>(0, tensorType(value).getRank()),
+                        [&](unsigned dim) { return dims.factors(value, dim) > 1; });
   };
   for (Operation &op : block)
     if (llvm::any_of(op.getResults(), listsPairs))
       throw ImportError(nodeOf(&op, "the result") +
                         " lists all pairs of samples along one dim. Ranks cannot split the batch "
                         "in that dim; keep scores as [batch, batch], and reduce them dim by dim");
-  Operation *meeting = firstMeeting(block, marker);
+  auto pairsSamples = [&](Operation &op) {
+    return llvm::any_of(op.getResults(), [&](Value value) { return dims.factors(value) > 1; });
+  };
+  auto found = llvm::find_if(block, pairsSamples);
+  Operation *meeting = found == block.end() ? nullptr : &*found;
   if (!meeting && !tableOverBatch.empty())
     throw ImportError(tableOverBatch);
   checkSampleCounts(block, marker, meeting != nullptr);

@@ -9,17 +9,11 @@
 
 namespace tbc::frontend {
 
-/// Replaces the factor `marker` in every size of `function` by `batch`. ImportError if a tensor
-/// becomes too large. Example: with marker 97 and batch 8, tensor<970x4xf32> becomes
-/// tensor<80x4xf32>.
+/// Replaces the factor `marker` in every size of `function` by `batch`, also in the parts of a dim
+/// that joins samples with other rows. ImportError if a tensor becomes too large. Examples: with
+/// marker 97 and batch 8, tensor<970x4xf32> becomes tensor<80x4xf32>, and 97 scores beside one
+/// column, tensor<97x98xf32>, become tensor<8x9xf32>.
 void bindBatch(mlir::func::FuncOp function, int64_t marker, int64_t batch);
-
-/// Returns the first op of `block` with a result that has the factor `marker` twice: a table over
-/// pairs of samples. Null if there is none. Example: the product u v^T of two [marker, 8].
-mlir::Operation *firstMeeting(mlir::Block &block, int64_t marker);
-
-/// Returns true if `shape` has the factor `marker` twice. Example: [marker, 2 * marker].
-bool pairsSamples(llvm::ArrayRef<int64_t> shape, int64_t marker);
 
 /// Returns "node 'NAME'", the ONNX node of `op`; `otherwise` if it has none.
 std::string nodeOf(mlir::Operation *op, const std::string &otherwise);
@@ -31,7 +25,8 @@ std::string nodeOf(mlir::Operation *op, const std::string &otherwise);
 ///
 /// ImportError: a dim that lists all pairs, such as [marker, marker] reshaped to [marker * marker];
 /// a table without scores.
-std::string checkMeetings(mlir::Block &block, int64_t marker, const std::string &tableOverBatch);
+std::string checkMeetings(mlir::func::FuncOp function, int64_t marker,
+                          const std::string &tableOverBatch);
 
 /// Returns the end of a message about a node that takes the samples of the batch one by one.
 std::string perSampleRemedy();

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace tbc::frontend {
@@ -116,6 +117,17 @@ bool areSinusoids(const ParameterSource &source) {
   double tolerance = toleranceOf(source.dtype);
   return rows.size() >= minRows && rows[0].size() >= 2 &&
          (obeyRecurrence(rows, tolerance) || haveRowsOfPairs(rows, tolerance));
+}
+
+bool areFrequencies(const ParameterSource &source) {
+  double last = std::numeric_limits<double>::infinity();
+  bool found = false;
+  forEachElement(source, [&](double element) {
+    found = element > 0 && element < last;
+    last = element;
+    return found;
+  });
+  return found;
 }
 
 std::optional<MaskBand> bandOf(const ParameterSource &source) {

@@ -29,6 +29,10 @@ bool isAdditiveMask(const ParameterSource &source);
 /// Example: [[0, 1], [sin 1, cos 1], [sin 2, cos 2], ...]. Rows of random numbers obey neither.
 bool areSinusoids(const ParameterSource &source);
 
+/// Whether the elements are positive and descend, as the frequencies of rotary embeddings do, also
+/// scaled ones. Example: 1, 0.1, 0.01, 0.001. A trained tensor has another order.
+bool areFrequencies(const ParameterSource &source);
+
 /// A mask [.., queries, keys] with 0 if low <= key - query <= high, and `hidden` elsewhere.
 /// Example: a causal mask has low = -queries and high = 0.
 struct MaskBand {

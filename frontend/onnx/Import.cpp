@@ -177,7 +177,7 @@ OwningOpRef<ModuleOp> GraphImporter::run() {
   eraseDeadOps();
   if (!numbersSamples(block, marker))
     emitter->tableOverBatch.clear();
-  meetings = checkMeetings(block, marker, emitter->tableOverBatch);
+  meetings = checkMeetings(function, marker, emitter->tableOverBatch);
   nameOps();
   return module;
 }

@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/Indexing.h"
 
+#include "frontend/onnx/Digits.h"
 #include "frontend/onnx/Elementwise.h"
 #include "frontend/onnx/Structure.h"
 
@@ -66,28 +67,6 @@ std::optional<Range> asRange(const Value &indices) {
       known.intAt({1}) == known.intAt({0}) + 1)
     return Range{indices.dims[0], known.intAt({0}), 2};
   return std::nullopt;
-}
-
-/// Returns the core dims of affine indices, outermost first, if they enumerate the rows 0, 1, 2 ...
-/// of a dim of `size`; else nullopt.
-std::optional<std::vector<unsigned>> asFlattened(const Known &known, int64_t size) {
-  if (!known.isAffine() || known.offset() != 0)
-    return std::nullopt;
-  std::vector<unsigned> order(known.shape().size());
-  for (unsigned i = 0; i < order.size(); ++i)
-    order[i] = i;
-  llvm::sort(order, [&](unsigned a, unsigned b) {
-    return known.coefficients()[a] > known.coefficients()[b];
-  });
-  int64_t stride = 1;
-  for (unsigned core : llvm::reverse(order)) {
-    if (known.coefficients()[core] != stride)
-      return std::nullopt;
-    stride *= known.shape()[core];
-  }
-  if (stride != size)
-    return std::nullopt;
-  return order;
 }
 
 /// The shape of a gather.
@@ -182,32 +161,6 @@ std::vector<unsigned> gatheredDims(const Value &data, const Value &indices, unsi
   return dims;
 }
 
-/// Undoes a flattening: dim `axis` becomes the index dims `order`, each at its position.
-Value unflatten(Emitter &emitter, const Value &data, const Value &indices, unsigned axis,
-                const std::vector<unsigned> &order, const Shape &shape) {
-  Shape split = data.shape;
-  split.erase(split.begin() + axis);
-  for (auto [i, core] : llvm::enumerate(order))
-    split.insert(split.begin() + axis + i, indices.known->shape()[core]);
-  Value value = reshape(emitter, data, split);
-  // From the order of the strides to the order of the index dims.
-  std::vector<unsigned> permutation;
-  for (unsigned dim = 0; dim < split.size(); ++dim)
-    permutation.push_back(dim);
-  for (unsigned core = 0; core < order.size(); ++core)
-    permutation[axis + core] = axis + (llvm::find(order, core) - order.begin());
-  value = transpose(emitter, value, permutation);
-  Value result = value;
-  result.shape = shape;
-  for (unsigned &dim : result.dims) {
-    if (dim < axis)
-      continue;
-    dim = dim < axis + order.size() ? axis + indices.dims[dim - axis]
-                                    : unsigned(dim - order.size() + indices.rank());
-  }
-  return result;
-}
-
 Value gatherRuntime(Emitter &emitter, const Value &data, const Value &indices, unsigned axis,
                     const Shape &shape) {
   std::vector<unsigned> dims = gatheredDims(data, indices, axis);
@@ -249,8 +202,8 @@ Value gather(Emitter &emitter, const Value &data, const Value &givenIndices, uns
     Value rows = slice(emitter, data, axis, range->start, 1, range->size);
     return placed(rows, axis, indices.rank(), axis + range->dim, shape);
   }
-  if (auto order = asFlattened(*indices.known, data.shape[axis]))
-    return unflatten(emitter, data, indices, axis, *order, shape);
+  if (auto digits = digitsOf(*indices.known, data.shape[axis]))
+    return gatherDigits(emitter, data, indices, axis, *digits, shape);
   return gatherRuntime(emitter, data, indices, axis, shape);
 }
 
@@ -284,15 +237,22 @@ std::optional<IndexBlock> blockOfIndices(Emitter &emitter, const Value &indices,
       return std::nullopt;
     part = checkIndices(part, sizes[k]);
     int64_t size = indices.shape[k];
+    int64_t begin = 0, step = 1;
     if (part.isSplat() && size == 1) {
-      block.begin.push_back(part.splatInt());
+      begin = part.splatInt();
     } else {
-      std::optional<Range> range = part.isSplat() ? std::nullopt : asRange(part);
-      if (!range || range->dim != k)
+      const Known &known = *part.known;
+      if (part.isSplat() || part.dims != std::vector<unsigned>{k})
         return std::nullopt;
-      block.begin.push_back(range->start);
+      begin = known.intAt({0});
+      step = known.intAt({1}) - begin;
+      bool isEven = known.isAffine() || known.numElements() == 2;
+      if (!isEven || step < 1)
+        return std::nullopt;
     }
+    block.begin.push_back(begin);
     block.size.push_back(size);
+    block.step.push_back(step);
   }
   return block;
 }
@@ -331,21 +291,28 @@ Value ofEachSample(Emitter &emitter, const Value &indices, const Shape &sizes) {
   return concat(emitter, coordinates, last);
 }
 
-/// If the first coordinate is the sample's own number, returns the other coordinates.
-static std::optional<Value> coordinatesInSample(Emitter &emitter, const Value &data,
-                                                const Value &indices) {
-  bool isPair = indices.parts && indices.parts->size() == 2 &&
-                indices.partsDim == indices.rank() - 1 && indices.parts->front().shape.back() == 1;
-  if (!isPair || indices.rank() < 2 || indices.shape[0] != data.shape[0] ||
-      !emitter.dependsOnBatch(data.shape[0]))
+/// Returns `value` with dim `from` at place `to`.
+static Value moveDim(Emitter &emitter, const Value &value, unsigned from, unsigned to) {
+  std::vector<unsigned> order;
+  for (unsigned dim = 0; dim < value.rank(); ++dim)
+    if (dim != from)
+      order.push_back(dim);
+  order.insert(order.begin() + to, from);
+  return transpose(emitter, value, order);
+}
+
+/// If coordinate `k` is the number of the sample along a dim of the indices, returns that dim.
+static std::optional<unsigned> samplesOfCoordinate(Emitter &emitter, const Value &data,
+                                                   const Value &indices, unsigned k) {
+  if (!emitter.dependsOnBatch(data.shape[k]))
     return std::nullopt;
-  Value first = coordinate(emitter, indices, 0);
-  if (!first.isKnown() || first.isSplat())
+  Value part = coordinate(emitter, indices, k);
+  if (!part.isKnown() || part.isSplat())
     return std::nullopt;
-  std::optional<Range> range = asRange(checkIndices(first, data.shape[0]));
-  if (!range || range->dim != 0 || range->start != 0 || range->size != data.shape[0])
+  std::optional<Range> range = asRange(checkIndices(part, data.shape[k]));
+  if (!range || range->start != 0 || range->size != data.shape[k])
     return std::nullopt;
-  return indices.parts->back();
+  return range->dim;
 }
 
 Value flatIndices(Emitter &emitter, const Value &indices, const Shape &sizes) {
@@ -398,6 +365,28 @@ static Value gatherFlat(Emitter &emitter, const Value &data, const Value &indice
   return reshape(emitter, Value::ofTensor(data.dtype, gathered), result);
 }
 
+/// Gathers within each sample where one coordinate is the sample's own number and others are data.
+/// Example: x[i, arange(batch)] of x [positions, batch, 32] takes x[i[b], b] for each sample b.
+static std::optional<Value> gatherInSamples(Emitter &emitter, const Value &data,
+                                            const Value &indices) {
+  unsigned depth = indices.shape.back();
+  for (unsigned k = 0; k < depth && depth > 1 && indices.parts; ++k) {
+    std::optional<unsigned> dim = samplesOfCoordinate(emitter, data, indices, k);
+    if (!dim)
+      continue;
+    std::vector<Value> others;
+    for (unsigned other = 0; other < depth; ++other)
+      if (other != k)
+        others.push_back(unsqueeze(moveDim(emitter, coordinate(emitter, indices, other), *dim, 0),
+                                   {indices.rank() - 1}));
+    if (llvm::all_of(others, [](const Value &value) { return value.isKnown(); }))
+      return std::nullopt;
+    Value inner = others.size() == 1 ? others[0] : concat(emitter, others, indices.rank() - 1);
+    return moveDim(emitter, gatherFlat(emitter, moveDim(emitter, data, k, 0), inner, 1), 0, *dim);
+  }
+  return std::nullopt;
+}
+
 Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_t batchDims) {
   if (indices.rank() == 0)
     throw ImportError("GatherND needs indices of rank 1 or more");
@@ -410,9 +399,8 @@ Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_
                       std::to_string(batchDims) + " batch dims");
   if (batchDims != 0)
     return gatherFlat(emitter, data, indices, batchDims);
-  if (std::optional<Value> inner = coordinatesInSample(emitter, data, indices);
-      inner && !inner->isKnown())
-    return gatherFlat(emitter, data, *inner, 1);
+  if (std::optional<Value> rows = gatherInSamples(emitter, data, indices))
+    return *rows;
   unsigned indexRank = indices.rank() - 1;
   Shape indexShape(indices.shape.begin(), indices.shape.end() - 1);
   Shape shape = indexShape;

@@ -20,14 +20,14 @@ Value gather(Emitter &emitter, const Value &data, const Value &indices, unsigned
 /// row-major index. Coordinates may be negative. Example: (1, 2) in sizes [3, 4] is 6.
 Value flatIndices(Emitter &emitter, const Value &indices, const Shape &sizes);
 
-/// A rectangle of a tensor's leading dims.
+/// A rectangle of a tensor's leading dims: in each `size` places from `begin`, `step` apart.
 struct IndexBlock {
-  Shape begin, size;
+  Shape begin, size, step;
 };
 
 /// Returns the block that `indices`, known coordinates of the leading dims of `sizes`, list in
-/// order; nullopt for others. Example: coordinates (i, j + 2), i < 3 and j < 4, are the block from
-/// (0, 2) of 3 x 4.
+/// order; nullopt for others. Example: coordinates (i, 2 j + 1), i < 3 and j < 4, are the block
+/// from (0, 1) of 3 x 4 in steps of 1 and 2.
 std::optional<IndexBlock> blockOfIndices(Emitter &emitter, const Value &indices,
                                          const Shape &sizes);
 

@@ -46,6 +46,12 @@ public:
     });
     for (const auto &[name, tensor] : model.initializers)
       names.insert(name);
+    // A tensor of the module that is in the file under another name keeps its own.
+    for (const onnx::ValueInfoProto &info : model.graph().value_info())
+      for (const onnx::StringStringEntryProto &entry : info.metadata_props())
+        if (entry.key() == kFoldedFromKey)
+          for (const std::string &source : listedStrings(entry.value()))
+            names.insert(source);
     for (const onnx::ValueInfoProto *input : model.inputs)
       names.insert(input->name());
   }

@@ -4,22 +4,21 @@
 
 namespace tbc::frontend {
 
-namespace {
-
-constexpr char kOutsideOfModules[] = "_empty_nn_module_stack_from_metadata_hook";
-
-/// The names in "['', 'model.layers.0', 'linear']", a list as Python prints it.
-std::vector<std::string> scopesOfList(const std::string &text) {
-  std::vector<std::string> scopes;
+std::vector<std::string> listedStrings(const std::string &text) {
+  std::vector<std::string> strings;
   for (size_t begin = text.find_first_of("'\""); begin != std::string::npos;) {
     size_t end = text.find(text[begin], begin + 1);
     if (end == std::string::npos)
       break;
-    scopes.push_back(text.substr(begin + 1, end - begin - 1));
+    strings.push_back(text.substr(begin + 1, end - begin - 1));
     begin = text.find_first_of("'\"", end + 1);
   }
-  return scopes;
+  return strings;
 }
+
+namespace {
+
+constexpr char kOutsideOfModules[] = "_empty_nn_module_stack_from_metadata_hook";
 
 /// The names in ": Model/model.layers.0: torch.nn.Linear/linear: aten.linear.default".
 std::vector<std::string> scopesOfNamespace(const std::string &text) {
@@ -43,7 +42,7 @@ std::string pathFromMetadata(const onnx::NodeProto &node) {
     if (!isList && (entry.key() != "namespace" || !path.empty()))
       continue;
     std::vector<std::string> scopes =
-        isList ? scopesOfList(entry.value()) : scopesOfNamespace(entry.value());
+        isList ? listedStrings(entry.value()) : scopesOfNamespace(entry.value());
     if (scopes.size() >= 2 && scopes[scopes.size() - 2] != kOutsideOfModules)
       path = scopes[scopes.size() - 2];
   }

@@ -12,6 +12,9 @@ namespace tbc::frontend {
 /// "transformer.h.0.attn".
 std::string modulePath(const GraphNode &node);
 
+/// Returns the strings of a list as Python prints it. Example: "['a', 'b']".
+std::vector<std::string> listedStrings(const std::string &text);
+
 } // namespace tbc::frontend
 
 #endif // TBC_FRONTEND_ONNX_MODULEPATH_H

@@ -74,6 +74,15 @@ std::vector<std::string> openRoleWarnings(const Parameters &parameters) {
         (areMany ? "whether they are parameters" : "whether it is a parameter") +
         ": --parameter '" + *numbers.begin() + "' trains it, --constant says that it is none");
   }
+  if (const std::set<std::string> &angles = parameters.openAngles; !angles.empty()) {
+    bool areMany = angles.size() > 1;
+    warnings.push_back(listOf(angles) + (areMany ? " are" : " is") +
+                       " not trained, because only sines and cosines depend on " +
+                       (areMany ? "them" : "it") + ", but nothing in the file says " +
+                       (areMany ? "whether they are parameters" : "whether it is a parameter") +
+                       ": --parameter '" + *angles.begin() +
+                       "' trains it, --constant says that it is none");
+  }
   return warnings;
 }
 
@@ -106,7 +115,7 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
       }
     }
     if (decision.isOpen && decision.role == Role::Constant)
-      result.openNumbers.insert(source.displayName);
+      (isTensor ? result.openAngles : result.openNumbers).insert(source.displayName);
     else if (decision.isOpen)
       result.open.insert(source.name);
     source.isTransposed = isFoldedTranspose(users, tensor);

@@ -29,8 +29,9 @@ struct Parameters {
   std::set<std::string> masks;
   /// All constants: in the function and among `states`.
   std::vector<ConstantTensor> constants;
-  /// Parameters by weak evidence, and single numbers that are constants by weak evidence.
-  std::set<std::string> open, openNumbers;
+  /// By weak evidence: parameters; single numbers that are constants; tensors that are constants,
+  /// because only sines and cosines read them.
+  std::set<std::string> open, openNumbers, openAngles;
   std::vector<std::string> warnings;
 };
 Parameters findParameters(const Model &model, const ImportOptions &options);

@@ -137,19 +137,6 @@ bool endsWith(const std::string &text, const std::string &end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-/// The strings in "['a', 'b']", a list as Python prints it.
-std::vector<std::string> stringsOfList(const std::string &text) {
-  std::vector<std::string> strings;
-  for (size_t begin = text.find_first_of("'\""); begin != std::string::npos;) {
-    size_t end = text.find(text[begin], begin + 1);
-    if (end == std::string::npos)
-      break;
-    strings.push_back(text.substr(begin + 1, end - begin - 1));
-    begin = text.find_first_of("'\"", end + 1);
-  }
-  return strings;
-}
-
 /// Whether the name is usual for parameters. Example: "fc1.weight".
 bool isWeightName(const std::string &name) {
   return endsWith(name, ".weight") || endsWith(name, ".bias");
@@ -185,7 +172,7 @@ RoleFinder::RoleFinder(const Model &model, const Users &users, const ImportOptio
       if (entry.key() == kInputKindKey)
         records[name].kind = entry.value();
       else if (entry.key() == kFoldedFromKey)
-        records[name].foldedFrom = stringsOfList(entry.value());
+        records[name].foldedFrom = listedStrings(entry.value());
     }
   };
   for (const onnx::ValueInfoProto &info : model.graph().value_info())
@@ -518,7 +505,7 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
     return {Role::Parameter, Evidence::Reader};
   }
   if (reachesOnlySinCos(users, name))
-    return {Role::Constant, Evidence::OnlySinCos};
+    return {Role::Constant, Evidence::OnlySinCos, isNamedByModule(name) && !areFrequencies(source)};
   if (isAdditiveMask(source))
     return {Role::Constant, Evidence::Mask};
   if (isReadAs({UseKind::Affine}))

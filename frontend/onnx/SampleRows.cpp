@@ -34,6 +34,18 @@ std::optional<int64_t> splatOf(mlir::Value value) {
   return elements.getSplatValue<llvm::APInt>().getSExtValue();
 }
 
+/// Returns true if `value` is the number of each sample, its dim 0.
+bool isSample(mlir::Value value, int64_t marker) {
+  value = withoutCasts(value);
+  while (auto broadcast = value.getDefiningOp<BroadcastOp>()) {
+    if (broadcast.getDims() != ArrayRef<int64_t>{0})
+      return false;
+    value = withoutCasts(broadcast.getInput());
+  }
+  auto iota = value.getDefiningOp<IotaOp>();
+  return iota && iota.getDim() == 0 && tensorType(iota.getResult()).getDimSize(0) == marker;
+}
+
 /// Returns true if `value` holds rows * b for each sample b, its dim 0.
 bool isFirstRow(mlir::Value value, int64_t rows, int64_t marker) {
   value = withoutCasts(value);
@@ -43,16 +55,20 @@ bool isFirstRow(mlir::Value value, int64_t rows, int64_t marker) {
     value = withoutCasts(broadcast.getInput());
   }
   auto product = value.getDefiningOp<MulOp>();
-  if (!product || splatOf(product.getRhs()) != rows)
-    return false;
-  auto iota = withoutCasts(product.getLhs()).getDefiningOp<IotaOp>();
-  return iota && iota.getDim() == 0 && tensorType(iota.getResult()).getDimSize(0) == marker;
+  return product && splatOf(product.getRhs()) == rows && isSample(product.getLhs(), marker);
 }
 
-/// A gather of `rows` rows in each sample of `data` [batch, rows, ...].
+/// A gather of rows in each sample of `data`, [batch, rows, ...] or [rows, batch, ...].
 struct RowsOfSamples {
   mlir::Value data, index;
+  bool isTimeFirst = false;
 };
+
+/// Returns i if `value` is i * batch for some i.
+mlir::Value timesBatch(mlir::Value value, int64_t marker) {
+  auto product = withoutCasts(value).getDefiningOp<MulOp>();
+  return product && splatOf(product.getRhs()) == marker ? product.getLhs() : mlir::Value();
+}
 
 std::optional<RowsOfSamples> find(GatherOp gather, int64_t marker) {
   auto merge = gather.getTable().getDefiningOp<ReshapeOp>();
@@ -62,18 +78,39 @@ std::optional<RowsOfSamples> find(GatherOp gather, int64_t marker) {
   // The data's dims are the factors, and only the first two are merged.
   ArrayRef<int64_t> shape = tensorType(merge.getInput()).getShape();
   auto isOne = [](int64_t count) { return count == 1; };
-  if (shape.size() < 2 || shape[0] != marker || !llvm::all_of(merge.getIn(), isOne) ||
+  if (shape.size() < 2 || !llvm::all_of(merge.getIn(), isOne) ||
       !llvm::all_of(merge.getOut().drop_front(), isOne))
     return std::nullopt;
-  for (auto [first, index] : {std::pair(add.getLhs(), add.getRhs()), {add.getRhs(), add.getLhs()}})
-    if (isFirstRow(first, shape[1], marker) && tensorType(index).getRank() > 0 &&
-        tensorType(index).getDimSize(0) == marker)
-      return RowsOfSamples{merge.getInput(), index};
+  auto isOfSamples = [&](mlir::Value index) {
+    return tensorType(index).getRank() > 0 && tensorType(index).getDimSize(0) == marker;
+  };
+  for (auto [first, second] :
+       {std::pair(add.getLhs(), add.getRhs()), {add.getRhs(), add.getLhs()}}) {
+    if (shape[0] == marker && isFirstRow(first, shape[1], marker) && isOfSamples(second))
+      return RowsOfSamples{merge.getInput(), second};
+    mlir::Value index = timesBatch(second, marker);
+    if (shape[1] == marker && isSample(first, marker) && index && isOfSamples(index))
+      return RowsOfSamples{merge.getInput(), index, /*isTimeFirst=*/true};
+  }
   return std::nullopt;
 }
 
+/// Returns `data` [rows, batch, ...] as [batch, rows, ...].
+mlir::Value samplesFirst(Emitter &e, mlir::Value data) {
+  RankedTensorType type = tensorType(data);
+  SmallVector<int64_t> shape(type.getShape()), order;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    order.push_back(dim);
+  std::swap(shape[0], shape[1]);
+  std::swap(order[0], order[1]);
+  return e.createOne("transpose", {data}, e.type(*dtypeOf(type.getElementType()), shape),
+                     {e.integers("permutation", order)});
+}
+
 /// Returns the rows of `found` in the shape of `type`.
-mlir::Value build(Emitter &e, const RowsOfSamples &found, RankedTensorType type) {
+mlir::Value build(Emitter &e, RowsOfSamples found, RankedTensorType type) {
+  if (found.isTimeFirst)
+    found.data = samplesFirst(e, found.data);
   DType dtype = *dtypeOf(type.getElementType());
   ArrayRef<int64_t> data = tensorType(found.data).getShape(),
                     index = tensorType(found.index).getShape();

@@ -17,7 +17,8 @@ namespace tbc::frontend {
 /// each sample.
 ///
 /// Example: gather(reshape(x [batch, 9, 32] to [9 * batch, 32]), i + 9 * iota) becomes
-/// gather_elements(x, i [batch, 1, 32], dim 1).
+/// gather_elements(x, i [batch, 1, 32], dim 1). For x [9, batch, 32], whose flat index is
+/// i * batch + iota, x is transposed first.
 void gatherWithinSamples(Emitter &emitter, mlir::Block &block);
 
 } // namespace tbc::frontend

@@ -83,6 +83,62 @@ TEST(Pairs, LabelsOfTheExampleNumberEveryBatch) {
   EXPECT_THAT(importError(other.bytes()), HasSubstr("takes labels [2] for scores [batch, batch]"));
 }
 
+/// One more column beside the scores of all pairs: a hard negative, or a null passage. Its row has
+/// batch + 1 scores at every batch size.
+TEST(Pairs, AColumnBesideTheScores) {
+  ModelBuilder b = withScores();
+  numberSamples(b);
+  b.input("negative", {"batch", "1"});
+  ModelBuilder::attr(b.node("Concat", {"scores", "negative"}, {"all"}), "axis", int64_t(1));
+  ModelBuilder::attr(b.node("SoftmaxCrossEntropyLoss", {"all", "numbers"}, {"y"}), "reduction",
+                     std::string("none"));
+  for (int64_t batch : {2, 3}) {
+    ModelRunner runner;
+    runner.options.batch = batch;
+    std::vector<double> x, losses;
+    for (int64_t i = 0; i < batch; ++i) {
+      x.insert(x.end(), {double(2 * i), double(2 * i + 1)});
+      runner.inputs["negative"].push_back(0.5 * double(i));
+    }
+    for (int64_t i = 0; i < batch; ++i) {
+      auto score = [&](int64_t j) { return x[2 * i] * x[2 * j] + x[2 * i + 1] * x[2 * j + 1]; };
+      double sum = std::exp(0.5 * double(i) - score(i));
+      for (int64_t j = 0; j < batch; ++j)
+        sum += std::exp(score(j) - score(i));
+      losses.push_back(std::log(sum));
+    }
+    std::vector<double> y = runner.run(b);
+    ASSERT_EQ(y.size(), losses.size());
+    for (size_t i = 0; i < y.size(); ++i)
+      EXPECT_NEAR(y[i], losses[i], 1e-9);
+  }
+}
+
+/// The same where rows of the batch and others are joined before the product: no score is
+/// [batch, batch].
+TEST(Pairs, RowsBesideTheSamples) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  numberSamples(b);
+  b.floats("null", {1, 2}, {1, 1});
+  ModelBuilder::attr(b.node("Concat", {"x", "null"}, {"rows"}), "axis", int64_t(0));
+  ModelBuilder::attr(b.node("Transpose", {"rows"}, {"t"}), "perm", std::vector<int64_t>{1, 0});
+  b.node("MatMul", {"x", "t"}, {"scores"}, "similarity");
+  ModelBuilder::attr(b.node("SoftmaxCrossEntropyLoss", {"scores", "numbers"}, {"y"}), "reduction",
+                     std::string("none"));
+  // Rows of scores: 1, 3, 1 and 3, 13, 5.
+  auto loss = [](std::vector<double> scores, double own) {
+    double sum = 0;
+    for (double score : scores)
+      sum += std::exp(score - own);
+    return DoubleNear(std::log(sum), 1e-9);
+  };
+  ModelRunner runner;
+  EXPECT_THAT(runner.run(b), ElementsAre(loss({1, 3, 1}, 1), loss({3, 13, 5}, 13)));
+  EXPECT_THAT(runner.model->warnings, Contains(HasSubstr("node 'similarity' joins every sample")));
+}
+
 TEST(Pairs, TheIdentitySelectsTheDiagonal) {
   ModelBuilder b = withScores();
   b.node("EyeLike", {"scores"}, {"eye"});

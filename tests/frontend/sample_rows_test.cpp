@@ -50,6 +50,41 @@ TEST(SampleRows, SeveralRowsOfEachSample) {
   EXPECT_THAT(runner.shape, ElementsAre(2, 2, 2));
 }
 
+/// x [3, batch, 2] at x[i, arange(batch)]: positions come first, as in a recurrent layer. PyTorch's
+/// older exporter merges the dims into one, its newer one lists coordinates.
+TEST(SampleRows, PositionsBeforeTheSamples) {
+  for (bool isFlat : {true, false}) {
+    ModelBuilder b(18);
+    b.input("x", {"batch", "3", "2"});
+    b.input("i", {"batch"}, /*isFloat=*/false);
+    b.output("y");
+    ModelBuilder::attr(b.node("Transpose", {"x"}, {"steps"}), "perm",
+                       std::vector<int64_t>{1, 0, 2});
+    b.ints("zero", {}, {0});
+    b.ints("one", {}, {1});
+    b.ints("behind", {1}, {1});
+    b.node("Shape", {"x"}, {"shape"});
+    b.node("Gather", {"shape", "zero"}, {"samples"});
+    b.node("Range", {"zero", "samples", "one"}, {"numbers"});
+    if (isFlat) {
+      b.node("Mul", {"i", "samples"}, {"first"});
+      b.node("Add", {"numbers", "first"}, {"flat"});
+      ModelBuilder::attr(b.node("Flatten", {"steps"}, {"rows"}), "axis", int64_t(2));
+      b.node("Gather", {"rows", "flat"}, {"y"});
+    } else {
+      b.node("Unsqueeze", {"i", "behind"}, {"place"});
+      b.node("Unsqueeze", {"numbers", "behind"}, {"sample"});
+      ModelBuilder::attr(b.node("Concat", {"place", "sample"}, {"indices"}), "axis", int64_t(-1));
+      b.node("GatherND", {"steps", "indices"}, {"y"});
+    }
+    ModelRunner runner;
+    runner.options.batch = 3;
+    runner.inputs["i"] = {2, 0, 1};
+    EXPECT_THAT(runner.run(b), ElementsAre(4, 5, 6, 7, 14, 15));
+    EXPECT_EQ(runner.count("iota"), 0u);
+  }
+}
+
 /// Another stride reaches into other samples.
 TEST(SampleRows, TheStrideIsTheNumberOfRows) {
   EXPECT_THAT(importError(flatRows({"batch"}, 2).bytes()),

@@ -9,6 +9,7 @@ Exports models of real libraries in both forms, and asks of each whether tbc
 
 A file holds less than the module. PyTorch is compared as the file has it, and the row says so:
 - held: buffers of floats that TorchScript's file cannot tell from parameters; tbc gets them by --constant;
+- opened: parameters that the warning "nothing in the file says" names; tbc gets them by --parameter;
 - frozen: parameters without requires_grad, which no file tells; tbc gets them by --freeze;
 - detached: ops Detach in the file, written as docs/export.md says;
 - plain: tbc warned that the dynamo exporter has folded parameters, so the file is of optimize=False, as it says.
@@ -150,6 +151,8 @@ def data_of(made):
             data[name] = np.ones(shape, np.int64)
         elif example.dtype.is_floating_point:
             data[name] = rng.standard_normal(shape).astype(np.float32)
+            if bool((example > 0).all()):  # such as a frequency whose logarithm is taken
+                data[name] = np.abs(data[name]) + np.float32(0.1)
         elif example.dtype == torch.bool:
             data[name] = rng.random(shape) < float(example.float().mean())
         else:
@@ -284,12 +287,14 @@ def examine(name, form, opset, program, folder):
             flags += ["--tie", tie]
         trained = {entry["name"]: entry for entry in report["parameter_tensors"]}
         held = [buffer for buffer, _ in made.module.named_buffers() if buffer in trained]
-        if held:
-            row["held"] = held
-            for buffer in held:
-                flags += ["--constant", buffer]
-            report = json.loads(tbc("check", "model.onnx", "--json", "--loss", made.loss,
-                                    *[word for buffer in held for word in ("--constant", buffer)]))
+        opened = [entry["name"] for entry in report["constant_tensors"]
+                  if "--parameter" in text and entry["name"] in dict(made.module.named_parameters())]
+        if held or opened:
+            row["held"], row["opened"] = held, opened
+            roles = [word for buffer in held for word in ("--constant", buffer)]
+            roles += [word for parameter in opened for word in ("--parameter", parameter)]
+            flags += roles
+            report = json.loads(tbc("check", "model.onnx", "--json", "--loss", made.loss, *roles))
         names = {entry[key] for entry in report["parameter_tensors"] for key in ("name", "display_name")}
         frozen = [name for name, p in made.module.named_parameters() if not p.requires_grad and name in names]
         if frozen:
@@ -336,6 +341,7 @@ def line_of(row):
     numbers = " ".join(f"{row.get(key, '-'):>6}" for key in ("mfu8", "mfu64", "plan8", "plan64", "verify"))
     missed = f" {row['decomposed']} decomposed;" if row.get("decomposed") else ""
     missed += f" {len(row['held'])} held;" if row.get("held") else ""
+    missed += f" {len(row['opened'])} opened;" if row.get("opened") else ""
     missed += f" {row['frozen']} frozen;" if row.get("frozen") else ""
     missed += f" {row['detached']} detached;" if row.get("detached") else ""
     missed += " plain;" if row.get("plain") else ""

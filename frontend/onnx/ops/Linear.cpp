@@ -96,8 +96,16 @@ Value einsum(Emitter &emitter, const Value &a, const std::vector<int64_t> &aLabe
   return Value::ofCore(a.dtype, shape, dims, core);
 }
 
+/// Returns `value` over the samples of `other` where it repeats, as zeros of the exported batch do.
+static Value overSamplesOf(Emitter &emitter, const Value &value, const Value &other) {
+  Shape shape = value.shape;
+  for (unsigned dim = 0; value.rank() == other.rank() && dim + 2 < value.rank(); ++dim)
+    shape[dim] = other.shape[dim];
+  return overSamples(value, shape, emitter.marker);
+}
+
 Value matmul(Emitter &emitter, const Value &givenA, const Value &givenB) {
-  Value a = givenA, b = givenB;
+  Value a = overSamplesOf(emitter, givenA, givenB), b = overSamplesOf(emitter, givenB, givenA);
   if (a.rank() == 0 || b.rank() == 0)
     throw ImportError("multiplies a scalar as a matrix");
   bool rowVector = a.rank() == 1, columnVector = b.rank() == 1;

@@ -122,14 +122,31 @@ void importScatterElements(NodeContext &node) {
                                     checkAxis(node.attrInt("axis", 0), data.rank()), modeOf(node)));
 }
 
+/// Returns `data` with `rows` at places `step` apart along `dim`, from `begin` on.
+Value replaceSteps(Emitter &emitter, const Value &data, const Value &rows, unsigned dim,
+                   int64_t begin, int64_t step) {
+  int64_t size = data.shape[dim], count = rows.shape[dim];
+  std::vector<int64_t> row, isReplaced;
+  for (int64_t place = 0; place < size; ++place) {
+    int64_t at = std::clamp<int64_t>((place - begin) / step, 0, count - 1);
+    row.push_back(at);
+    isReplaced.push_back(begin + at * step == place);
+  }
+  Value mask = Value::ofKnown(DType::Bool, data.shape, {dim}, Known::ofInts({size}, isReplaced));
+  return select(emitter, mask, gather(emitter, rows, Value::ofInts(row), dim), data);
+}
+
 /// Replaces a block of `data`, dim by dim from `dim` on, by `updates`.
 Value replaceBlock(Emitter &emitter, const Value &data, const Value &updates,
                    const IndexBlock &block, unsigned dim) {
   if (dim == block.begin.size())
     return updates;
-  int64_t begin = block.begin[dim], size = block.size[dim], end = begin + size;
+  int64_t begin = block.begin[dim], size = block.size[dim], end = begin + size,
+          step = block.step[dim];
   Value middle =
-      replaceBlock(emitter, slice(emitter, data, dim, begin, 1, size), updates, block, dim + 1);
+      replaceBlock(emitter, slice(emitter, data, dim, begin, step, size), updates, block, dim + 1);
+  if (step > 1)
+    return replaceSteps(emitter, data, middle, dim, begin, step);
   std::vector<Value> parts;
   if (begin > 0)
     parts.push_back(slice(emitter, data, dim, 0, 1, begin));

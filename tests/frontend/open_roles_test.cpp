@@ -1,0 +1,96 @@
+//===- open_roles_test.cpp - Initializers with weak or joint evidence ------===//
+
+#include "tests/frontend/ModelRunner.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+using namespace tbc;
+using namespace tbc::test;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+namespace {
+
+std::vector<std::string> parametersOf(ModelRunner &runner, const ModelBuilder &b) {
+  runner.run(b);
+  std::vector<std::string> names;
+  for (const frontend::ParameterSource &source : runner.model->parameters)
+    names.push_back(source.name);
+  return names;
+}
+
+/// h + cos(angles), as the older exporter of PyTorch writes it. Frequencies of rotary embeddings
+/// descend; the angles of a state space model are trained.
+TEST(OpenRoles, AnglesAreOpenUnlessTheyDescend) {
+  auto withAngles = [](const std::vector<float> &elements) {
+    ModelBuilder b;
+    b.proto.set_producer_name("pytorch");
+    b.input("x", {"batch", "3"});
+    b.output("y");
+    b.floats("w.weight", {3, 3}, std::vector<float>(9, 1));
+    b.floats("mixer.theta", {3}, elements);
+    b.node("MatMul", {"x", "w.weight"}, {"h"});
+    b.node("Cos", {"mixer.theta"}, {"cos"});
+    b.node("Add", {"h", "cos"}, {"y"});
+    return b;
+  };
+  ModelRunner descending;
+  EXPECT_THAT(parametersOf(descending, withAngles({1, 0.1F, 0.01F})), ElementsAre("w.weight"));
+  EXPECT_THAT(descending.model->warnings, IsEmpty());
+  ModelRunner open, trained, kept;
+  EXPECT_THAT(parametersOf(open, withAngles({1, 3, 2})), ElementsAre("w.weight"));
+  EXPECT_THAT(open.model->warnings, ElementsAre(HasSubstr("--parameter 'mixer.theta' trains it")));
+  trained.options.parameters = kept.options.constants = {"mixer.theta"};
+  EXPECT_THAT(parametersOf(trained, withAngles({1, 3, 2})), ElementsAre("w.weight", "mixer.theta"));
+  EXPECT_THAT(trained.model->warnings, IsEmpty());
+  EXPECT_THAT(parametersOf(kept, withAngles({1, 3, 2})), ElementsAre("w.weight"));
+  EXPECT_THAT(kept.model->warnings, IsEmpty());
+}
+
+/// Group norms as the newer exporter of PyTorch writes them: instance norms share a scale of ones,
+/// and the module's own weight has a name of the exporter's. The shared scale is split by module,
+/// and takes no name of the module.
+TEST(OpenRoles, SplitTensorsTakeNoNameOfTheModule) {
+  ModelBuilder b;
+  b.input("x", {"batch", "4", "2"});
+  b.output("y");
+  b.floats("ones", {4}, {1, 1, 1, 1});
+  b.floats("zeros", {4}, {0, 0, 0, 0});
+  auto foldedFrom = [&](const std::string &name, const std::string &sources) {
+    onnx::ValueInfoProto &info = *b.proto.mutable_graph()->add_value_info();
+    info.set_name(name);
+    onnx::StringStringEntryProto &entry = *info.add_metadata_props();
+    entry.set_key("pkg.onnxscript.optimizer.folded_from");
+    entry.set_value(sources);
+  };
+  foldedFrom("ones", "['val_9']");
+  foldedFrom("zeros", "['val_9']");
+  std::string signature;
+  std::string value = "x";
+  for (std::string number : {"0", "1"}) {
+    std::string module = "blocks." + number + ".norm", weight = "val_" + number;
+    signature += "p_" + number + ": PARAMETER target='" + module + ".weight'\n";
+    b.floats(weight, {4, 1}, {1, 2, 3, float(4 + std::stoi(number))});
+    foldedFrom(weight, "['" + module + ".weight', 'val_9']");
+    for (auto [type, inputs, output] :
+         {std::tuple("InstanceNormalization", std::vector<std::string>{value, "ones", "zeros"},
+                     "norm" + number),
+          std::tuple("Mul", std::vector<std::string>{"norm" + number, weight}, "h" + number)}) {
+      onnx::NodeProto &node = b.node(type, inputs, {output});
+      onnx::StringStringEntryProto &scopes = *node.add_metadata_props();
+      scopes.set_key("pkg.torch.onnx.name_scopes");
+      scopes.set_value("['', '" + module + "', 'group_norm']");
+    }
+    value = "h" + number;
+  }
+  b.node("Identity", {value}, {"y"});
+  onnx::StringStringEntryProto &entry = *b.proto.mutable_graph()->add_metadata_props();
+  entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
+  entry.set_value(signature);
+  ModelRunner runner;
+  EXPECT_THAT(parametersOf(runner, b), ElementsAre("val_0", "val_1"));
+}
+
+} // namespace
