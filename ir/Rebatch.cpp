@@ -2,6 +2,7 @@
 
 #include "ir/Rebatch.h"
 
+#include "ir/LostBatch.h"
 #include "ir/Movement.h"
 #include "ir/Resize.h"
 
@@ -12,8 +13,7 @@ namespace tbc {
 LogicalResult rebatch(func::FuncOp func, int64_t batch) {
   FactorAnalysis analysis(func);
   if (!analysis.batchFactor())
-    return func.emitError("cannot change the batch size: the batch dims of the inputs are not one "
-                          "factor of their own");
+    return emitLostBatch(func) << "; so the batch size cannot be changed";
   FactorSizes sizes{{*analysis.batchFactor(), batch}};
   // A part of the batch's constants would change the model.
   for (auto constant : func.getBody().front().getOps<ConstantOp>())

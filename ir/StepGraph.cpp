@@ -3,6 +3,7 @@
 #include "ir/StepGraph.h"
 
 #include "ir/ElementTypes.h"
+#include "ir/LostBatch.h"
 #include "ir/MatrixUpdate.h"
 #include "ir/Reshard.h"
 #include "ir/Roles.h"
@@ -453,8 +454,7 @@ FailureOr<StepGraph> Extractor::run() {
     return std::move(step);
   }
   if (!analysis->batchFactor())
-    return train.emitError("the batch dims of the inputs are not one factor of their own; some op "
-                           "merges the batch with another dim in a way that cannot be undone");
+    return emitLostBatch(train);
   step.graph.batchFactor = *analysis->batchFactor();
   step.graph.sequenceFactor = analysis->sequenceFactor().value_or(-1);
   findExperts();

@@ -96,7 +96,8 @@ mlir::Value Emitter::core(const Value &value) {
 /// Returns the product of factor_size ops that stands for `value`, one float that counts samples;
 /// null if it is another number. Where no samples meet, only a statistic of the batch may be
 /// divided by it (checkSampleCounts). Examples at marker 10007: the 10007.0 of
-/// `loss.sum() / x.shape[0]`, and the 10006.0 of an unbiased variance, which is factor_size - 1.
+/// `loss.sum() / x.shape[0]`, and the 10006.0 of an unbiased variance, which is factor_size - 1;
+/// over 6 elements of each sample it is 60041.0, which is factor_size 6 - 1.
 mlir::Value Emitter::sampleCount(const Value &value) {
   const Known &known = *value.known;
   if (!kernels::isFloat(value.dtype) || !known.isFloat() || known.numElements() != 1)
@@ -106,8 +107,9 @@ mlir::Value Emitter::sampleCount(const Value &value) {
   if (!(number > 0 && number < largest) || number != std::floor(number))
     return {};
   int64_t rest = int64_t(number);
-  bool isCount = rest % marker == 0, lacksOne = rest % (marker - 1) == 0;
-  if (!isCount && !lacksOne)
+  bool isCount = rest % marker == 0, lacksOne = rest % (marker - 1) == 0,
+       lacksOneElement = !lacksOne && (rest + 1) % marker == 0;
+  if (!isCount && !lacksOne && !lacksOneElement)
     return {};
   RankedTensorType scalar = type(value.dtype, {});
   auto size = [&](int64_t count) {
@@ -116,10 +118,11 @@ mlir::Value Emitter::sampleCount(const Value &value) {
                       builder.getNamedAttr(kSampleCountAttr, builder.getUnitAttr())});
   };
   mlir::Value product;
-  if (lacksOne) {
+  if (lacksOne || lacksOneElement) {
     mlir::Value one = constant(value.dtype, Known::ofReal(1));
-    product = createOne("sub", {size(1), one}, scalar);
-    rest /= marker - 1;
+    int64_t elements = lacksOne ? 1 : (rest + 1) / marker;
+    product = createOne("sub", {size(elements), one}, scalar);
+    rest /= elements * marker - 1;
   }
   if (isCount) {
     mlir::Value count = size(rest / marker);

@@ -173,6 +173,14 @@ Value gatherRuntime(Emitter &emitter, const Value &data, const Value &indices, u
   return Value::ofCore(data.dtype, shape, dims, core);
 }
 
+/// Whether affine indices over samples and other dims choose from a flattened dim of samples.
+bool readsByStrides(const Emitter &emitter, const Value &data, const Known &indices,
+                    unsigned axis) {
+  return indices.isAffine() && indices.shape().size() > 2 &&
+         emitter.dependsOnBatch(data.shape[axis]) && data.shape[axis] > emitter.marker &&
+         llvm::any_of(indices.shape(), [&](int64_t size) { return emitter.dependsOnBatch(size); });
+}
+
 } // namespace
 
 Value gather(Emitter &emitter, const Value &data, const Value &givenIndices, unsigned axis) {
@@ -204,6 +212,11 @@ Value gather(Emitter &emitter, const Value &data, const Value &givenIndices, uns
   }
   if (auto digits = digitsOf(*indices.known, data.shape[axis]))
     return gatherDigits(emitter, data, indices, axis, *digits, shape);
+  if (readsByStrides(emitter, data, *indices.known, axis))
+    throw ImportError("reads a flattened tensor by strides over the samples that are not those of "
+                      "its rows, as as_strided of a tensor in another order of memory does: they "
+                      "hold the batch size of the export. Write x.contiguous().as_strided(...), "
+                      "x.unfold(...), or slices");
   return gatherRuntime(emitter, data, indices, axis, shape);
 }
 

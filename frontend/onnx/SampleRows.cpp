@@ -58,10 +58,12 @@ bool isFirstRow(mlir::Value value, int64_t rows, int64_t marker) {
   return product && splatOf(product.getRhs()) == rows && isSample(product.getLhs(), marker);
 }
 
-/// A gather of rows in each sample of `data`, [batch, rows, ...] or [rows, batch, ...].
+/// A gather of rows in each sample of `data`, [batch, rows, ...] or [rows, batch, ...]. The first
+/// `merged` dims of the index are one dim of the result.
 struct RowsOfSamples {
   mlir::Value data, index;
   bool isTimeFirst = false;
+  int64_t merged = 1;
 };
 
 /// Returns i if `value` is i * batch for some i.
@@ -71,13 +73,20 @@ mlir::Value timesBatch(mlir::Value value, int64_t marker) {
 }
 
 std::optional<RowsOfSamples> find(GatherOp gather, int64_t marker) {
+  auto isOne = [](int64_t count) { return count == 1; };
   auto merge = gather.getTable().getDefiningOp<ReshapeOp>();
-  auto add = withoutCasts(gather.getIndices()).getDefiningOp<AddOp>();
+  mlir::Value indices = withoutCasts(gather.getIndices());
+  int64_t merged = 1;
+  if (auto list = indices.getDefiningOp<ReshapeOp>();
+      list && tensorType(indices).getRank() == 1 && llvm::all_of(list.getIn(), isOne)) {
+    merged = list.getOut()[0];
+    indices = withoutCasts(list.getInput());
+  }
+  auto add = indices.getDefiningOp<AddOp>();
   if (gather.getDim() != 0 || !merge || !add || merge.getOut()[0] != 2)
     return std::nullopt;
   // The data's dims are the factors, and only the first two are merged.
   ArrayRef<int64_t> shape = tensorType(merge.getInput()).getShape();
-  auto isOne = [](int64_t count) { return count == 1; };
   if (shape.size() < 2 || !llvm::all_of(merge.getIn(), isOne) ||
       !llvm::all_of(merge.getOut().drop_front(), isOne))
     return std::nullopt;
@@ -87,10 +96,10 @@ std::optional<RowsOfSamples> find(GatherOp gather, int64_t marker) {
   for (auto [first, second] :
        {std::pair(add.getLhs(), add.getRhs()), {add.getRhs(), add.getLhs()}}) {
     if (shape[0] == marker && isFirstRow(first, shape[1], marker) && isOfSamples(second))
-      return RowsOfSamples{merge.getInput(), second};
+      return RowsOfSamples{merge.getInput(), second, /*isTimeFirst=*/false, merged};
     mlir::Value index = timesBatch(second, marker);
     if (shape[1] == marker && isSample(first, marker) && index && isOfSamples(index))
-      return RowsOfSamples{merge.getInput(), index, /*isTimeFirst=*/true};
+      return RowsOfSamples{merge.getInput(), index, /*isTimeFirst=*/true, merged};
   }
   return std::nullopt;
 }
@@ -124,8 +133,10 @@ mlir::Value build(Emitter &e, RowsOfSamples found, RankedTensorType type) {
   mlir::Value everywhere = e.broadcast(flat, shape, {0, 1});
   mlir::Value rows = e.createOne("gather_elements", {found.data, everywhere}, e.type(dtype, shape),
                                  {e.integer("dim", 1)});
-  SmallVector<int64_t> sizes(type.getShape()), behind(data.size(), 1), out(sizes.size(), 1);
+  SmallVector<int64_t> sizes(index), behind(data.size(), 1), out(type.getRank(), 1);
+  llvm::append_range(sizes, data.drop_front(2));
   behind[1] = int64_t(index.size()) - 1;
+  out[0] = found.merged;
   return e.reshape(rows, sizes, behind, out);
 }
 

@@ -7,6 +7,7 @@
 #include "ir/FactorAnalysis.h"
 #include "ir/Formula.h"
 #include "ir/Loss.h"
+#include "ir/LostBatch.h"
 #include "ir/Movement.h"
 #include "ir/Roles.h"
 #include "passes/OpIds.h"
@@ -200,9 +201,7 @@ FailureOr<BatchDim> LossAttacher::findBatch(Value output) {
   FactorAnalysis analysis(train);
   std::optional<reshard::FactorId> factor = analysis.batchFactor();
   if (!factor)
-    return train.emitError(
-        "the batch dims of the inputs are not one factor of their own, so the loss "
-        "cannot be averaged over the batch");
+    return emitLostBatch(train) << "; so the loss cannot be averaged over the batch";
   if (pairsSamples(analysis, output))
     return emitError(output.getLoc())
            << "the loss is to be made from an output of type " << output.getType()

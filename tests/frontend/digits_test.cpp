@@ -8,7 +8,9 @@
 
 using namespace tbc;
 using namespace tbc::test;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 namespace {
 
@@ -64,6 +66,31 @@ TEST(Digits, WindowsOfEachSample) {
   EXPECT_THAT(runner.run(b), ElementsAre(0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 7, 8, 9, 10, 11, 10, 11,
                                          12, 13, 12, 13, 14, 15));
   EXPECT_EQ(runner.count("iota"), 2U); // of the windows: no index numbers the samples
+}
+
+/// PyTorch's older exporter writes the strides of the example's memory. Those of a transposed
+/// tensor hold its batch size, here 2: (batch * 4, 2, 3) of strides (1, 16, 8).
+TEST(Digits, StridesOfTheExampleAreRefused) {
+  ModelBuilder b(18);
+  b.input("x", {"batch", "4", "4"});
+  b.output("y");
+  b.ints("zero", {}, {0});
+  b.ints("one", {}, {1});
+  b.ints("four", {}, {4});
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Gather", {"shape", "zero"}, {"samples"});
+  b.node("Mul", {"samples", "four"}, {"count"});
+  b.node("Range", {"zero", "count", "one"}, {"numbers"});
+  b.ints("column", {3}, {-1, 1, 1});
+  b.node("Reshape", {"numbers", "column"}, {"rows"});
+  b.ints("windows", {2, 3}, {0, 8, 16, 16, 24, 32});
+  b.node("Add", {"rows", "windows"}, {"places"});
+  b.ints("flat", {1}, {-1});
+  b.node("Reshape", {"x", "flat"}, {"list"});
+  b.node("Gather", {"list", "places"}, {"y"}, "windows");
+  EXPECT_THAT(importError(b.bytes()),
+              AllOf(HasSubstr("node 'windows' (Gather): reads a flattened tensor by strides"),
+                    HasSubstr("x.contiguous().as_strided(...)")));
 }
 
 /// z[:, ::2] = u of z [batch, 4], as PyTorch's older exporter writes it.

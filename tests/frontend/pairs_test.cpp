@@ -225,6 +225,27 @@ TEST(Pairs, AStatisticIsDividedByTheSamplesButOne) {
   }
 }
 
+/// The same over the elements of all samples, as advantages are normalised: 2 n - 1.
+TEST(Pairs, AStatisticIsDividedByTheElementsButOne) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  countSamples(b);
+  b.ints("one", {}, {1});
+  b.ints("two", {}, {2});
+  b.node("Mul", {"samples", "two"}, {"elements"});
+  b.node("Sub", {"elements", "one"}, {"others"});
+  ModelBuilder::attr(b.node("Cast", {"others"}, {"number"}), "to", int64_t(1));
+  ModelBuilder::attr(b.node("ReduceSum", {"x"}, {"sum"}), "keepdims", int64_t(0));
+  b.node("Div", {"sum", "number"}, {"y"});
+  for (int64_t batch : {2, 3}) {
+    ModelRunner runner;
+    runner.options.batch = batch;
+    double elements = 2 * double(batch);                   // 0, 1, 2 ..
+    EXPECT_THAT(runner.run(b), ElementsAre(elements / 2)); // n (n - 1) / 2 / (n - 1)
+  }
+}
+
 /// SimCLR: rows of two views; the label of a row is the number of its sample's other view.
 TEST(Pairs, LabelsNumberTheOtherView) {
   ModelBuilder b;

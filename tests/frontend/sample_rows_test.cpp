@@ -50,6 +50,21 @@ TEST(SampleRows, SeveralRowsOfEachSample) {
   EXPECT_THAT(runner.shape, ElementsAre(2, 2, 2));
 }
 
+/// One list of the rows of all samples, as graphs of nearest neighbours are gathered:
+/// x.view(batch * 3, 2)[(i + 3 * arange(batch)[:, None]).view(-1)].
+TEST(SampleRows, AListOfTheRowsOfAllSamples) {
+  ModelBuilder b = flatRows({"batch", "2"});
+  b.proto.mutable_graph()->mutable_node()->RemoveLast();
+  b.ints("all", {1}, {-1});
+  b.node("Reshape", {"flat", "all"}, {"list"});
+  b.node("Gather", {"rows", "list"}, {"y"});
+  ModelRunner runner;
+  runner.inputs["i"] = {2, 0, 1, 1};
+  EXPECT_THAT(runner.run(b), ElementsAre(4, 5, 0, 1, 8, 9, 8, 9));
+  EXPECT_THAT(runner.shape, ElementsAre(4, 2));
+  EXPECT_EQ(runner.count("iota"), 0u);
+}
+
 /// x [3, batch, 2] at x[i, arange(batch)]: positions come first, as in a recurrent layer. PyTorch's
 /// older exporter merges the dims into one, its newer one lists coordinates.
 TEST(SampleRows, PositionsBeforeTheSamples) {

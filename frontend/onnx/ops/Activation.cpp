@@ -21,7 +21,10 @@ const Value &floatInput(NodeContext &node) {
 } // namespace
 
 Value softplus(Formula &f, const Value &x) {
-  return f.add(f.relu(x), f.log(f.add(number(x, 1), f.exp(f.neg(f.abs(x))))));
+  // At 0 the left operands have the gradients, 1 and -1, so that of the sum is 1 - 1/2.
+  Value negative = f.neg(x);
+  return f.add(f.maximum(x, number(x, 0)),
+               f.log(f.add(number(x, 1), f.exp(f.minimum(negative, x)))));
 }
 
 /// exp(min(x, 0)) - 1: the negative branch of ELU and similar functions. Its gradient stays finite

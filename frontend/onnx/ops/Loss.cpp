@@ -2,6 +2,12 @@
 
 #include "frontend/onnx/ops/Families.h"
 
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
+#include "ir/Movement.h"
+
+#include "llvm/ADT/SetVector.h"
+
 #include <numeric>
 
 namespace tbc::frontend {
@@ -50,6 +56,31 @@ void importDropout(NodeContext &node) {
 /// A label that never occurs, for nodes without ignore_index.
 constexpr int64_t noLabel = -(int64_t(1) << 40);
 
+/// Whether an op passes its elements on.
+bool isView(mlir::Operation *op) {
+  return op && mlir::isa<SliceOp, ReshapeOp, TransposeOp, BroadcastOp, CastOp>(op);
+}
+
+/// Whether labels are numbers of an input that also selects the rows of a table, so that none is
+/// negative. Example: the tokens input_ids[:, 1:] of a model that embeds input_ids.
+bool areRowsOfATable(const Value &labels) {
+  mlir::Value source = labels.ir;
+  while (source && isView(source.getDefiningOp()))
+    source = source.getDefiningOp()->getOperand(0);
+  if (!mlir::isa_and_nonnull<mlir::BlockArgument>(source))
+    return false;
+  llvm::SetVector<mlir::Value> views;
+  views.insert(source);
+  for (size_t i = 0; i < views.size(); ++i)
+    for (mlir::OpOperand &use : views[i].getUses()) {
+      if (mlir::isa<GatherOp>(use.getOwner()) && use.getOperandNumber() == 1)
+        return true;
+      if (isView(use.getOwner()))
+        views.insert(use.getOwner()->getResult(0));
+    }
+  return false;
+}
+
 /// The operands of a loss node, with the classes in the last dim.
 struct LossInputs {
   Value scores, labels;
@@ -79,6 +110,9 @@ struct LossInputs {
       throw ImportError("takes labels " + printShape(labels.shape, e.marker) + " for scores " +
                         printShape(input.shape, e.marker) +
                         "; they have the shape of the scores without their classes");
+    // Then no label is ignored, and the loss is a mean whose count is known.
+    if (ignored < 0 && areRowsOfATable(labels))
+      ignored = noLabel;
     findWeights(node);
   }
 

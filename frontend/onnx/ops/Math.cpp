@@ -1,6 +1,7 @@
 //===- Math.cpp - Elementwise ops ------------------------------------------===//
 
 #include "frontend/onnx/NodeContext.h"
+#include "ir/Elementwise.h"
 
 #include <cmath>
 #include <limits>
@@ -47,6 +48,20 @@ void importUnary(NodeContext &node, llvm::StringRef mnemonic) {
 void importFloatUnary(NodeContext &node, llvm::StringRef mnemonic) {
   requireFloat(node.input(0));
   importUnary(node, mnemonic);
+}
+
+/// log(x). For log(sigmoid(z)), as exporters write PyTorch's logsigmoid, sigmoid must not
+/// underflow: log(sigmoid(max(z, -c))) + min(z + c, 0), where log(sigmoid(z)) rounds to z below -c.
+void importLog(NodeContext &node) {
+  const Value &x = node.input(0);
+  auto sigmoid = x.ir ? x.ir.getDefiningOp<SigmoidOp>() : SigmoidOp();
+  if (!sigmoid)
+    return importFloatUnary(node, "log");
+  Formula f{node.emitter};
+  Value z = Value::ofCore(x.dtype, x.shape, x.dims, sigmoid.getInput());
+  double c = x.dtype == DType::F16 ? 9 : 30;
+  Value logarithm = f.log(f.sigmoid(f.maximum(z, number(z, -c))));
+  node.setOutput(0, f.add(logarithm, f.minimum(f.add(z, number(z, c)), number(z, 0))));
 }
 
 void importBinary(NodeContext &node, llvm::StringRef mnemonic) {
@@ -317,7 +332,7 @@ llvm::ArrayRef<OpImporter> mathOps() {
       {"", "Not", importNot},
       UNARY("Relu", "relu"),
       FLOAT_UNARY("Exp", "exp"),
-      FLOAT_UNARY("Log", "log"),
+      {"", "Log", importLog},
       FLOAT_UNARY("Sqrt", "sqrt"),
       FLOAT_UNARY("Reciprocal", "reciprocal"),
       FLOAT_UNARY("Tanh", "tanh"),
