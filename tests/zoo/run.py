@@ -61,6 +61,7 @@ try:
     import recent  # noqa: F401
     import sequences  # noqa: F401
     import signals  # noqa: F401
+    import strangers  # noqa: F401
     import subject
     import tasks  # noqa: F401
     import written  # noqa: F401
