@@ -27,6 +27,13 @@ SmallVector<Operation *> matrixOps(GatherMatricesOp gather) {
   return {};
 }
 
+GatherMatricesOp gatherOf(Operation &shard) {
+  for (Operation *op = shard.getPrevNode(); op; op = op->getPrevNode())
+    if (auto gather = dyn_cast<GatherMatricesOp>(op))
+      return gather;
+  return {};
+}
+
 bool joinsPreviousKernel(Operation *op) {
   auto cost = dyn_cast<CostOpInterface>(op);
   auto before = dyn_cast_or_null<CostOpInterface>(op->getPrevNode());
@@ -58,18 +65,59 @@ public:
     addValue(gather.getResult(), "gathered", factors);
     for (Operation *op : matrixOps(gather)) {
       addOp(op);
+      addNewStates(op);
       update.joinsPrevious.push_back(op->getPrevNode() != gather && joinsPreviousKernel(op));
     }
+    update.totals = countTotals();
     return std::move(update);
   }
 
 private:
+  /// Returns the number of sums over the whole parameter right behind the ops on matrices.
+  int countTotals() const {
+    Operation *op = gather;
+    while (op && !isa<ShardMatricesOp>(op))
+      op = op->getNextNode();
+    for (op = op ? op->getNextNode() : op; op && !isa<GatherMatricesOp>(op); op = op->getNextNode())
+      if (auto totals = dyn_cast<SquareTotalsOp>(op))
+        return totals.getTotals().size();
+    return 0;
+  }
+
+  /// Adds an operand from outside: a state of whole matrices, or a scalar. Its dims have the
+  /// factors of the op's loops.
+  void addOutside(Value value, const std::vector<FactorId> &factors) {
+    auto arg = dyn_cast<BlockArgument>(value);
+    auto function = gather->getParentOfType<func::FuncOp>();
+    const bool isState = arg && function.getArgAttr(arg.getArgNumber(), kWholeAttr);
+    const std::string name =
+        isState ? function.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kNameAttr).str()
+                : "scalar";
+    const int index = addValue(value, name, factors);
+    update.graph.values[index].role =
+        isState ? reshard::ValueRole::OptimizerState : reshard::ValueRole::Input;
+  }
+
+  /// Links the results of `op` that are new states to the old ones.
+  void addNewStates(Operation *op) {
+    auto function = gather->getParentOfType<func::FuncOp>();
+    for (Value result : op->getResults())
+      for (OpOperand &use : result.getUses()) {
+        if (!isa<func::ReturnOp>(use.getOwner()))
+          continue;
+        auto name = function.getResultAttrOfType<StringAttr>(use.getOperandNumber(), kNameAttr);
+        for (auto [i, value] : llvm::enumerate(update.graph.values))
+          if (value.role == reshard::ValueRole::OptimizerState && name && value.name == name)
+            update.graph.stateUpdates.push_back({int(i), valueIndex.lookup(result)});
+      }
+  }
+
   int addValue(Value value, std::string name, const std::vector<FactorId> &factors) {
     auto type = tensorType(value);
     GraphValue graphValue;
     graphValue.name = std::move(name);
     graphValue.dtype = *dtypeOf(type.getElementType());
-    graphValue.layout.elementBytes = type.getElementTypeBitWidth() / 8;
+    graphValue.layout.elementBytes = (type.getElementTypeBitWidth() + 7) / 8;
     for (auto [factor, size] : llvm::zip_equal(factors, type.getShape()))
       graphValue.layout.dims.push_back({{{{{factor, size}}}}});
     int index = update.graph.values.size();
@@ -102,7 +150,18 @@ private:
       loop.isReduced = ruleLoop.kind != LoopKind::Parallel;
       graphOp.loops.push_back(std::move(loop));
     }
+    // Operands from outside have the loops of the others.
+    for (auto [k, operand] : llvm::enumerate(op->getOperands()))
+      if (auto known = valueIndex.find(operand); known != valueIndex.end())
+        for (auto [d, dim] : llvm::enumerate(rule.operands[k]))
+          graphOp.loops[dim.front().front()].factor = factorsOf[known->second][d];
     for (auto [k, operand] : llvm::enumerate(op->getOperands())) {
+      if (!valueIndex.count(operand)) {
+        std::vector<FactorId> factors;
+        for (const FactorRule::Dim &dim : rule.operands[k])
+          factors.push_back(graphOp.loops[dim.front().front()].factor);
+        addOutside(operand, factors);
+      }
       const int value = valueIndex.lookup(operand);
       graphOp.operands.push_back(value);
       std::vector<int> &users = update.graph.values[value].users;
@@ -111,7 +170,6 @@ private:
       for (auto [d, dim] : llvm::enumerate(rule.operands[k])) {
         reshard::Loop &loop = graphOp.loops[dim.front().front()];
         loop.operandDims.push_back({int(k), int(d)});
-        loop.factor = factorsOf[value][d];
       }
     }
     for (reshard::Loop &loop : graphOp.loops)

@@ -74,6 +74,47 @@ LogicalResult MuonStepOp::inferReturnTypes(MLIRContext *, std::optional<Location
                      types); // muon_step_c1
 }
 
+LogicalResult FactoredMomentOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                                 Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  if (int64_t(adaptor.getCount()) <= 0) // factored_moment_c2
+    return emitOptionalError(loc, "takes a mean of ", int64_t(adaptor.getCount()), " elements");
+  return inferUpdate(loc, adaptor.getMoment(), adaptor.getSums(), {},
+                     types); // factored_moment_c1
+}
+LogicalResult FactoredDirectionOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                                    Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  if (int64_t(adaptor.getCount()) <= 0) // factored_direction_c2
+    return emitOptionalError(loc, "takes a mean of ", int64_t(adaptor.getCount()), " elements");
+  return inferUpdate(loc, adaptor.getGradient(),
+                     {adaptor.getRow(), adaptor.getColumn(), adaptor.getTotal()}, {},
+                     types); // factored_direction_c1
+}
+LogicalResult RootDirectionOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                                Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  return inferUpdate(loc, adaptor.getGradient(), adaptor.getMoment(), {},
+                     types); // root_direction_c1
+}
+LogicalResult SquareTotalsOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
+                                               Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  for (Value tensor : adaptor.getTensors()) {
+    if (tensorType(tensor).getShape() != tensorType(adaptor.getTensors().front()).getShape())
+      return emitOptionalError(loc, "adds up squares of ", tensor.getType(), " beside ",
+                               adaptor.getTensors().front().getType()); // square_totals_c1
+    types.push_back(RankedTensorType::get({}, Float32Type::get(context)));
+  }
+  return success();
+}
+LogicalResult AdafactorStepOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                                Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  if (int64_t(adaptor.getCount()) <= 0) // adafactor_step_c2
+    return emitOptionalError(loc, "takes a mean of ", int64_t(adaptor.getCount()), " elements");
+  const APFloat &threshold = adaptor.getClipThreshold();
+  if (!threshold.isFinite() || threshold.isNegative() || threshold.isZero()) // adafactor_step_c2
+    return emitOptionalError(loc, "limits directions to ", threshold.convertToDouble());
+  return inferUpdate(loc, adaptor.getParameter(), adaptor.getDirection(), {},
+                     types); // adafactor_step_c1
+}
+
 LogicalResult SquareSumOp::inferReturnTypes(MLIRContext *context, std::optional<Location>, Adaptor,
                                             SmallVectorImpl<Type> &types) {
   types.push_back(RankedTensorType::get({}, Float32Type::get(context)));
@@ -146,6 +187,20 @@ FactorRule SquareSumOp::getFactorRule() { return sumRule(getGradients()); }
 void SquareSumOp::resizeLoops(ArrayRef<int64_t>) {}
 double SquareSumOp::getFlops() { return 2 * countElements(getGradients()); }
 KernelClass SquareSumOp::getKernelClass() { return KernelClass::Reduction; }
+
+/// Every loop is summed over, and every operand has them.
+FactorRule SquareTotalsOp::getFactorRule() {
+  FactorRule rule;
+  SmallVector<unsigned, 4> loops;
+  for (int64_t size : tensorType(getTensors().front()).getShape())
+    loops.push_back(rule.addLoop(size, LoopKind::Reduction));
+  rule.operands.assign(getTensors().size(), FactorRule::dims(loops));
+  rule.results.resize(getTotals().size());
+  return rule;
+}
+void SquareTotalsOp::resizeLoops(ArrayRef<int64_t>) {}
+double SquareTotalsOp::getFlops() { return 2 * countElements(getTensors()); }
+KernelClass SquareTotalsOp::getKernelClass() { return KernelClass::Reduction; }
 
 FactorRule CountNotFiniteOp::getFactorRule() { return sumRule(getGradients()); }
 void CountNotFiniteOp::resizeLoops(ArrayRef<int64_t>) {}

@@ -165,6 +165,99 @@ def Tbc_MuonStepOp : Tbc_OptimizerOp<"muon_step", "5"> {
 }
 
 //===----------------------------------------------------------------------===//
+// Adafactor
+//===----------------------------------------------------------------------===//
+
+def Tbc_FactoredMomentOp : Tbc_OptimizerOp<"factored_moment", "4"> {
+  let summary = "The mean of squares of rows or columns, averaged over steps";
+  let description = [{
+    m' = m + w * (sums / count - m) with w = step^beta2_decay, a weight that falls from 1.
+    `sums`: squares of a gradient, added up over `count` elements of each row or column; of a
+    vector, the squares themselves and a count of 1. `step` counts from 1. FLOPs: 4 per element.
+    Example: sums = 8, count = 4, m = 1, step = 2, beta2_decay = -1: w = 0.5, m' = 1.5.
+    Source: Shazeer and Stern, "Adafactor", arXiv 1804.04235, algorithms 4 and 5;
+    torch.optim.Adafactor.
+
+    Constraints:
+    (C1) The moment has the shape of the sums.
+    (C2) `count` is positive.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$sums, Tbc_FloatTensor:$moment, Tbc_IntScalar:$step,
+                   I64Attr:$count, F64Attr:$beta2_decay);
+  let results = (outs Tbc_FloatTensor:$new_moment);
+}
+
+def Tbc_FactoredDirectionOp : Tbc_OptimizerOp<"factored_direction", "8"> {
+  let summary = "A gradient over the root of its factored second moment";
+  let description = [{
+    u = g / sqrt(max(row * column / max(total / count, epsilon), epsilon^2)).
+    `row` and `column`: the moments of the element's row and column; `total`: the sum of the `count`
+    moments of rows of its matrix. All are repeated to the shape of the gradient. FLOPs: 8 per
+    element.
+    Example: g = 6, row = 2, column = 9, total = 4, count = 2, epsilon = 0: u = 2.
+    Source: torch.optim.Adafactor.
+
+    Constraints:
+    (C1) All operands have one shape.
+    (C2) `count` is positive.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$gradient, Tbc_FloatTensor:$row, Tbc_FloatTensor:$column,
+                   Tbc_FloatTensor:$total, I64Attr:$count, F64Attr:$epsilon);
+  let results = (outs Tbc_FloatTensor:$direction);
+}
+
+def Tbc_RootDirectionOp : Tbc_OptimizerOp<"root_direction", "4"> {
+  let summary = "A gradient over the root of its second moment";
+  let description = [{
+    u = g / sqrt(max(moment, epsilon^2)), for vectors. FLOPs: 4 per element.
+    Example: g = 6, moment = 9: u = 2.
+    Source: torch.optim.Adafactor.
+
+    Constraints:
+    (C1) The moment has the gradient's shape.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$gradient, Tbc_FloatTensor:$moment, F64Attr:$epsilon);
+  let results = (outs Tbc_FloatTensor:$direction);
+}
+
+def Tbc_SquareTotalsOp : Tbc_InferredOp<"square_totals"> {
+  let summary = "The sums of the squares of tensors of one parameter's shape";
+  let description = [{
+    A f32 scalar per operand. In the update of one stage the operands are shards: tbc-partition
+    replaces the op by tbc.square_sum of each, and one all_reduce of all sums over the axes that cut
+    the state. FLOPs: 2 per element.
+
+    Constraints:
+    (C1) All operands have one shape.
+  }];
+  let arguments = (ins Variadic<Tbc_FloatTensor>:$tensors);
+  let results = (outs Variadic<Tbc_FloatScalar>:$totals);
+}
+
+def Tbc_AdafactorStepOp : Tbc_OptimizerOp<"adafactor_step", "5"> {
+  let summary = "The step of Adafactor along a direction, relative to the size of the parameter";
+  let description = [{
+    p' = p - lr * weight_decay * p - rate / limit * u, with
+    rate = max(epsilon, sqrt(parameter_squares / count)) * min(lr, 1 / sqrt(step)) and
+    limit = max(1, sqrt(direction_squares / count) / clip_threshold).
+    `count`: the elements of the parameter, whose squares are added up. `step` counts from 1. FLOPs:
+    5 per element.
+    Example: p = 2, u = 3, count = 1, squares 4 and 9, lr = 0.5, step = 1, clip_threshold = 1, no
+    decay: rate = 1, limit = 3, p' = 1.
+    Source: torch.optim.Adafactor.
+
+    Constraints:
+    (C1) The direction has the parameter's shape.
+    (C2) `count` and `clip_threshold` are positive.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$parameter, Tbc_FloatTensor:$direction,
+                   Tbc_FloatScalar:$parameter_squares, Tbc_FloatScalar:$direction_squares,
+                   Tbc_FloatScalar:$rate, Tbc_IntScalar:$step, I64Attr:$count, F64Attr:$clip_threshold,
+                   F64Attr:$epsilon, F64Attr:$weight_decay);
+  let results = (outs Tbc_FloatTensor:$new_parameter);
+}
+
+//===----------------------------------------------------------------------===//
 // Ops over all gradients of a step
 //===----------------------------------------------------------------------===//
 

@@ -469,7 +469,8 @@ static void addUpdates(reshard::Graph &graph, func::FuncOp update) {
   llvm::StringMap<int> moments;
   for (BlockArgument arg : update.getArguments()) {
     auto of = update.getArgAttrOfType<StringAttr>(arg.getArgNumber(), kParameterAttr);
-    if (of && !update.getArgAttr(arg.getArgNumber(), kMasterAttr))
+    if (of && !update.getArgAttr(arg.getArgNumber(), kMasterAttr) &&
+        !update.getArgAttr(arg.getArgNumber(), kWholeAttr))
       ++moments[of.getValue()];
   }
   llvm::DenseMap<Type, std::shared_ptr<const reshard::MatrixUpdate>> byType;

@@ -7,6 +7,7 @@ half.npz         y = x @ w in float16, with a float32 master copy of w, mse, SGD
                  [steps, 4, 3], `labels`, `w`, and after every step `master`, `scale`, `loss`
 muon.npz         `SHAPE_gradients` [5, rows, columns] and `SHAPE_initial` of a `wide` and a `tall` weight of torch.nn.Linear, and
                  SHAPE_CASE, the weight after every step of torch.optim.Muon without its cast to bfloat16
+adafactor.npz    the same as muon.npz for a `vector`, a `matrix` and a `stack` of matrices, by torch.optim.Adafactor
 losses.npz       logits = x @ w; per loss its value and the gradient of w, over the whole batch
 """
 
@@ -145,6 +146,33 @@ def muon(rng):
     return result
 
 
+# name -> torch.optim.Adafactor
+ADAFACTOR = {
+    "default": lambda p: torch.optim.Adafactor(p, lr=0.05),
+    "every_limit": lambda p: torch.optim.Adafactor(
+        p, lr=0.9, beta2_decay=-0.5, eps=(0.3, 2.0), d=1.5, weight_decay=0.1
+    ),
+}
+
+
+def stepped(rng, shapes, cases, steps=5):
+    """Returns gradients, the initial value and the value after each step, by shape and case."""
+    result = {}
+    for shape, sizes in shapes.items():
+        gradients, initial = rng.standard_normal((steps, *sizes)), rng.standard_normal(sizes)
+        result |= {shape + "_gradients": gradients, shape + "_initial": initial}
+        for name, make in cases.items():
+            parameter = torch.nn.Parameter(torch.tensor(initial))
+            optimizer = make([parameter])
+            values = []
+            for gradient in gradients:
+                parameter.grad = torch.tensor(gradient)
+                optimizer.step()
+                values.append(parameter.detach().numpy().copy())
+            result[shape + "_" + name] = np.stack(values)
+    return result
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(11)
@@ -181,6 +209,8 @@ def main():
 
     np.savez(OUT / "scaled.npz", **scaled(np.random.default_rng(12)))
     np.savez(OUT / "muon.npz", **muon(np.random.default_rng(14)))
+    shapes = {"vector": (5,), "matrix": (3, 5), "stack": (2, 3, 4)}
+    np.savez(OUT / "adafactor.npz", **stepped(np.random.default_rng(15), shapes, ADAFACTOR))
     np.savez(OUT / "half.npz", **half(np.random.default_rng(13)))
 
 

@@ -256,7 +256,7 @@ def BuildUpdatePass : Pass<"tbc-build-update", "mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "sgd, adam, adamw or muon">,
+    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "sgd, adam, adamw, muon or adafactor">,
     Option<"momentum", "momentum", "double", "0.0", "of sgd and muon">,
     Option<"nesterov", "nesterov", "bool", "false", "Nesterov momentum">,
     Option<"beta1", "beta1", "double", "0.9", "of adam and adamw">,
@@ -267,6 +267,10 @@ def BuildUpdatePass : Pass<"tbc-build-update", "mlir::ModuleOp"> {
     Option<"steps", "ns-steps", "int64_t", "5", "iterations of Newton and Schulz, of muon">,
     Option<"matchRms", "match-rms", "bool", "false", "of muon: steps of the size of AdamW's">,
     ListOption<"noMuon", "no-muon", "std::string", "globs of matrices that step by adamw">,
+    Option<"beta2Decay", "beta2-decay", "double", "-0.8", "of adafactor: the power of the step">,
+    Option<"epsilon1", "epsilon1", "double", "-1.0", "of adafactor; negative: of the element type">,
+    Option<"epsilon2", "epsilon2", "double", "1e-3", "of adafactor: smallest size of a parameter">,
+    Option<"clipThreshold", "clip-threshold", "double", "1.0", "of adafactor: largest size of a direction">,
     Option<"clipNorm", "clip-norm", "double", "0.0", "largest norm of all gradients; 0: any">,
     Option<"clipValue", "clip-value", "double", "0.0", "largest element of a gradient; 0: any">,
     Option<"lossScale", "loss-scale", "double", "0.0", "that of tbc-differentiate">,

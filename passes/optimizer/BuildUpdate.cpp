@@ -3,6 +3,7 @@
 #include "passes/optimizer/BuildUpdate.h"
 
 #include "ir/Formula.h"
+#include "ir/MatrixUpdate.h"
 #include "ir/Movement.h"
 #include "ir/Optimizer.h"
 #include "ir/Roles.h"
@@ -27,6 +28,7 @@ std::optional<OptimizerKind> parseOptimizerKind(StringRef text) {
       .Case("adam", OptimizerKind::Adam)
       .Case("adamw", OptimizerKind::AdamW)
       .Case("muon", OptimizerKind::Muon)
+      .Case("adafactor", OptimizerKind::Adafactor)
       .Default(std::nullopt);
 }
 
@@ -77,6 +79,7 @@ private:
   void addArguments();
   Operation *buildOptimizer(Parameter &parameter, Value value, Value gradient);
   void stepOnMatrices(Formula &f, Parameter &p, Value value, Value gradient);
+  void stepByAdafactor(Formula &f, Parameter &p, Value value, Value gradient);
   Value ifTaken(Formula &f, Value old, Value replacement) const;
   void buildStep(Parameter &parameter);
   void setResults();
@@ -92,7 +95,7 @@ private:
   SmallVector<Parameter> parameters;
   Value rate;
   StepState scale, tracker, stepsTaken; // null if absent
-  Value step;                           // Adam's: from 1
+  Value step;                           // from 1; null for SGD
   Value loss, count;                    // arguments, where the update has to do with them
   Value newLoss, newCount;              // of the whole step
   Value factor;                         // of every gradient; null: 1
@@ -162,11 +165,19 @@ LogicalResult UpdateBuilder::findMatrices() {
 SmallVector<StringRef, 2> UpdateBuilder::momentNames(const Parameter &parameter) const {
   if (parameter.matrix)
     return {"m"};
-  if (options.kind != OptimizerKind::Sgd)
+  switch (options.kind) {
+  case OptimizerKind::Adam:
+  case OptimizerKind::AdamW:
+  case OptimizerKind::Muon:
     return {"m", "v"};
-  if (options.momentum != 0)
-    return {"m"};
-  return {};
+  case OptimizerKind::Sgd:
+    if (options.momentum != 0)
+      return {"m"};
+    return {};
+  case OptimizerKind::Adafactor: // factoredStates
+    return {};
+  }
+  llvm_unreachable("an optimizer without a list of states");
 }
 
 Value UpdateBuilder::addArgument(Type type, Location loc, TensorRole role, StringRef name,
@@ -193,6 +204,13 @@ void UpdateBuilder::addArguments() {
     for (StringRef moment : momentNames(p))
       p.states.push_back(addArgument(wide, loc, TensorRole::OptimizerState,
                                      (p.name + "." + moment).str(), p.name));
+    if (options.kind == OptimizerKind::Adafactor)
+      for (const FactoredState &state : factoredStates(p.type)) {
+        auto type = RankedTensorType::get(state.shape, wide.getElementType());
+        p.states.push_back(
+            addArgument(type, loc, TensorRole::OptimizerState, p.name + "." + state.name, p.name));
+        argumentAttrs.back().append(kWholeAttr, builder.getUnitAttr());
+      }
     if (wide != p.type)
       p.states.push_back(addArgument(wide, loc, TensorRole::OptimizerState, p.name + ".master",
                                      p.name, /*isMaster=*/true));
@@ -310,7 +328,7 @@ void UpdateBuilder::updateLossScale(Formula &f, Value isFinite) {
   tracker.newValue = chosen(f, tracker.value, next.getNewTracker(), countsAny);
 }
 
-/// Counts the executed steps for Adam.
+/// Counts the executed steps.
 void UpdateBuilder::countStep() {
   if (!stepsTaken.value)
     return;
@@ -370,6 +388,19 @@ void UpdateBuilder::stepOnMatrices(Formula &f, Parameter &p, Value value, Value 
   p.newValue = ifTaken(f, value, next);
 }
 
+/// Adafactor: the states, the direction, and the step along it.
+void UpdateBuilder::stepByAdafactor(Formula &f, Parameter &p, Value value, Value gradient) {
+  gradient = f.cast(gradient, p.type.getElementType());
+  const size_t numStates = factoredStates(p.type).size();
+  FactoredStep factored = buildFactoredStep(
+      f, gradient, ArrayRef(p.states).take_front(numStates), step, options.adafactor,
+      [&](Value old, Value replacement) { return ifTaken(f, old, replacement); });
+  p.newStates.append(factored.states.begin(), factored.states.end());
+  Value next = buildAdafactorStep(f, value, factored.direction, rate, step, p.weightDecay,
+                                  options.adafactor);
+  p.newValue = ifTaken(f, value, next);
+}
+
 /// One parameter's step.
 void UpdateBuilder::buildStep(Parameter &p) {
   Location loc = p.value.getLoc();
@@ -384,6 +415,8 @@ void UpdateBuilder::buildStep(Parameter &p) {
     gradient = f.make<ClipValueOp>(gradient, builder.getF64FloatAttr(options.clipValue));
   if (p.matrix) {
     stepOnMatrices(f, p, value, gradient);
+  } else if (options.kind == OptimizerKind::Adafactor) {
+    stepByAdafactor(f, p, value, gradient);
   } else {
     Operation *op = buildOptimizer(p, value, gradient);
     p.newValue = ifTaken(f, value, op->getResult(0));
@@ -456,7 +489,7 @@ struct BuildUpdate : impl::BuildUpdatePassBase<BuildUpdate> {
     std::optional<OptimizerKind> kind = parseOptimizerKind(optimizer);
     if (!kind) {
       getOperation().emitError() << "unknown optimizer \"" << optimizer
-                                 << "\"; expected sgd, adam, adamw or muon";
+                                 << "\"; expected sgd, adam, adamw, muon or adafactor";
       return signalPassFailure();
     }
     options.kind = *kind;
@@ -473,6 +506,11 @@ struct BuildUpdate : impl::BuildUpdatePassBase<BuildUpdate> {
       options.muon.matchesRms = matchRms;
       options.muon.exempt.assign(noMuon.begin(), noMuon.end());
     }
+    options.adafactor.beta2Decay = beta2Decay;
+    if (epsilon1 >= 0)
+      options.adafactor.epsilon = epsilon1;
+    options.adafactor.epsilon2 = epsilon2;
+    options.adafactor.clipThreshold = clipThreshold;
     options.noDecay.assign(noDecay.begin(), noDecay.end());
     options.clipNorm = clipNorm;
     options.clipValue = clipValue;

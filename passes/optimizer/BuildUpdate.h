@@ -5,6 +5,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LogicalResult.h"
+#include "passes/optimizer/Adafactor.h"
 #include "passes/optimizer/LossScale.h"
 #include "passes/optimizer/Muon.h"
 
@@ -14,14 +15,14 @@
 
 namespace tbc {
 
-enum class OptimizerKind { Sgd, Adam, AdamW, Muon };
+enum class OptimizerKind { Sgd, Adam, AdamW, Muon, Adafactor };
 
-/// The inverse of "sgd", "adam", "adamw" and "muon"; nullopt for any other text.
+/// The inverse of "sgd", "adam", "adamw", "muon" and "adafactor"; nullopt for any other text.
 std::optional<OptimizerKind> parseOptimizerKind(llvm::StringRef text);
 
 /// Defaults are PyTorch's for AdamW; SGD uses momentum, nesterov and weightDecay. Adam and SGD add
 /// the decay to the gradient. Muon uses `muon` for hidden matrices (findHiddenMatrices), and steps
-/// by AdamW on all other parameters.
+/// by AdamW on all other parameters. Adafactor uses `adafactor` and weightDecay.
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::AdamW;
   double momentum = 0;
@@ -33,6 +34,7 @@ struct OptimizerOptions {
   /// Globs of parameters (initialiser or module path) without weight decay.
   std::vector<std::string> noDecay;
   MuonOptions muon;
+  AdafactorOptions adafactor;
   /// The limits of the norm of all gradients together, and of one element; 0: no clipping.
   double clipNorm = 0, clipValue = 0;
   /// The loss scale of the backward phase (AutodiffOptions).
@@ -56,9 +58,10 @@ inline constexpr llvm::StringLiteral kGradientNormId = "gradient_norm";
 /// - The norm is clipped as by torch.nn.utils.clip_grad_norm_: gradients times min(1, clipNorm /
 ///   (norm + 1e-6)). Example: norm 4 and clipNorm 1 multiply by 0.25.
 ///
-/// States of parameter P, role `opt_state`; the first two start at 0:
+/// States of parameter P, role `opt_state`; all but the last start at 0:
 /// - "P.m": the momentum buffer of SGD (absent for momentum 0) and Muon, Adam's first moment;
 /// - "P.v": Adam's second moment;
+/// - those of factoredStates for Adafactor, marked by tbc.whole;
 /// - "P.master", marked by tbc.master, for a parameter narrower than f32: its f32 copy. The
 ///   optimizer steps on it and the parameter is cast from it.
 ///

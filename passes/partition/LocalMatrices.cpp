@@ -2,7 +2,9 @@
 
 #include "passes/partition/LocalUpdate.h"
 
+#include "ir/Formula.h"
 #include "ir/MatrixUpdate.h"
+#include "ir/Optimizer.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -32,6 +34,11 @@ LogicalResult LocalUpdate::gatherMatrices(Operation &op, int parameter) {
   if (!whole)
     return failure();
   local[op.getResult(0)] = whole;
+  // States on the host are fetched before the first kernel, and not between two parts of one.
+  for (Operation *inner : matrixOps(cast<GatherMatricesOp>(op)))
+    for (Value operand : inner->getOperands())
+      if (isa<BlockArgument>(operand))
+        operandOf(operand);
   matrices.insert(op.getResult(0));
   lastOfRun = nullptr;
   return success();
@@ -53,6 +60,32 @@ void LocalUpdate::shardMatrices(Operation &op, int parameter) {
   local[op.getResult(0)] = emitReshard(function.builder(), op.getLoc(), operandOf(op.getOperand(0)),
                                        slices, layout, in.assignment.mesh);
   lastOfRun = nullptr;
+}
+
+/// The sums of the squares of shards, and one all_reduce of them over the axes of the state.
+LogicalResult LocalUpdate::emitSquareTotals(Operation &op, int parameter) {
+  SmallVector<Value> sums;
+  for (Value tensor : op.getOperands()) {
+    Value shard = operandOf(tensor);
+    if (!shard)
+      return failure();
+    sums.push_back(Formula{function.builder(), op.getLoc()}.make<SquareSumOp>(ValueRange{shard}));
+  }
+  lastOfRun = nullptr;
+  const int value = in.graph.parameters[parameter].value;
+  auto derived = llvm::find_if(in.derivation.reshards, [&](const reshard::Reshard &reshard) {
+    return reshard.where == Where::MatrixTotals && reshard.stage == stage && reshard.value == value;
+  });
+  if (derived != in.derivation.reshards.end()) {
+    addTogether(op, sums, *derived);
+    return success();
+  }
+  if (!reshard::usedAxes(in.derivation.state[parameter]).empty())
+    return op.emitError("the derivation lacks the all_reduce of the sums over \"")
+           << in.graph.values[value].name << "\"";
+  for (auto [total, sum] : llvm::zip_equal(op.getResults(), sums))
+    local[total] = sum;
+  return success();
 }
 
 /// Returns the shape on a rank of a value of one parameter's update. A stack of matrices has the

@@ -175,6 +175,16 @@ Value LocalUpdate::accumulated(int p) {
                                       argAttr(in.update, arg.getArgNumber(), kNameAttr));
 }
 
+/// Returns the local value of a state of parameter `p`: its shard, or that of whole matrices.
+Value LocalUpdate::stateArgument(BlockArgument arg, int p, StringRef name) {
+  const bool isWhole = in.update.getArgAttr(arg.getArgNumber(), kWholeAttr) != nullptr;
+  auto type =
+      RankedTensorType::get(localResultShape(arg, p, isWhole), tensorType(arg).getElementType());
+  return in.assignment.offloadsStates
+             ? function.fetchArgument(type, TensorRole::OptimizerState, name)
+             : function.addArgument(type, TensorRole::OptimizerState, name);
+}
+
 /// Returns the local value of an argument of @update on the state's shard, for the optimizer.
 Value LocalUpdate::argument(BlockArgument arg) {
   if (Value known = local.lookup(arg))
@@ -211,12 +221,8 @@ Value LocalUpdate::argument(BlockArgument arg) {
     else if (role == TensorRole::Parameter)
       result = apply(add(in.derivation.stored[p]), value, Where::GradientStep,
                      in.derivation.stored[p], state);
-    else if (in.assignment.offloadsStates)
-      result = function.fetchArgument(
-          RankedTensorType::get(reshard::localShape(layout, state), type.getElementType()), role,
-          name);
     else
-      result = add(state);
+      result = stateArgument(arg, p, name);
   }
   return local[arg] = result;
 }
@@ -313,9 +319,22 @@ LogicalResult LocalUpdate::emitOwnedSum(Operation &op) {
   return success();
 }
 
+/// Adds up `scalars` over ranks in one all_reduce, for the results of `op`.
+void LocalUpdate::addTogether(Operation &op, SmallVector<Value> scalars,
+                              const reshard::Reshard &derived) {
+  Formula f{function.builder(), op.getLoc()};
+  for (Value &scalar : scalars)
+    scalar = withDims(f, scalar, 1);
+  const int64_t count = scalars.size();
+  Value all = count == 1 ? scalars.front() : f.make<ConcatOp>(scalars, 0);
+  all = emitCollective(function.builder(), op.getLoc(), all, derived.steps.front(),
+                       in.assignment.mesh, {count});
+  for (auto [i, total] : llvm::enumerate(op.getResults()))
+    local[total] = withDims(f, count == 1 ? all : f.make<SliceOp>(all, 0, i, 1), 0);
+}
+
 /// One all_reduce of all scalars over every rank, as derived.
 LogicalResult LocalUpdate::emitStepTotal(Operation &op) {
-  Formula f{function.builder(), op.getLoc()};
   SmallVector<Value> parts;
   for (Value part : op.getOperands()) {
     parts.push_back(operandOf(part));
@@ -332,14 +351,7 @@ LogicalResult LocalUpdate::emitStepTotal(Operation &op) {
       local[total] = part;
     return success();
   }
-  for (Value &part : parts)
-    part = withDims(f, part, 1);
-  int64_t count = parts.size();
-  Value all = count == 1 ? parts.front() : f.make<ConcatOp>(parts, 0);
-  all = emitCollective(function.builder(), op.getLoc(), all, derived->steps.front(),
-                       in.assignment.mesh, {count});
-  for (auto [i, total] : llvm::enumerate(op.getResults()))
-    local[total] = withDims(f, count == 1 ? all : f.make<SliceOp>(all, 0, i, 1), 0);
+  addTogether(op, parts, *derived);
   return success();
 }
 
@@ -394,6 +406,8 @@ LogicalResult LocalUpdate::emitOp(Operation &op, int parameter) {
     shardMatrices(op, parameter);
     return success();
   }
+  if (isa<SquareTotalsOp>(op))
+    return emitSquareTotals(op, parameter);
   OperationState state(op.getLoc(), op.getName());
   for (Value operand : op.getOperands()) {
     Value value = operandOf(operand);
@@ -464,13 +478,21 @@ void LocalUpdate::emitNewParameter(int p) {
 }
 
 /// Offloads new states as soon as they are computed, so that the states of two parameters are never
-/// on the device together. Scalars of the whole step stay.
+/// on the device together. Those of whole matrices leave behind all ops on matrices, whose kernels
+/// they would divide. Scalars of the whole step stay.
 void LocalUpdate::offloadNewStates(Operation &op) {
   if (!in.assignment.offloadsStates)
     return;
-  for (Value value : op.getResults())
-    if (newStates.contains(value))
-      onHost[value] = function.offload(local.lookup(value));
+  auto offload = [&](Operation &maker) {
+    for (Value value : maker.getResults())
+      if (newStates.contains(value))
+        onHost[value] = function.offload(local.lookup(value));
+  };
+  if (isa<ShardMatricesOp>(op))
+    for (Operation *maker : matrixOps(gatherOf(op)))
+      offload(*maker);
+  else if (!isOnMatrices(op))
+    offload(op);
 }
 
 void LocalUpdate::emitResults() {

@@ -21,6 +21,10 @@ private:
   void assignParameters();
   mlir::Value argument(mlir::BlockArgument arg);
   mlir::LogicalResult emitOp(mlir::Operation &op, int parameter);
+  mlir::Value stateArgument(mlir::BlockArgument arg, int p, llvm::StringRef name);
+  mlir::LogicalResult emitSquareTotals(mlir::Operation &op, int parameter);
+  void addTogether(mlir::Operation &op, llvm::SmallVector<mlir::Value> scalars,
+                   const reshard::Reshard &derived);
   mlir::LogicalResult gatherMatrices(mlir::Operation &op, int parameter);
   void shardMatrices(mlir::Operation &op, int parameter);
   bool isOnMatrices(mlir::Operation &op) const;

@@ -2,6 +2,7 @@
 
 #include "passes/partition/Partition.h"
 
+#include "ir/MatrixUpdate.h"
 #include "ir/Roles.h"
 #include "passes/Passes.h"
 #include "passes/partition/LocalBlock.h"
@@ -30,6 +31,19 @@ static void addStepState(func::FuncOp update, BlockArgument arg, PartitionedStep
   if (auto initial = update.getArgAttrOfType<FloatAttr>(arg.getArgNumber(), kInitialAttr))
     tensor.initial = initial.getValueAsDouble();
   result.tensors.push_back(std::move(tensor));
+}
+
+/// Makes `tensor` a state of whole matrices: of its dims, only the first may be cut, and only where
+/// it numbers matrices.
+static void makeWhole(PartitionedTensor &tensor, RankedTensorType type) {
+  const size_t numDims = tensor.layout.dims.size();
+  tensor.sharding = reshard::matrixSharding(tensor.sharding, int(numDims));
+  if (numDims > 2)
+    tensor.layout.dims.resize(1);
+  else
+    tensor.layout.dims.clear();
+  for (int64_t dim = tensor.layout.dims.size(); dim < type.getRank(); ++dim)
+    tensor.layout.dims.push_back({{{{{-1 - dim, type.getDimSize(dim)}}}}});
 }
 
 /// Collects the tensors that outlive blocks, with their shardings.
@@ -90,6 +104,8 @@ static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &r
               tensorType(arg).getElementType());
       if (update.getArgAttr(arg.getArgNumber(), kMasterAttr))
         tensor->copyOf = of.getValue().str();
+      if (update.getArgAttr(arg.getArgNumber(), kWholeAttr))
+        makeWhole(*tensor, tensorType(arg));
     }
   }
   return success();

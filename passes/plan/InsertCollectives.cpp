@@ -33,6 +33,7 @@ static StringRef reasonOf(Where where) {
   case Where::GradientLast:
   case Where::GradientStep:
   case Where::MatrixStep:
+  case Where::MatrixTotals:
   case Where::ParameterStep:
   case Where::Loss:
   case Where::StepTotal:

@@ -69,8 +69,10 @@ static void addParameters(const ExplainedPlan &explained, int stage, std::vector
     std::string where = explained.step.assignment.offloadsStates ? " on the host" : "";
     into.push_back(
         {name, "master weights" + where, owned * double(masterBytes(layout.elementBytes))});
-    into.push_back(
-        {name, "optimizer state" + where, owned * double(job.stateBytesPerElement(parameter))});
+    double state = owned * double(job.stateBytesPerElement(parameter));
+    for (int64_t bytes : wholeStateBytes(parameter, layout, derivation.state[p]))
+      state += double(bytes);
+    into.push_back({name, "optimizer state" + where, state});
   }
 }
 

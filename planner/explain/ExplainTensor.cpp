@@ -187,6 +187,12 @@ private:
       state.elementBytes =
           explained.plan.job.stateBytesPerElement(parameter) + masterBytes(layout.elementBytes);
       addSharding(value, "optimizer state and master", state, derivation.state[p], why);
+      int64_t whole = 0;
+      for (int64_t bytes : wholeStateBytes(parameter, layout, derivation.state[p]))
+        whole += bytes;
+      if (whole > 0)
+        shardings.note = "the optimizer's states of whole matrices take " + std::to_string(whole) +
+                         " bytes more on each rank";
     }
     std::set<int> values{value};
     if (parameter.gradient >= 0)

@@ -22,6 +22,8 @@ static const char *purposeOf(Where where) {
     return "gradient, in the last backward";
   case Where::GradientStep:
     return "gradient, once per step";
+  case Where::MatrixTotals:
+    return "size of a parameter and its direction, within the update";
   case Where::MatrixStep:
     return "matrix, within the update";
   case Where::ParameterStep:

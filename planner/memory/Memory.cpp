@@ -59,11 +59,17 @@ Cluster atUpperEnd(const Cluster &cluster) {
 
 static double aligned(int64_t bytes) { return double(memory::alignedBytes(bytes)); }
 
-/// Returns the bytes of the moments of `owned` elements; each moment is a buffer of its own.
-static double momentBytes(const Job &job, const GraphParameter &parameter, int64_t owned) {
+/// Returns the bytes of the states of a parameter, without the master copy: moments of the elements
+/// of its shard, and states of whole matrices. Each is a buffer of its own.
+static double stateBytes(const Job &job, const GraphParameter &parameter,
+                         const TensorLayout &layout, const Sharding &state) {
   constexpr int64_t bytesPerMoment = 4;
+  const int64_t owned = localBytes(layout, state) / layout.elementBytes;
   const int64_t numMoments = job.stateBytesPerElement(parameter) / bytesPerMoment;
-  return double(numMoments) * aligned(owned * bytesPerMoment);
+  double bytes = double(numMoments) * aligned(owned * bytesPerMoment);
+  for (int64_t whole : wholeStateBytes(parameter, layout, state))
+    bytes += aligned(whole);
+  return bytes;
 }
 
 namespace {
@@ -167,7 +173,7 @@ std::vector<StaticBytes> staticBytes(const Graph &graph, const Assignment &assig
       (onHost ? stages[stage].hostMaster : stages[stage].master) +=
           aligned(owned * masterBytes(layout.elementBytes));
       (onHost ? stages[stage].hostState : stages[stage].state) +=
-          momentBytes(job, parameter, owned);
+          stateBytes(job, parameter, layout, derivation.state[p]);
     }
   }
   // The scalars kept by the update, of at most 8 bytes each, and the learning rate.

@@ -8,6 +8,8 @@
 #include "planner/memory/BufferList.h"
 #include "planner/memory/Buffers.h"
 
+#include <set>
+
 using namespace tbc::reshard;
 
 namespace tbc::planner {
@@ -26,7 +28,7 @@ public:
     for (const Reshard &reshard : derivation.reshards)
       if (reshard.stage == stage &&
           (reshard.where == Where::GradientStep || reshard.where == Where::MatrixStep ||
-           reshard.where == Where::ParameterStep))
+           reshard.where == Where::MatrixTotals || reshard.where == Where::ParameterStep))
         reshards[{reshard.where, reshard.value}].push_back(&reshard);
   }
 
@@ -344,25 +346,30 @@ private:
     describeKernel(p, int(3 + 2 * numMoments + int64_t(p.hasMaster)), completed[number]);
   }
 
-  /// The same where the optimizer reads whole matrices: the momentum on the shard; its direction,
-  /// gathered; the ops on matrices; their result on the shard; the step.
+  /// The same where the optimizer reads whole matrices: the momentum on the shard, if it has one;
+  /// the direction, gathered; the ops on matrices; their result on the shard; sums over all shards;
+  /// the step.
   void stepOnMatrices(const Parameter &p, int gradient) {
     const Sharding &state = derivation.state[p.number];
     const Sharding matrices = matrixSharding(state, int(p.layout.dims.size()));
-    int direction = momentum(p, gradient);
+    const MatrixUpdate &update = *p.graph.matrices;
+    const bool hasMomentum = job.stateBytesPerElement(p.graph) > 0;
+    int direction = hasMomentum ? momentum(p, gradient) : gradient;
     if (p.own < wideBytes)
       direction = compute(p.number, p.elements * double(p.own), {direction});
     direction = apply(Where::MatrixStep, p.graph.value, p.own, direction, state, matrices);
-    const int64_t elements = localBytes(p.layout, matrices) / p.own;
-    direction = addMatrixOps(*p.graph.matrices, direction,
-                             double(elements) / double(p.layout.numElements()));
+    const int64_t elements = localBytes(p.layout, matrices) / p.own,
+                  resultBytes = update.graph.values.back().layout.elementBytes;
+    direction = addMatrixOps(update, direction, double(elements) / double(p.layout.numElements()));
     if (matrices != state)
       direction = list.addSteps(reshard::reshard(assignment.mesh, p.layout, matrices, state),
-                                direction, elements, p.own, BufferKind::Transient);
-    if (p.own < wideBytes)
+                                direction, elements, resultBytes, BufferKind::Transient);
+    if (resultBytes < wideBytes)
       direction = compute(p.number, p.wide, {direction});
     bool onHost = assignment.offloadsStates;
     int old = p.hasMaster && onHost ? make(p.wide, {}) : oldValue(p);
+    if (update.totals > 0)
+      addTotals(p, {old, direction});
     bool inSlot = p.hasMaster ? !onHost : p.isWhole;
     beginRun(p.number);
     readScalars();
@@ -394,9 +401,36 @@ private:
     return direction;
   }
 
-  /// Adds the ops on matrices of which a rank has `share`. Returns the last result.
+  /// Adds the sum of the squares of each of `tensors`, and their sums over all shards.
+  void addTotals(const Parameter &p, std::initializer_list<int> tensors) {
+    int sum = BufferList::inSlot;
+    for (int tensor : tensors) {
+      sum = make(wideBytes, {tensor});
+      kernels.emplace_back();
+      lastKernel = list.instruction();
+    }
+    auto derived = reshards.find({Where::MatrixTotals, p.graph.value});
+    if (derived != reshards.end())
+      list.addSteps(derived->second.front()->steps, sum, int64_t(tensors.size()), wideBytes,
+                    BufferKind::Collective);
+  }
+
+  /// Adds the ops on matrices of which a rank has `share`. Returns the last result. States of whole
+  /// matrices on the host are there before the first op, and leave behind the last one.
   int addMatrixOps(const MatrixUpdate &update, int gathered, double share) {
-    std::vector<int> buffers(update.graph.values.size(), gathered);
+    const bool onHost = assignment.offloadsStates;
+    auto bytesOf = [&](int value) {
+      const TensorLayout &layout = update.graph.values[size_t(value)].layout;
+      return double(layout.numElements() * layout.elementBytes) * share;
+    };
+    std::vector<int> buffers(update.graph.values.size(), BufferList::inSlot);
+    buffers.front() = gathered;
+    std::set<int> newStates;
+    for (auto [old, fresh] : update.graph.stateUpdates) {
+      newStates.insert(fresh);
+      if (onHost)
+        buffers[size_t(old)] = make(bytesOf(old), {});
+    }
     for (size_t i = 0; i < update.graph.ops.size(); ++i) {
       const GraphOp &op = update.graph.ops[i];
       const bool isMatmul = op.kernelClass == KernelClass::Matmul && op.operands.size() == 2;
@@ -406,12 +440,13 @@ private:
                                     : BufferList::Form::Other);
       for (int operand : op.operands)
         list.read(buffers[size_t(operand)]);
-      for (int value : op.results) {
-        const TensorLayout &layout = update.graph.values[size_t(value)].layout;
-        buffers[size_t(value)] = list.make(
-            double(layout.numElements() * layout.elementBytes) * share, BufferKind::Transient);
-      }
+      for (int value : op.results)
+        if (onHost || !newStates.count(value))
+          buffers[size_t(value)] = list.make(bytesOf(value), BufferKind::Transient);
     }
+    for (int fresh : newStates)
+      if (onHost)
+        offload(buffers[size_t(fresh)]);
     return buffers.back();
   }
 

@@ -27,6 +27,8 @@ const char *name(Optimizer optimizer) {
     return "sgd";
   case Optimizer::Muon:
     return "muon";
+  case Optimizer::Adafactor:
+    return "adafactor";
   }
   return nullptr;
 }
@@ -100,6 +102,8 @@ int64_t Job::stateBytesPerElement() const {
     return hasMomentum(*this, true) ? 4 : 0;
   case Optimizer::Sgd:
     return hasMomentum(*this, false) ? 4 : 0;
+  case Optimizer::Adafactor: // moments of rows and columns
+    return 0;
   }
   return 0;
 }

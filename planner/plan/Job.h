@@ -20,7 +20,7 @@ struct ModelNames;
 
 /// What the step does with the model.
 enum class Task { Train };
-enum class Optimizer { AdamW, Adam, Sgd, SgdMomentum, Muon };
+enum class Optimizer { AdamW, Adam, Sgd, SgdMomentum, Muon, Adafactor };
 /// The element type of parameters and matmuls. Optimizer states and master weights are f32.
 enum class Precision { F32, BF16, F16 };
 
@@ -59,7 +59,8 @@ struct Job {
 
   /// Bytes of optimizer state per parameter element, of most parameters.
   int64_t stateBytesPerElement() const;
-  /// The same of one parameter. Example: 4 for a matrix of muon, 8 for its other parameters.
+  /// The same of one parameter, without states of whole matrices (reshard::wholeStateBytes).
+  /// Example: 4 for a matrix of muon, 8 for its other parameters.
   int64_t stateBytesPerElement(const reshard::GraphParameter &parameter) const;
 };
 

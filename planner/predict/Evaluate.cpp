@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 using namespace tbc::reshard;
@@ -60,15 +61,17 @@ static void addResidualCopies(const PlannedStep &step, const Derivation &derivat
   }
 }
 
-/// Returns the seconds to copy the states of `owned` elements of a parameter from the host and
-/// back.
-static double stateCopySeconds(int64_t stateBytes, const Cluster &cluster, double owned,
-                               int64_t parameterBytes) {
+/// Returns the seconds to copy the states of `owned` elements of a parameter, and those of its
+/// whole matrices, from the host and back.
+static double stateCopySeconds(int64_t stateBytes, const std::vector<int64_t> &whole,
+                               const Cluster &cluster, double owned, int64_t parameterBytes) {
   constexpr int64_t bytesPerMoment = 4;
   int64_t master = masterBytes(parameterBytes), numMoments = stateBytes / bytesPerMoment;
   double copies = double(numMoments) * cluster.hostCopySeconds(owned * double(bytesPerMoment));
   if (master > 0)
     copies += cluster.hostCopySeconds(owned * double(master));
+  for (int64_t bytes : whole)
+    copies += cluster.hostCopySeconds(double(bytes));
   return 2 * copies;
 }
 
@@ -258,15 +261,18 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
     double owned = double(localBytes(layout, derivation.state[p])) / double(layout.elementBytes);
     const int64_t stateBytes = job.stateBytesPerElement(graph.parameters[p]);
     const Sharding matrices = matrixSharding(derivation.state[p], int(layout.dims.size()));
+    const std::vector<int64_t> whole =
+        wholeStateBytes(graph.parameters[p], layout, derivation.state[p]);
     double bytes = updateBytes(owned, stateBytes, layout.elementBytes,
-                               graph.values[graph.parameters[p].gradient].layout.elementBytes);
+                               graph.values[graph.parameters[p].gradient].layout.elementBytes) +
+                   totalsBytes(graph.parameters[p], owned);
     for (int stage : derivation.parameterStages[p]) {
       StageSeconds &chunk = chunks[firstChunk[stage]];
       const Cluster &cluster = devices.of(stage);
       const double update = updateSeconds(cluster, bytes, 0);
-      const double copies = assignment.offloadsStates
-                                ? stateCopySeconds(stateBytes, cluster, owned, layout.elementBytes)
-                                : 0;
+      const double copies = assignment.offloadsStates ? stateCopySeconds(stateBytes, whole, cluster,
+                                                                         owned, layout.elementBytes)
+                                                      : 0;
       const double onMatrices = matrixSeconds(cluster, graph.parameters[p], matrices);
       chunk.updateStep += update + onMatrices;
       chunk.hostStep += copies;
@@ -279,7 +285,10 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
       if (work && copies > 0)
         (*work)[size_t(firstChunk[stage])].add(
             &StageSeconds::hostStep, "copy of optimizer state", "",
-            owned * double(stateBytes + masterBytes(layout.elementBytes)) * 2, copies);
+            (owned * double(stateBytes + masterBytes(layout.elementBytes)) +
+             double(std::accumulate(whole.begin(), whole.end(), int64_t(0)))) *
+                2,
+            copies);
     }
   }
   addUpdateLaunches(step, derivation, overlap, job, devices, chunks, work);

@@ -61,6 +61,7 @@ static StagePart partOf(Where where, Phase phase, bool touchesData, bool isLater
   case Where::Loss:
   case Where::StepTotal:
   case Where::MatrixStep:
+  case Where::MatrixTotals:
   case Where::ParameterStep:
     return &StageSeconds::parameterStep;
   case Where::Operand:
@@ -184,6 +185,7 @@ OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Deri
     case Where::Loss:
     case Where::StepTotal:
     case Where::MatrixStep:
+    case Where::MatrixTotals:
     case Where::ParameterStep:
       seconds.parameterStep[reshard.stage] += time;
       break;

@@ -19,6 +19,11 @@ double updateBytes(double owned, int64_t stateBytes, int64_t parameterBytes,
   return owned * (parameter + 2 * master + 2 * state + double(gradientBytes));
 }
 
+double totalsBytes(const GraphParameter &parameter, double owned) {
+  constexpr double wideBytes = 4;
+  return parameter.matrices ? owned * wideBytes * parameter.matrices->totals : 0;
+}
+
 int64_t updateTensors(const GraphParameter &parameter, const Job &job, int64_t parameterBytes) {
   constexpr int64_t momentBytes = 4;
   if (parameter.matrices)

@@ -17,6 +17,10 @@ namespace tbc::planner {
 /// parameter and gradient.
 double updateBytes(double owned, int64_t stateBytes, int64_t parameterBytes, int64_t gradientBytes);
 
+/// Returns the bytes that the sums over a whole parameter read on a rank with `owned` elements of
+/// its state: each reads a f32 tensor of them (reshard::MatrixUpdate::totals).
+double totalsBytes(const reshard::GraphParameter &parameter, double owned);
+
 /// Returns the tensors that an update of `parameter` alone reads and writes: gradient, old and new
 /// value, moments, and the parameter beside a master copy. An update on whole matrices counts as a
 /// launch of its own (reshard::maxLaunchTensors). Example: 8 for Adam of bf16.

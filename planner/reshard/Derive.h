@@ -103,6 +103,7 @@ private:
   void finishParameter(int parameter);
   void findReducedLast();      // rule 5
   void reduceInLastBackward(); // rule 5
+  void totalParameter(int parameter, int stage);
 
   int add(Reshard reshard);
   bool isForward(int value) const;

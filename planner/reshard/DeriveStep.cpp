@@ -10,9 +10,23 @@ namespace tbc::reshard {
 Sharding matrixSharding(const Sharding &state, int numDims) {
   Sharding whole;
   for (const FactorSharding &factor : state.factors)
-    if (factor.dim + 2 < numDims)
+    if (factor.dim == 0 && numDims > 2)
       whole.factors.push_back(factor);
   return whole;
+}
+
+std::vector<int64_t> wholeStateBytes(const GraphParameter &parameter, const TensorLayout &layout,
+                                     const Sharding &state) {
+  std::vector<int64_t> bytes;
+  if (!parameter.matrices)
+    return bytes;
+  const int64_t local = localBytes(layout, matrixSharding(state, int(layout.dims.size())));
+  const int64_t parts = layout.numElements() * layout.elementBytes / std::max<int64_t>(local, 1);
+  for (auto [value, next] : parameter.matrices->graph.stateUpdates) {
+    const TensorLayout &whole = parameter.matrices->graph.values[size_t(value)].layout;
+    bytes.push_back(whole.numElements() * whole.elementBytes / parts);
+  }
+  return bytes;
 }
 
 OpStrategy matrixStrategy(const MatrixUpdate &update, int op, const Sharding &matrices) {
@@ -74,8 +88,29 @@ void CommunicationDeriver::reduceInLastBackward() {
   }
 }
 
+/// Adds the all_reduce of the scalars of an update that are sums over a whole parameter.
+void CommunicationDeriver::totalParameter(int parameter, int stage) {
+  const GraphParameter &p = graph.parameters[parameter];
+  Collective sum;
+  sum.axes = usedAxes(out.state[parameter]);
+  if (!p.matrices || p.matrices->totals == 0 || sum.axes.empty())
+    return;
+  constexpr int64_t scalarBytes = 4;
+  sum.numElements = p.matrices->totals;
+  sum.bytes = sum.numElements * scalarBytes;
+  Reshard reshard;
+  reshard.value = p.value;
+  reshard.where = Where::MatrixTotals;
+  reshard.phase = Phase::Backward;
+  reshard.stage = stage;
+  reshard.perStep = true;
+  reshard.steps = {sum};
+  add(std::move(reshard));
+}
+
 /// Completes the gradient on every stage with the parameter, sums it over these stages, gathers
-/// whole matrices where the optimizer reads them, and redistributes the new parameter.
+/// whole matrices where the optimizer reads them, sums its scalars over the state's shards, and
+/// redistributes the new parameter.
 void CommunicationDeriver::finishParameter(int parameter) {
   const GraphParameter &p = graph.parameters[parameter];
   if (p.gradient < 0)
@@ -115,6 +150,7 @@ void CommunicationDeriver::finishParameter(int parameter) {
       if (gather.from != gather.to)
         add(std::move(gather));
     }
+    totalParameter(parameter, stage);
     reshard.value = p.value;
     reshard.where = Where::ParameterStep;
     reshard.from = state;

@@ -140,10 +140,14 @@ struct Graph {
 /// than two dims is a stack of matrices, over its dims but the last two.
 struct MatrixUpdate {
   /// Value 0 is the gathered tensor, with the element type of the parameter. The last op makes the
-  /// result. Factor `stackFactor` is the first dim of a stack.
+  /// result. Factor `stackFactor` is the first dim of a stack. Values with the role OptimizerState
+  /// are states that every rank with a part of the matrices holds, e.g. moments of rows; the new
+  /// ones are in `stateUpdates`.
   Graph graph;
   /// By op: whether it shares a kernel with the op before.
   std::vector<bool> joinsPrevious;
+  /// The f32 scalars behind the ops that are sums over all elements of the parameter.
+  int totals = 0;
   static constexpr FactorId stackFactor = 0;
 };
 
@@ -280,6 +284,7 @@ enum class Where {
   Loss,          // once per step: the scalar loss
   StepTotal,     // once per step, on every stage: stepTotalBytes
   Stage,         // a send between stages, after the value's completion
+  MatrixTotals,  // in update, after MatrixStep: MatrixUpdate::totals, over the state's shards
 };
 
 /// Takes value `value` from `from` to `to`, once per block execution (or once per step).
@@ -410,9 +415,16 @@ Derivation derive(const Graph &graph, const Assignment &assignment,
                   const CollectiveCost &cost = bytesOnWire);
 
 /// Returns the sharding in which an update reads whole matrices of a parameter with `numDims` dims
-/// whose state has sharding `state`: the axes on dims before the last two stay, all others are
-/// gathered. Example: experts [E, in, out] with E on ep and out on tp are gathered over tp alone.
+/// whose state has sharding `state`: the axes on the first dim stay where it numbers matrices, all
+/// others are gathered. Example: experts [E, in, out] with E on ep and out on tp are gathered over
+/// tp alone.
 Sharding matrixSharding(const Sharding &state, int numDims);
+
+/// Returns the bytes on a rank of each state that the rank holds for whole matrices, of a parameter
+/// with this layout whose other states have sharding `state`. Example: a 4096 x 1024 matrix under
+/// Adafactor has 16,384 for rows and 4,096 for columns.
+std::vector<int64_t> wholeStateBytes(const GraphParameter &parameter, const TensorLayout &layout,
+                                     const Sharding &state);
 
 /// Returns the strategy of op `op` of `update` for a stack with this sharding.
 OpStrategy matrixStrategy(const MatrixUpdate &update, int op, const Sharding &matrices);

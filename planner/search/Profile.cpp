@@ -18,21 +18,13 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 void ParameterSums::add(const ParameterSums &o, double sign) {
-  gathersForward += sign * o.gathersForward;
-  gatherForwardBytes += sign * o.gatherForwardBytes;
-  gathersBackward += sign * o.gathersBackward;
-  gatherBackwardBytes += sign * o.gatherBackwardBytes;
-  bytes += sign * o.bytes;
-  trained += sign * o.trained;
-  trainedBytes += sign * o.trainedBytes;
-  gradientBytes += sign * o.gradientBytes;
-  stateBytes += sign * o.stateBytes;
-  matrices += sign * o.matrices;
-  matrixBytes += sign * o.matrixBytes;
-  matrixSeconds += sign * o.matrixSeconds;
-  updateBytes += sign * o.updateBytes;
-  updateTensors += sign * o.updateTensors;
-  masterBytes += sign * o.masterBytes;
+  using Sums = ParameterSums;
+  for (auto part : {&Sums::gathersForward, &Sums::gatherForwardBytes, &Sums::gathersBackward,
+                    &Sums::gatherBackwardBytes, &Sums::bytes, &Sums::trained, &Sums::trainedBytes,
+                    &Sums::gradientBytes, &Sums::stateBytes, &Sums::matrices, &Sums::matrixBytes,
+                    &Sums::matrixSeconds, &Sums::wholeStateBytes, &Sums::totals, &Sums::updateBytes,
+                    &Sums::updateTensors, &Sums::masterBytes})
+    this->*part += sign * o.*part;
 }
 
 void RangeSums::operator+=(const RangeSums &o) {
@@ -263,7 +255,8 @@ private:
       here.gradientBytes += elements * double(gradient.elementBytes);
       here.masterBytes += elements * double(masterBytes(value.layout.elementBytes));
       here.updateBytes += updateBytes(elements, job.stateBytesPerElement(parameter),
-                                      value.layout.elementBytes, gradient.elementBytes);
+                                      value.layout.elementBytes, gradient.elementBytes) +
+                          totalsBytes(parameter, elements);
       here.updateTensors +=
           double(planner::updateTensors(parameter, job, value.layout.elementBytes));
       here.stateBytes += elements * double(job.stateBytesPerElement(parameter));
@@ -283,6 +276,9 @@ private:
     const Sharding stored = matrices;
     matrices = matrixSharding(stored, int(layout.dims.size()));
     here.matrixSeconds += matrixSeconds(cluster, parameter, matrices);
+    for (int64_t bytes : wholeStateBytes(parameter, layout, stored))
+      here.wholeStateBytes += double(bytes);
+    here.totals += double(parameter.matrices->totals > 0);
     here.matrices += 1;
     here.matrixBytes += double(localBytes(layout, stored));
     NetworkCost network(cluster, assignment.mesh);
@@ -443,7 +439,9 @@ StageSeconds profiledSeconds(const RangeSums &range, const DataMode &mode,
     matrixSeconds += of.matrixSeconds;
     if (mode.zero > 0)
       stage.parameterStep +=
-          together(network, CollectiveKind::AllGather, groups.zero, of.matrices, of.matrixBytes);
+          together(network, CollectiveKind::AllGather, groups.zero, of.matrices, of.matrixBytes) +
+          together(network, CollectiveKind::AllReduce, groups.zero, of.totals,
+                   of.totals * 8); // two f32
     // Adds reductions to `part`. The one that ends a block is part of `end`.
     auto reduce = [&](double &part, CollectiveKind collective, const GroupShape &group,
                       double bytes, double &end) {
@@ -585,7 +583,7 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
       fixed.gradients += of.gradientBytes / shards; // beside the accumulated ones
     if (!mode.offloadsStates) {
       fixed.master += of.masterBytes / shards;
-      fixed.state += of.stateBytes / shards;
+      fixed.state += of.stateBytes / shards + of.wholeStateBytes;
     }
   }
   fixed.modelState = mix.kept->modelStateBytes;

@@ -32,6 +32,9 @@ struct ParameterSums {
   /// Of the parameters whose update reads whole matrices: their number and bytes, and the seconds
   /// of this part on a rank, without gathers over the zero group.
   double matrices = 0, matrixBytes = 0, matrixSeconds = 0;
+  /// Of these: bytes of states that no zero group divides, and the number with sums over all
+  /// shards.
+  double wholeStateBytes = 0, totals = 0;
 
   void add(const ParameterSums &o, double sign);
 };

@@ -58,6 +58,14 @@ class CheckKeywords(TypedDict, total=False):
     ns_steps: int
     # Steps of matrices of the size of AdamW's, for one learning rate; for muon
     match_rms: bool
+    # Power of the step that is the weight of new squares (default: -0.8); for adafactor
+    beta2_decay: float
+    # Smallest root of a second moment (default: machine epsilon, 2^-23 in f32); for adafactor
+    epsilon1: float
+    # Smallest size of a parameter, to which steps are relative (default: 1e-3); for adafactor
+    epsilon2: float
+    # Largest size of the direction of a parameter (default: 1); for adafactor
+    clip_threshold: float
     # Largest norm of all gradients together
     clip_norm: float
     # Largest magnitude of an element of a gradient
@@ -199,6 +207,14 @@ class PlanKeywords(TypedDict, total=False):
     ns_steps: int
     # Steps of matrices of the size of AdamW's, for one learning rate; for muon
     match_rms: bool
+    # Power of the step that is the weight of new squares (default: -0.8); for adafactor
+    beta2_decay: float
+    # Smallest root of a second moment (default: machine epsilon, 2^-23 in f32); for adafactor
+    epsilon1: float
+    # Smallest size of a parameter, to which steps are relative (default: 1e-3); for adafactor
+    epsilon2: float
+    # Largest size of the direction of a parameter (default: 1); for adafactor
+    clip_threshold: float
     # Largest norm of all gradients together
     clip_norm: float
     # Largest magnitude of an element of a gradient
@@ -346,6 +362,14 @@ class SizeKeywords(TypedDict, total=False):
     ns_steps: int
     # Steps of matrices of the size of AdamW's, for one learning rate; for muon
     match_rms: bool
+    # Power of the step that is the weight of new squares (default: -0.8); for adafactor
+    beta2_decay: float
+    # Smallest root of a second moment (default: machine epsilon, 2^-23 in f32); for adafactor
+    epsilon1: float
+    # Smallest size of a parameter, to which steps are relative (default: 1e-3); for adafactor
+    epsilon2: float
+    # Largest size of the direction of a parameter (default: 1); for adafactor
+    clip_threshold: float
     # Largest norm of all gradients together
     clip_norm: float
     # Largest magnitude of an element of a gradient

@@ -24,6 +24,13 @@ void checkUpdate(const Tensors &inputs, size_t numInputs, size_t numLike, const 
     requireShape("a result", type.shape, inputs[0].shape());
 }
 
+/// Returns the number of the step, from 1.
+int64_t stepOf(const Tensor &scalar) {
+  const int64_t step = scalar.data<int64_t>()[0];
+  require(step >= 1, [&] { return "steps are counted from 1, got " + std::to_string(step); });
+  return step;
+}
+
 /// Calls fn(W()) for the type W in which an update of `parameter` is computed.
 template <typename Fn> auto dispatchWide(const Tensor &parameter, Fn &&fn) {
   return dispatchFloat(parameter, [&](auto zero) {
@@ -85,8 +92,7 @@ template <Decay kind>
 Tensors adam(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
              const Types &resultTypes) {
   checkUpdate(inputs, 6, 4, resultTypes, 3);
-  int64_t step = inputs[5].data<int64_t>()[0];
-  require(step >= 1, [&] { return "steps are counted from 1, got " + std::to_string(step); });
+  const int64_t step = stepOf(inputs[5]);
   return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
     using W = decltype(zero);
     Operand<W> p(inputs[0]), g(inputs[1]), m(inputs[2]), v(inputs[3]), lr(inputs[4]);
@@ -185,6 +191,79 @@ Tensors muonStep(const KernelContext &context, const Attrs &attrs, const Tensors
 }
 
 //===----------------------------------------------------------------------===//
+// Adafactor
+//===----------------------------------------------------------------------===//
+
+Tensors factoredMoment(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                       const Types &resultTypes) {
+  checkUpdate(inputs, 3, 2, resultTypes, 1);
+  const double step = double(stepOf(inputs[2]));
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> sums(inputs[0]), moment(inputs[1]);
+    W weight = real<W>(std::pow(step, attrs.getDouble("beta2_decay")));
+    Divisor<W> count(integer<W>(attrs.getInt("count")));
+    std::vector<W> newMoment(sums.size());
+    for (int64_t i = 0; i < sums.size(); ++i)
+      newMoment[i] = moment[i] + weight * (count.divide(sums[i]) - moment[i]);
+    return {roundedResult(context, resultTypes[0], std::move(newMoment))};
+  });
+}
+
+Tensors factoredDirection(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                          const Types &resultTypes) {
+  checkUpdate(inputs, 4, 4, resultTypes, 1);
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> g(inputs[0]), row(inputs[1]), column(inputs[2]), total(inputs[3]);
+    W epsilon = real<W>(attrs.getDouble("epsilon")), smallest = epsilon * epsilon;
+    Divisor<W> count(integer<W>(attrs.getInt("count")));
+    std::vector<W> direction(g.size());
+    for (int64_t i = 0; i < g.size(); ++i) {
+      W estimate = row[i] * column[i] / larger(count.divide(total[i]), epsilon);
+      direction[i] = g[i] / sqrtOf(larger(estimate, smallest));
+    }
+    return {roundedResult(context, resultTypes[0], std::move(direction))};
+  });
+}
+
+Tensors rootDirection(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                      const Types &resultTypes) {
+  checkUpdate(inputs, 2, 2, resultTypes, 1);
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> g(inputs[0]), moment(inputs[1]);
+    W epsilon = real<W>(attrs.getDouble("epsilon")), smallest = epsilon * epsilon;
+    std::vector<W> direction(g.size());
+    for (int64_t i = 0; i < g.size(); ++i)
+      direction[i] = g[i] / sqrtOf(larger(moment[i], smallest));
+    return {roundedResult(context, resultTypes[0], std::move(direction))};
+  });
+}
+
+Tensors adafactorStep(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                      const Types &resultTypes) {
+  checkUpdate(inputs, 6, 2, resultTypes, 1);
+  const double step = double(stepOf(inputs[5]));
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> p(inputs[0]), direction(inputs[1]), squares(inputs[2]), moved(inputs[3]),
+        lr(inputs[4]);
+    Divisor<W> count(integer<W>(attrs.getInt("count")));
+    W threshold = real<W>(attrs.getDouble("clip_threshold"));
+    W size = larger(real<W>(attrs.getDouble("epsilon")), sqrtOf(count.divide(squares[0])));
+    W most = real<W>(1 / std::sqrt(step));
+    W limit = larger(integer<W>(1), sqrtOf(count.divide(moved[0])) / threshold);
+    W rate = size * (less(most, lr[0]) ? most : lr[0]) / limit;
+    W kept = integer<W>(1) - lr[0] * real<W>(attrs.getDouble("weight_decay"));
+    std::vector<W> newP(p.size());
+    for (int64_t i = 0; i < p.size(); ++i)
+      newP[i] = kept * p[i] - rate * direction[i];
+    return {roundedResult(context, resultTypes[0], std::move(newP))};
+  });
+}
+
+//===----------------------------------------------------------------------===//
 // Ops over all gradients of a step
 //===----------------------------------------------------------------------===//
 
@@ -205,6 +284,16 @@ Tensors squareSum(const KernelContext &context, const Attrs &, const Tensors &in
   if (context.arith == Arith::Residue61)
     return total(Residue());
   return context.arith == Arith::Residue251 ? total(Residue251()) : total(double());
+}
+
+/// The partitioner replaces it by square_sum and a sum over ranks; a single rank has the whole.
+Tensors squareTotals(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                     const Types &resultTypes) {
+  requireCounts(inputs, inputs.size(), resultTypes, inputs.size());
+  Tensors totals;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    totals.push_back(squareSum(context, attrs, {inputs[i]}, {resultTypes[i]}).front());
+  return totals;
 }
 
 /// Checks in the float's own width: a finite double may overflow in f32.
@@ -310,6 +399,11 @@ const KernelTable &tbc::kernels::optimizerKernels() {
                                     {"divide_by_norm", divideByNorm, true},
                                     {"weighted_sum", weightedSum, true},
                                     {"muon_step", muonStep, true},
+                                    {"factored_moment", factoredMoment, true},
+                                    {"factored_direction", factoredDirection, true},
+                                    {"root_direction", rootDirection, true},
+                                    {"adafactor_step", adafactorStep, true},
+                                    {"square_totals", squareTotals},
                                     {"square_sum", squareSum},
                                     {"count_not_finite", countNotFinite},
                                     {"update_loss_scale", updateLossScale},

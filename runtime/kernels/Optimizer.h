@@ -25,6 +25,16 @@
 //   divide_by_norm{epsilon}   x, squares -> x / max(sqrt(squares), epsilon)
 //   weighted_sum{alpha, beta}   x, y -> alpha * x + beta * y
 //   muon_step{scale, weight_decay}   p, u, lr -> p * (1 - lr * weight_decay) - lr * scale * u
+//   factored_moment{count, beta2_decay}   sums, m, step -> m + w * (sums / count - m),
+//       w = step^beta2_decay (torch.optim.Adafactor)
+//   factored_direction{count, epsilon}   g, row, column, total
+//       -> g / sqrt(max(row * column / max(total / count, epsilon), epsilon^2))
+//   root_direction{epsilon}   g, m -> g / sqrt(max(m, epsilon^2))
+//   adafactor_step{count, clip_threshold, epsilon, weight_decay}   p, u, p2, u2, lr, step -> p',
+//       p2 and u2 the sums of squares of all `count` elements of p and u:
+//       rate = max(epsilon, sqrt(p2 / count)) * min(lr, 1 / sqrt(step))
+//       p' = p * (1 - lr * weight_decay) - rate / max(1, sqrt(u2 / count) / clip_threshold) * u
+//   square_totals   x .. -> scalar ..: the sum of squares of each; of all ranks, here one
 //   square_sum   g .. -> scalar: the sum of g^2 over all elements
 //   count_not_finite   g .. -> scalar: the number of infinite or NaN elements; in residues, of
 //       elements equal to KernelContext::notFinite

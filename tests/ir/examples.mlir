@@ -6,6 +6,17 @@ func.func @abs(%input: tensor<2x3xf32>) {
   return
 }
 
+func.func @adafactor_step(%parameter: tensor<2x3xf32>, %direction: tensor<2x3xf32>,
+      %parameter_squares: tensor<f32>, %direction_squares: tensor<f32>,
+      %rate: tensor<f32>, %step: tensor<i64>) {
+  %new_parameter = tbc.adafactor_step
+      %parameter, %direction, %parameter_squares, %direction_squares, %rate, %step
+      {count = 6 : i64, clip_threshold = 1.0 : f64, epsilon = 0.001 : f64, weight_decay = 0.0 : f64}
+      : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<i64>)
+      -> tensor<2x3xf32>
+  return
+}
+
 func.func @adam(%parameter: tensor<2x3xf32>, %gradient: tensor<2x3xf32>,
       %first_moment: tensor<2x3xf32>, %second_moment: tensor<2x3xf32>, %rate: tensor<f32>,
       %step: tensor<i64>) {
@@ -311,6 +322,20 @@ func.func @divide_by_norm(%input: tensor<2x3xf32>, %squares: tensor<2x3xf32>) {
 
 func.func @dropout(%input: tensor<2x3xf32>) {
   %result = tbc.dropout %input {ratio = 0.25 : f64} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+func.func @factored_direction(%gradient: tensor<2x3xf32>, %row: tensor<2x3xf32>,
+      %column: tensor<2x3xf32>, %total: tensor<2x3xf32>) {
+  %direction = tbc.factored_direction %gradient, %row, %column, %total
+      {count = 2 : i64, epsilon = 1.0e-7 : f64}
+      : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+func.func @factored_moment(%sums: tensor<2xf32>, %moment: tensor<2xf32>, %step: tensor<i64>) {
+  %new_moment = tbc.factored_moment %sums, %moment, %step {count = 3 : i64, beta2_decay = -0.8 : f64}
+      : (tensor<2xf32>, tensor<2xf32>, tensor<i64>) -> tensor<2xf32>
   return
 }
 
@@ -632,6 +657,12 @@ func.func @rms_scale_grad(%cotangent: tensor<2x3x6xf32>, %input: tensor<2x3x6xf3
   return
 }
 
+func.func @root_direction(%gradient: tensor<3xf32>, %moment: tensor<3xf32>) {
+  %direction = tbc.root_direction %gradient, %moment {epsilon = 1.0e-7 : f64}
+      : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
 func.func @rotary(%input: tensor<2x2x3x4xf32>, %cos: tensor<3x2xf32>, %sin: tensor<3x2xf32>) {
   %result = tbc.rotary %input, %cos, %sin {inverse = false}
       : (tensor<2x2x3x4xf32>, tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<2x2x3x4xf32>
@@ -770,6 +801,12 @@ func.func @sqrt(%input: tensor<2x3xf32>) {
 func.func @square_sum(%gradients_0: tensor<2x3xf32>, %gradients_1: tensor<4xf32>) {
   %result = tbc.square_sum %gradients_0, %gradients_1
       : (tensor<2x3xf32>, tensor<4xf32>) -> tensor<f32>
+  return
+}
+
+func.func @square_totals(%tensors_0: tensor<2x3xf32>, %tensors_1: tensor<2x3xf32>) {
+  %totals_0, %totals_1 = tbc.square_totals %tensors_0, %tensors_1
+      : (tensor<2x3xf32>, tensor<2x3xf32>) -> (tensor<f32>, tensor<f32>)
   return
 }
 

@@ -105,3 +105,75 @@ func.func @muon_step_c1(%p: tensor<2x3xf32>, %d: tensor<6xf32>, %rate: tensor<f3
   "tbc.muon_step"(%p, %d, %rate) {scale = 1.0 : f64, weight_decay = 0.0 : f64} : (tensor<2x3xf32>, tensor<6xf32>, tensor<f32>) -> tensor<2x3xf32>
   return
 }
+
+// -----
+
+func.func @factored_moment_c1(%s: tensor<6xf32>, %m: tensor<2x3xf32>, %step: tensor<i64>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<6xf32>'}}
+  "tbc.factored_moment"(%s, %m, %step) {count = 4 : i64, beta2_decay = -0.8 : f64} : (tensor<6xf32>, tensor<2x3xf32>, tensor<i64>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @factored_moment_c2(%s: tensor<6xf32>, %m: tensor<6xf32>, %step: tensor<i64>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{takes a mean of 0 elements}}
+  "tbc.factored_moment"(%s, %m, %step) {count = 0 : i64, beta2_decay = -0.8 : f64} : (tensor<6xf32>, tensor<6xf32>, tensor<i64>) -> tensor<6xf32>
+  return
+}
+
+// -----
+
+func.func @factored_direction_c1(%g: tensor<2x3xf32>, %r: tensor<2xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<2xf32>'}}
+  "tbc.factored_direction"(%g, %r, %g, %g) {count = 2 : i64, epsilon = 1.0e-7 : f64} : (tensor<2x3xf32>, tensor<2xf32>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @factored_direction_c2(%g: tensor<2x3xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{takes a mean of -1 elements}}
+  "tbc.factored_direction"(%g, %g, %g, %g) {count = -1 : i64, epsilon = 1.0e-7 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @root_direction_c1(%g: tensor<2x3xf32>, %m: tensor<6xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<6xf32>'}}
+  "tbc.root_direction"(%g, %m) {epsilon = 1.0e-7 : f64} : (tensor<2x3xf32>, tensor<6xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @square_totals_c1(%x: tensor<2x3xf32>, %y: tensor<6xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{adds up squares of 'tensor<6xf32>' beside 'tensor<2x3xf32>'}}
+  "tbc.square_totals"(%x, %y) : (tensor<2x3xf32>, tensor<6xf32>) -> (tensor<f32>, tensor<f32>)
+  return
+}
+
+// -----
+
+func.func @adafactor_step_c1(%p: tensor<2x3xf32>, %d: tensor<6xf32>, %s: tensor<f32>, %step: tensor<i64>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<6xf32>'}}
+  "tbc.adafactor_step"(%p, %d, %s, %s, %s, %step) {count = 6 : i64, clip_threshold = 1.0 : f64, epsilon = 1.0e-3 : f64, weight_decay = 0.0 : f64} : (tensor<2x3xf32>, tensor<6xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<i64>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @adafactor_step_c2(%p: tensor<6xf32>, %s: tensor<f32>, %step: tensor<i64>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{limits directions to 0.000000e+00}}
+  "tbc.adafactor_step"(%p, %p, %s, %s, %s, %step) {count = 6 : i64, clip_threshold = 0.0 : f64, epsilon = 1.0e-3 : f64, weight_decay = 0.0 : f64} : (tensor<6xf32>, tensor<6xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<i64>) -> tensor<6xf32>
+  return
+}

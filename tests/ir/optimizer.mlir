@@ -11,6 +11,11 @@
 // CHECK:         tbc.weighted_sum
 // CHECK:         tbc.shard_matrices
 // CHECK:         tbc.muon_step
+// CHECK:         tbc.factored_moment
+// CHECK:         tbc.factored_direction
+// CHECK:         tbc.root_direction
+// CHECK:         tbc.square_totals
+// CHECK:         tbc.adafactor_step
 // CHECK:         tbc.square_sum
 // CHECK:         tbc.count_not_finite
 // CHECK:         tbc.step_total
@@ -29,6 +34,11 @@ func.func @optimizers(%p: tensor<2x3xbf16>, %g: tensor<2x3xf32>, %m: tensor<2x3x
   %mw = tbc.weighted_sum %md, %mg {alpha = 3.4445 : f64, beta = 1.0 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   %ms = tbc.shard_matrices %mw : (tensor<2x3xf32>) -> tensor<2x3xf32>
   %mp = tbc.muon_step %g, %ms, %rate {scale = 1.0 : f64, weight_decay = 0.1 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %fm = tbc.factored_moment %g, %m, %step {count = 4 : i64, beta2_decay = -0.8 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<i64>) -> tensor<2x3xf32>
+  %fd = tbc.factored_direction %g, %fm, %fm, %fm {count = 2 : i64, epsilon = 1.0e-7 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %rd = tbc.root_direction %fd, %fm {epsilon = 1.0e-7 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %sp, %sd = tbc.square_totals %g, %rd : (tensor<2x3xf32>, tensor<2x3xf32>) -> (tensor<f32>, tensor<f32>)
+  %as = tbc.adafactor_step %g, %rd, %sp, %sd, %rate, %step {count = 6 : i64, clip_threshold = 1.0 : f64, epsilon = 1.0e-3 : f64, weight_decay = 0.0 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<i64>) -> tensor<2x3xf32>
   %n = tbc.square_sum %g, %m : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<f32>
   %bad = tbc.count_not_finite %g, %m : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<f32>
   %t, %u = tbc.step_total %n, %rate : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)

@@ -163,6 +163,79 @@ TEST_P(MuonReference, StepsAsPyTorch) {
 INSTANTIATE_TEST_SUITE_P(All, MuonReference, testing::ValuesIn(muonCases()),
                          [](const auto &info) { return info.param.shape + "_" + info.param.name; });
 
+/// A parameter of one shape, stepped by an optimizer of a file of reference steps.
+struct ShapeCase {
+  std::string file, shape, name;
+  kernels::Shape sizes;
+  double rate;
+  OptimizerOptions options;
+  std::vector<std::string> states; // of all after ".", in any order
+};
+void PrintTo(const ShapeCase &c, std::ostream *stream) {
+  *stream << c.file << "_" << c.shape << "_" << c.name;
+}
+
+std::vector<ShapeCase> shapeCases() {
+  std::vector<ShapeCase> cases;
+  OptimizerOptions adafactor = optionsOf(OptimizerKind::Adafactor, 0), limits = adafactor;
+  limits.weightDecay = 0.1;
+  limits.adafactor = {-0.5, 0.3, 2.0, 1.5};
+  for (auto [shape, sizes] : {std::pair<const char *, kernels::Shape>("vector", {5}),
+                              {"matrix", {3, 5}},
+                              {"stack", {2, 3, 4}}}) {
+    std::vector<std::string> states = {"row_var", "col_var"};
+    if (sizes.size() == 1)
+      states = {"variance"};
+    cases.push_back({"adafactor", shape, "default", sizes, 0.05, adafactor, states});
+    cases.push_back({"adafactor", shape, "every_limit", sizes, 0.9, limits, states});
+  }
+  return cases;
+}
+
+class ShapeReference : public testing::TestWithParam<ShapeCase> {};
+
+/// @train returns its inputs as loss and gradient, so the test chooses the gradient.
+TEST_P(ShapeReference, StepsAsPyTorch) {
+  const ShapeCase &c = GetParam();
+  std::string type = "tensor<", dims;
+  for (size_t dim = 0; dim < c.sizes.size(); ++dim) {
+    type += std::to_string(c.sizes[dim]) + "x";
+    dims += (dim == 0 ? "" : ", ") + std::to_string(dim);
+  }
+  type += "f64>";
+  ParsedModule module("func.func @train(%p: " + type +
+                      " {tbc.role = #tbc.role<param>, tbc.name = \"p\"}, %g: " + type +
+                      " {tbc.role = #tbc.role<input>, tbc.name = \"g\"}) -> (tensor<f64> " +
+                      "{tbc.role = #tbc.role<loss>, tbc.name = \"loss\"}, " + type +
+                      " {tbc.role = #tbc.role<grad>, tbc.name = \"p\"}) {\n" +
+                      "%l = tbc.reduce_sum %g {dims = array<i64: " + dims + ">} : (" + type +
+                      ") -> tensor<f64>\nreturn %l, %g : tensor<f64>, " + type + " }");
+  ASSERT_TRUE(module && succeeded(buildUpdateFunction(*module, c.options))) << module.messages;
+  ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
+  auto data = reference(c.file);
+  const test::NpyArray &gradients = data[c.shape + "_gradients"],
+                       &expected = data[c.shape + "_" + c.name];
+  ASSERT_EQ(expected.shape, gradients.shape);
+  const int64_t size = kernels::numElements(c.sizes);
+  SerialTrainer trainer(*module, Arith::F64);
+  ASSERT_TRUE(succeeded(trainer.set("p", f64(c.sizes, data[c.shape + "_initial"].values.data()))));
+  for (int64_t step = 0; step < gradients.shape[0]; ++step) {
+    SerialTrainer::Tensors batch = {{"g", f64(c.sizes, &gradients.values[size * step])}};
+    ASSERT_TRUE(succeeded(trainer.step({batch}, c.rate))) << module.messages;
+    std::vector<double> values = trainer.values().at("p").toDoubles();
+    for (int64_t i = 0; i < size; ++i)
+      EXPECT_NEAR(values[i], expected.values[size * step + i], 1e-12) << "step " << step + 1;
+  }
+  for (const std::string &state : c.states)
+    EXPECT_TRUE(trainer.values().count("p." + state)) << state;
+  EXPECT_FALSE(trainer.values().count("p.m"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShapeReference, testing::ValuesIn(shapeCases()),
+                         [](const auto &info) {
+                           return info.param.file + "_" + info.param.shape + "_" + info.param.name;
+                         });
+
 std::vector<OptimizerCase> scaledCases() {
   OptimizerOptions nesterov = optionsOf(OptimizerKind::Sgd, 0.05);
   nesterov.momentum = 0.9;

@@ -145,6 +145,12 @@ std::vector<Case> someCases() {
   Case muonOnHost{"tiny-llama", request("dp=2,tp=2", "zero1"), "muon", {}, "bf16"};
   muonOnHost.request.offload = "optimizer";
   cases.push_back(muonOnHost);
+  cases.push_back({"tiny-gpt2", request("fsdp=2,tp=2"), "adafactor", {{"clip_norm", 1.0}}, "bf16"});
+  cases.push_back({"moe-8l", request("ep=2,fsdp=2"), "adafactor"});
+  cases.push_back({"tiny-resnet", request("dp=2,tp=2"), "adafactor"});
+  Case factoredOnHost{"tiny-llama", request("dp=2,tp=2", "zero1"), "adafactor", {}, "bf16"};
+  factoredOnHost.request.offload = "optimizer";
+  cases.push_back(factoredOnHost);
   cases.push_back({"moe-8l", request("ep=2"), "sgd"});
   cases.push_back({"moe-8l", request("dp=2,ep=2,pp=2"), "adamw"});
   for (const char *placement : {"loop", "v"}) {

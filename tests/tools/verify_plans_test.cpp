@@ -150,6 +150,12 @@ std::vector<Case> allCases() {
   // Some blocks recompute, the others keep more.
   cases.push_back({"tiny-gpt2", {"fsdp=2,tp=2"}, "muon", {{"clip_norm", 0.01}}});
   cases.push_back({"moe-8l", {"ep=2,fsdp=2"}, "muon", {{"match_rms", 1}}});
+  for (const char *mesh : {"dp=4", "fsdp=2,tp=2", "pp=2,tp=2"})
+    cases.push_back({"tiny-gpt2", {mesh}, "adafactor", {{"clip_norm", 0.01}}});
+  for (const char *strategy : {"zero1", "zero2", "zero3"})
+    cases.push_back({"tiny-mlp", {"fsdp=2", strategy}, "adafactor", {{"epsilon2", 0.5}}});
+  cases.push_back({"moe-8l", {"ep=2,fsdp=2"}, "adafactor", {{"weight_decay", 0.1}}});
+  cases.push_back({"tiny-resnet", {"dp=2,tp=2"}, "adafactor"});
   cases.push_back({"gpt2-8l", {"pp=2", "auto", "1f1b", "full:5"}, "sgd"});
   cases.push_back({"llama-8l", {"dp=2,tp=2", "auto", "", "selective:3"}, "sgd"});
   cases.push_back({"unet-8l", {"fsdp=2", "auto", "", "full:2"}, "sgd"});

@@ -15,6 +15,7 @@ static constexpr double unlimited = std::numeric_limits<double>::max();
 const std::vector<SettingInfo> &settingInfos() {
   constexpr double label = 1 << 30, seedLimit = 9007199254740992.0; // 2^53: exact as a double
   constexpr double largestScale = 0x1p127;
+  constexpr double mostDecay = 1000; // of a power
   static const std::vector<std::string> adams = {"adam", "adamw", "muon"},
                                         momenta = {"sgd", "sgd-momentum", "muon"};
   static const std::vector<SettingInfo> infos = {
@@ -61,6 +62,38 @@ const std::vector<SettingInfo> &settingInfos() {
        false,
        {"muon"},
        1},
+      {"beta2_decay",
+       "--beta2-decay",
+       "Power of the step that is the weight of new squares (default: -0.8)",
+       -mostDecay,
+       0,
+       false,
+       false,
+       {"adafactor"}},
+      {"epsilon1",
+       "--epsilon1",
+       "Smallest root of a second moment (default: machine epsilon, 2^-23 in f32)",
+       0,
+       1,
+       false,
+       false,
+       {"adafactor"}},
+      {"epsilon2",
+       "--epsilon2",
+       "Smallest size of a parameter, to which steps are relative (default: 1e-3)",
+       0,
+       unlimited,
+       false,
+       false,
+       {"adafactor"}},
+      {"clip_threshold",
+       "--clip-threshold",
+       "Largest size of the direction of a parameter (default: 1)",
+       1,
+       unlimited,
+       false,
+       false,
+       {"adafactor"}},
       {"clip_norm",
        "--clip-norm",
        "Largest norm of all gradients together",
@@ -246,6 +279,10 @@ OptimizerOptions optimizerOptions(const StepOptions &step) {
     options.momentum = options.muon.momentum;
     options.nesterov = options.muon.nesterov;
     break;
+  case planner::Optimizer::Adafactor:
+    options.kind = OptimizerKind::Adafactor;
+    options.weightDecay = 0;
+    break;
   }
   read(step, "weight_decay", options.weightDecay);
   read(step, "beta1", options.beta1);
@@ -260,6 +297,11 @@ OptimizerOptions optimizerOptions(const StepOptions &step) {
   read(step, "ns_steps", options.muon.steps);
   read(step, "match_rms", options.muon.matchesRms);
   options.muon.exempt = step.noMuon;
+  read(step, "beta2_decay", options.adafactor.beta2Decay);
+  if (step.settings.count("epsilon1"))
+    options.adafactor.epsilon = step.settings.at("epsilon1");
+  read(step, "epsilon2", options.adafactor.epsilon2);
+  read(step, "clip_threshold", options.adafactor.clipThreshold);
   options.noDecay = step.noDecay;
   options.lossScale = lossScale(step);
   return options;

@@ -75,7 +75,8 @@ bool endsWith(const std::string &name, const std::string &suffix) {
          name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
-/// "P.m" and "P.v" are the moments of parameter P (`buildUpdateFunction`).
+/// "P.m" and "P.v" are the moments of parameter P (`buildUpdateFunction`), and those of
+/// `factoredStates` its second moments.
 Kind kindOf(const program::Program &program, const std::string &name) {
   int index = program.tensorIndex(name);
   program::Role role = index < 0 ? program::Role::Loss : program.tensors[size_t(index)].role;
@@ -83,8 +84,9 @@ Kind kindOf(const program::Program &program, const std::string &name) {
     return Kind::Gradient;
   if (role == program::Role::OptimizerState && endsWith(name, ".m"))
     return Kind::FirstMoment;
-  if (role == program::Role::OptimizerState && endsWith(name, ".v"))
-    return Kind::SecondMoment;
+  for (const char *suffix : {".v", ".row_var", ".col_var", ".variance"})
+    if (role == program::Role::OptimizerState && endsWith(name, suffix))
+      return Kind::SecondMoment;
   return Kind::Other;
 }
 
@@ -196,6 +198,7 @@ static bool scalesNoise(const TrainingStep &step) {
   case planner::Optimizer::AdamW:
   case planner::Optimizer::Adam:
   case planner::Optimizer::Muon:
+  case planner::Optimizer::Adafactor:
     return true;
   case planner::Optimizer::SgdMomentum:
   case planner::Optimizer::Sgd:

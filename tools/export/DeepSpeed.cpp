@@ -105,6 +105,8 @@ Result<Exported> writeDeepSpeed(const PlanFacts &facts) {
   if (facts.job().optimizer == planner::Optimizer::Muon)
     limits.refuse("muon; DeepSpeed's marks its matrices by other rules, with a rate of its own",
                   "plan with --optimizer adamw, or export --to megatron");
+  if (facts.job().optimizer == planner::Optimizer::Adafactor)
+    limits.refuse("adafactor, which is no optimizer of DeepSpeed", "plan with --optimizer adamw");
   config["optimizer"] = optimizerOf(facts);
   config["gradient_clipping"] = facts.setting("clip_norm", 0);
   if (facts.hasSetting("clip_value"))

@@ -40,6 +40,10 @@ static void checkPlan(const PlanFacts &facts, Limits &limits) {
   if (facts.job().optimizer == planner::Optimizer::Muon)
     limits.refuse("muon; torch.optim.Muon reads whole matrices, and parameters are DTensors",
                   "plan with --optimizer adamw, or export --to megatron");
+  if (facts.job().optimizer == planner::Optimizer::Adafactor)
+    limits.refuse("adafactor; torch.optim.Adafactor reads whole matrices, and parameters are "
+                  "DTensors",
+                  "plan with --optimizer adamw");
   planner::Precision precision = facts.job().precision;
   if (precision == planner::Precision::F16 && facts.setting("loss_scale", 0) != 1)
     limits.refuse("f16 with a dynamic loss scale", "plan with --precision bf16");

@@ -7,6 +7,8 @@
 #include "ir/Optimizer.h"
 #include "codegen/region/ops/Elements.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
 using namespace mlir;
 
 namespace tbc::region {
@@ -111,6 +113,54 @@ Value buildMuonStep(MuonStepOp op, const Elements &e, ValueRange x) {
   return e.sub(e.sub(x[0], e.mul(decay, x[0])), e.mul(step, x[1]));
 }
 
+/// Returns the number of a step as f32, a scalar or vector like `step`.
+Value stepAsFloat(const Elements &e, Value step) {
+  return e.make<arith::SIToFPOp>(Elements::typeLike(step, e.builder.getF32Type()), step);
+}
+
+struct FactoredMomentModel
+    : KernelOpInterface::ExternalModel<FactoredMomentModel, FactoredMomentOp> {
+  SmallVector<Value, 1> buildElement(Operation *operation, OpBuilder &builder, ValueRange x) const {
+    auto op = cast<FactoredMomentOp>(operation);
+    Elements e{builder, op.getLoc()};
+    Value step = stepAsFloat(e, x[2]);
+    Value weight = e.make<LLVM::PowOp>(step, e.number(step, number(op.getBeta2Decay())));
+    Value mean = e.div(x[0], e.number(x[0], double(op.getCount())));
+    return {e.add(x[1], e.mul(weight, e.sub(mean, x[1])))};
+  }
+};
+
+Value buildFactoredDirection(FactoredDirectionOp op, const Elements &e, ValueRange x) {
+  const double epsilon = number(op.getEpsilon());
+  Value mean = e.div(x[3], e.number(x[3], double(op.getCount())));
+  Value estimate = e.div(e.mul(x[1], x[2]), e.larger(mean, e.number(mean, epsilon)));
+  return e.div(x[0], e.sqrt(e.larger(estimate, e.number(estimate, epsilon * epsilon))));
+}
+
+Value buildRootDirection(RootDirectionOp op, const Elements &e, ValueRange x) {
+  const double epsilon = number(op.getEpsilon());
+  return e.div(x[0], e.sqrt(e.larger(x[1], e.number(x[1], epsilon * epsilon))));
+}
+
+struct AdafactorStepModel : KernelOpInterface::ExternalModel<AdafactorStepModel, AdafactorStepOp> {
+  SmallVector<Value, 1> buildElement(Operation *operation, OpBuilder &builder, ValueRange x) const {
+    auto op = cast<AdafactorStepOp>(operation);
+    Elements e{builder, op.getLoc()};
+    auto rootOfMean = [&](Value squares) {
+      return e.sqrt(e.div(squares, e.number(squares, double(op.getCount()))));
+    };
+    Value rate = x[4], root = e.sqrt(stepAsFloat(e, x[5]));
+    Value most = e.div(e.number(root, 1), root);
+    Value size = e.larger(rootOfMean(x[2]), e.number(x[2], number(op.getEpsilon())));
+    Value moved = e.div(rootOfMean(x[3]), e.number(x[3], number(op.getClipThreshold())));
+    Value limit = e.larger(moved, e.number(moved, 1));
+    Value smaller = e.select(e.less(most, rate), most, rate);
+    Value length = e.div(e.mul(size, smaller), limit);
+    Value decay = e.mul(rate, e.number(rate, number(op.getWeightDecay())));
+    return {e.sub(e.sub(x[0], e.mul(decay, x[0])), e.mul(length, x[1]))};
+  }
+};
+
 } // namespace
 
 void attachOptimizerKernels(MLIRContext &context) {
@@ -123,6 +173,11 @@ void attachOptimizerKernels(MLIRContext &context) {
   DivideByNormOp::attachInterface<ElementModel<DivideByNormOp, buildDivideByNorm>>(context);
   WeightedSumOp::attachInterface<ElementModel<WeightedSumOp, buildWeightedSum>>(context);
   MuonStepOp::attachInterface<ElementModel<MuonStepOp, buildMuonStep>>(context);
+  FactoredMomentOp::attachInterface<FactoredMomentModel>(context);
+  FactoredDirectionOp::attachInterface<ElementModel<FactoredDirectionOp, buildFactoredDirection>>(
+      context);
+  RootDirectionOp::attachInterface<ElementModel<RootDirectionOp, buildRootDirection>>(context);
+  AdafactorStepOp::attachInterface<AdafactorStepModel>(context);
   AdamOp::attachInterface<AdaptiveModel<AdamOp, false>>(context);
   AdamwOp::attachInterface<AdaptiveModel<AdamwOp, true>>(context);
 }

@@ -111,6 +111,8 @@ def _refuse(plan: Plan) -> None:
             raise NotExpressible(f"the mesh has the axis {axis}, for which this package has no form: {remedy}")
     if plan.json["job"]["optimizer"] == "muon":
         raise NotExpressible("torch.optim.Muon reads whole matrices, and parameters are DTensors here: plan with --optimizer adamw")
+    if plan.json["job"]["optimizer"] == "adafactor":
+        raise NotExpressible("torch.optim.Adafactor reads whole matrices, and parameters are DTensors here: plan with --optimizer adamw")
     offload = plan.json["offload"]
     if offload["optimizer"] or offload["residuals"] != "none":
         raise NotExpressible("the plan offloads tensors to the host: plan with --offload none")

@@ -202,7 +202,7 @@ std::vector<OpCase> allCases() {
 std::vector<OpCase> otherCases() {
   std::string adaptive = "beta1 = 0.9 : f64, beta2 = 0.95 : f64, epsilon = 1.0e-8 : f64, "
                          "weight_decay = 0.1 : f64";
-  std::map<unsigned, std::vector<int64_t>> step = {{5, {3}}};
+  std::map<unsigned, std::vector<int64_t>> step = {{5, {3}}}, stepBehindTwo = {{2, {3}}};
   return {
       {"not", "2x3xi1", "2x3xi1"},
       {"and", "2x3xi1, 2x3xi1", "2x3xi1"},
@@ -238,6 +238,14 @@ std::vector<OpCase> otherCases() {
       {"divide_by_norm", "9xf32, 9xf32", "9xf32", "epsilon = 1.0e-7 : f64"},
       {"weighted_sum", "9xbf16, 9xbf16", "9xbf16", "alpha = -4.775 : f64, beta = 2.0315 : f64"},
       {"muon_step", "9xf32, 9xf32, f32", "9xf32", "scale = 2.0 : f64, weight_decay = 0.1 : f64"},
+      {"factored_moment", "9xf32, 9xf32, i64", "9xf32", "count = 4 : i64, beta2_decay = -0.8 : f64",
+       true, std::nullopt, stepBehindTwo},
+      {"factored_direction", "9xf32, 9xf32, 9xf32, 9xf32", "9xf32",
+       "count = 2 : i64, epsilon = 0.5 : f64"},
+      {"root_direction", "9xf32, 9xf32", "9xf32", "epsilon = 0.5 : f64"},
+      {"adafactor_step", "9xf32, 9xf32, f32, f32, f32, i64", "9xf32",
+       "count = 9 : i64, clip_threshold = 1.5 : f64, epsilon = 0.5 : f64, weight_decay = 0.1 : f64",
+       true, std::nullopt, step},
       {"adam", "9xf32, 9xf32, 9xf32, 9xf32, f32, i64", "9xf32, 9xf32, 9xf32", adaptive, true,
        std::nullopt, step},
       {"adamw", "9xf32, 9xbf16, 9xf32, 9xf32, f32, i64", "9xf32, 9xf32, 9xf32", adaptive, true,

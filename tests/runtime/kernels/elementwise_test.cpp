@@ -52,6 +52,10 @@ Signature signatureOf(const std::string &op) {
       {"divide_by_norm", {"ff", "f"}},
       {"weighted_sum", {"ff", "f"}},
       {"muon_step", {"ffs", "f"}},
+      {"factored_moment", {"ffn", "f"}},
+      {"factored_direction", {"ffff", "f"}},
+      {"root_direction", {"ff", "f"}},
+      {"adafactor_step", {"ffsssn", "f"}},
       {"scale_by", {"fs", "f"}},
       {"clip_value", {"f", "f"}},
       {"update_if", {"ffc", "f"}}};
@@ -74,6 +78,15 @@ Signature signatureOf(const std::string &op) {
     signature.attrs = attrsOf({{"alpha", 0.5}, {"beta", -2.0}});
   else if (op == "muon_step")
     signature.attrs = attrsOf({{"scale", 2.0}, {"weight_decay", 0.01}});
+  else if (op == "factored_moment")
+    signature.attrs = attrsOf({{"count", int64_t(4)}, {"beta2_decay", -0.8}});
+  else if (op == "factored_direction")
+    signature.attrs = attrsOf({{"count", int64_t(2)}, {"epsilon", 1e-7}});
+  else if (op == "root_direction")
+    signature.attrs = attrsOf({{"epsilon", 1e-7}});
+  else if (op == "adafactor_step")
+    signature.attrs = attrsOf(
+        {{"count", int64_t(6)}, {"clip_threshold", 1.5}, {"epsilon", 0.5}, {"weight_decay", 0.1}});
   else if (op == "adam" || op == "adamw")
     signature.attrs = adam;
   else if (op == "clip_value")

@@ -83,6 +83,56 @@ TEST(DivideByNorm, HasALeastNorm) {
                {0.6, 2, 0});
 }
 
+TEST_P(Optimizer, FactoredMomentIsAMovingMean) {
+  Attrs attrs = {{"count", int64_t(4)}, {"beta2_decay", -1.0}};
+  // The weight is 1 in step 1, and 1 / 2 in step 2: 1 + (8 / 4 - 1) / 2.
+  expectValues(arith, update("factored_moment", attrs, {x({8}), x({1}), ints({}, {1})}, 1)[0], {2});
+  expectValues(arith, update("factored_moment", attrs, {x({8}), x({1}), ints({}, {2})}, 1)[0],
+               {1.5});
+  EXPECT_THROW(update("factored_moment", attrs, {x({8}), x({1}), ints({}, {0})}, 1), KernelError);
+}
+
+TEST(FactoredDirection, DividesByTheRootOfTheEstimate) {
+  Attrs attrs = {{"count", int64_t(2)}, {"epsilon", 0.5}};
+  auto f64 = [](const Doubles &values) {
+    return floats(Arith::F64, {int64_t(values.size())}, values);
+  };
+  // 2 * 9 / (4 / 2) = 9; a total of 0 counts as 0.5; an estimate of 0 as 0.25.
+  std::vector<Tensor> inputs = {f64({6, 6, 3}), f64({2, 2, 0}), f64({9, 9, 9}), f64({4, 0, 4})};
+  expectValues(Arith::F64,
+               runAll(Arith::F64, "factored_direction", attrs, inputs, {inputs[0].type()})[0],
+               {2, 1, 6});
+  expectValues(Arith::F64,
+               runAll(Arith::F64, "root_direction", attrs, {f64({6, 3}), f64({9, 0})},
+                      {{DType::F64, {2}}})[0],
+               {2, 6});
+}
+
+TEST(AdafactorStep, IsRelativeToTheParameter) {
+  Attrs attrs = {
+      {"count", int64_t(1)}, {"clip_threshold", 1.0}, {"epsilon", 1e-3}, {"weight_decay", 0.0}};
+  auto step = [&](double p2, double rate, int64_t number) {
+    auto f64 = [](const Shape &shape, double value) { return floats(Arith::F64, shape, {value}); };
+    std::vector<Tensor> inputs = {f64({1}, 2),  f64({1}, 3),   f64({}, p2),
+                                  f64({}, 9.0), f64({}, rate), ints({}, {number})};
+    return runAll(Arith::F64, "adafactor_step", attrs, inputs, {inputs[0].type()})[0]
+        .toDoubles()[0];
+  };
+  EXPECT_DOUBLE_EQ(step(4, 0.5, 1), 2 - 2 * 0.5);   // size 2; the direction of size 3 is cut to 1
+  EXPECT_DOUBLE_EQ(step(4, 0.5, 16), 2 - 2 * 0.25); // the rate is at most 1 / sqrt(16)
+  EXPECT_DOUBLE_EQ(step(0, 0.5, 1), 2 - 1e-3 * 0.5);
+  attrs.set("weight_decay", 0.1);
+  EXPECT_DOUBLE_EQ(step(4, 0.5, 1), 2 * (1 - 0.05) - 2 * 0.5);
+}
+
+TEST_P(Optimizer, SquareTotalsAreOfEachTensor) {
+  const TensorType scalarType{DType::F32, {}};
+  std::vector<Tensor> totals =
+      runAll(arith, "square_totals", {}, {x({1, -2}), x({3, 1})}, {scalarType, scalarType});
+  expectValues(arith, totals[0], {5});
+  expectValues(arith, totals[1], {10});
+}
+
 TEST_P(Optimizer, AdamWMomentsAreExact) {
   Attrs attrs = {{"beta1", 0.5}, {"beta2", 0.75}, {"epsilon", 1e-8}, {"weight_decay", 0.0}};
   std::vector<Tensor> results = update(
