@@ -59,9 +59,12 @@ public:
 
   MatrixUpdate run() {
     auto type = tensorType(gather.getResult());
+    update.isByRows = gather.getByRows();
     std::vector<FactorId> factors;
     for (int64_t dim = 0; dim < type.getRank(); ++dim)
-      factors.push_back(dim == 0 && type.getRank() > 2 ? MatrixUpdate::stackFactor : next++);
+      factors.push_back(dim == 0 && reshard::isStack(&update, type.getRank())
+                            ? MatrixUpdate::stackFactor
+                            : next++);
     addValue(gather.getResult(), "gathered", factors);
     for (Operation *op : matrixOps(gather)) {
       addOp(op);

@@ -42,6 +42,16 @@ LogicalResult AdamwOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
                      {first, second}, types); // adamw_c1
 }
 
+LogicalResult AdagradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                          Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  return inferUpdate(loc, adaptor.getParameter(), {adaptor.getGradient(), adaptor.getSum()},
+                     adaptor.getSum(), types); // adagrad_c1
+}
+LogicalResult DivideByRootOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                               Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  return inferUpdate(loc, adaptor.getInput(), adaptor.getSquares(), {}, types); // divide_by_root_c1
+}
+
 LogicalResult MuonMomentumOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
                                                Adaptor adaptor, SmallVectorImpl<Type> &types) {
   if (failed(inferUpdate(loc, adaptor.getBuffer(), adaptor.getGradient(), {},

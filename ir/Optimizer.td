@@ -75,6 +75,38 @@ def Tbc_AdamwOp : Tbc_AdaptiveOp<"adamw"> {
   }];
 }
 
+def Tbc_AdagradOp : Tbc_OptimizerOp<"adagrad", "8"> {
+  let summary = "Adagrad, as in PyTorch";
+  let description = [{
+    d = g + weight_decay * p, sum' = sum + d^2,
+    p' = p - lr / (1 + (step - 1) * rate_decay) * d / (sqrt(sum') + epsilon).
+    `step` counts from 1. FLOPs: 8 per element.
+    Example: p = 4, g = 3, sum = 16, lr = 0.5, no decay, epsilon 0: sum' = 25, p' = 3.7.
+    Source: Duchi et al., JMLR 12 (2011); torch.optim.Adagrad.
+
+    Constraints:
+    (C1) Gradient and sum have the parameter's shape.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$parameter, Tbc_FloatTensor:$gradient, Tbc_FloatTensor:$sum,
+                   Tbc_FloatScalar:$rate, Tbc_IntScalar:$step, F64Attr:$rate_decay, F64Attr:$epsilon,
+                   F64Attr:$weight_decay);
+  let results = (outs Tbc_FloatTensor:$new_parameter, Tbc_FloatTensor:$new_sum);
+}
+
+def Tbc_DivideByRootOp : Tbc_OptimizerOp<"divide_by_root", "3"> {
+  let summary = "x / (sqrt(squares) + epsilon)";
+  let description = [{
+    The direction of row-wise Adagrad; `squares`: the sum of the element's row. FLOPs: 3 per
+    element.
+    Example: x = 3, squares = 4, epsilon = 1: 1.
+
+    Constraints:
+    (C1) Both operands have one shape.
+  }];
+  let arguments = (ins Tbc_FloatTensor:$input, Tbc_FloatTensor:$squares, F64Attr:$epsilon);
+  let results = (outs Tbc_FloatTensor:$result);
+}
+
 //===----------------------------------------------------------------------===//
 // Muon
 //===----------------------------------------------------------------------===//
@@ -113,7 +145,10 @@ def Tbc_GatherMatricesOp : Tbc_MatricesOp<"gather_matrices"> {
     Serially the identity. tbc-build-update makes it; tbc-partition replaces it by the collectives
     that gather the last two dims. The ops up to tbc.shard_matrices then act on whole matrices, on
     every rank that holds a part of them.
+
+    `by_rows`: the rows of a matrix are a stack, each for itself, so only columns are gathered.
   }];
+  let arguments = (ins Tbc_FloatTensor:$input, DefaultValuedAttr<BoolAttr, "false">:$by_rows);
 }
 
 def Tbc_ShardMatricesOp : Tbc_MatricesOp<"shard_matrices"> {

@@ -7,6 +7,7 @@ half.npz         y = x @ w in float16, with a float32 master copy of w, mse, SGD
                  [steps, 4, 3], `labels`, `w`, and after every step `master`, `scale`, `loss`
 muon.npz         `SHAPE_gradients` [5, rows, columns] and `SHAPE_initial` of a `wide` and a `tall` weight of torch.nn.Linear, and
                  SHAPE_CASE, the weight after every step of torch.optim.Muon without its cast to bfloat16
+adagrad.npz      the same as adafactor.npz by torch.optim.Adagrad
 adafactor.npz    the same as muon.npz for a `vector`, a `matrix` and a `stack` of matrices, by torch.optim.Adafactor
 losses.npz       logits = x @ w; per loss its value and the gradient of w, over the whole batch
 """
@@ -155,6 +156,15 @@ ADAFACTOR = {
 }
 
 
+# name -> torch.optim.Adagrad
+ADAGRAD = {
+    "default": lambda p: torch.optim.Adagrad(p, lr=0.05),
+    "every_setting": lambda p: torch.optim.Adagrad(
+        p, lr=0.1, lr_decay=0.25, weight_decay=0.1, initial_accumulator_value=0.5, eps=1e-3
+    ),
+}
+
+
 def stepped(rng, shapes, cases, steps=5):
     """Returns gradients, the initial value and the value after each step, by shape and case."""
     result = {}
@@ -211,6 +221,7 @@ def main():
     np.savez(OUT / "muon.npz", **muon(np.random.default_rng(14)))
     shapes = {"vector": (5,), "matrix": (3, 5), "stack": (2, 3, 4)}
     np.savez(OUT / "adafactor.npz", **stepped(np.random.default_rng(15), shapes, ADAFACTOR))
+    np.savez(OUT / "adagrad.npz", **stepped(np.random.default_rng(16), {"matrix": (3, 5)}, ADAGRAD))
     np.savez(OUT / "half.npz", **half(np.random.default_rng(13)))
 
 

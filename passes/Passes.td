@@ -256,7 +256,7 @@ def BuildUpdatePass : Pass<"tbc-build-update", "mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "sgd, adam, adamw, muon or adafactor">,
+    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "sgd, adam, adamw, muon, adafactor, adagrad or rowwise-adagrad">,
     Option<"momentum", "momentum", "double", "0.0", "of sgd and muon">,
     Option<"nesterov", "nesterov", "bool", "false", "Nesterov momentum">,
     Option<"beta1", "beta1", "double", "0.9", "of adam and adamw">,
@@ -271,6 +271,8 @@ def BuildUpdatePass : Pass<"tbc-build-update", "mlir::ModuleOp"> {
     Option<"epsilon1", "epsilon1", "double", "-1.0", "of adafactor; negative: of the element type">,
     Option<"epsilon2", "epsilon2", "double", "1e-3", "of adafactor: smallest size of a parameter">,
     Option<"clipThreshold", "clip-threshold", "double", "1.0", "of adafactor: largest size of a direction">,
+    Option<"rateDecay", "lr-decay", "double", "0.0", "of adagrad: how its rate falls">,
+    Option<"initialAccumulator", "initial-accumulator", "double", "0.0", "of adagrad: first sum of squares">,
     Option<"clipNorm", "clip-norm", "double", "0.0", "largest norm of all gradients; 0: any">,
     Option<"clipValue", "clip-value", "double", "0.0", "largest element of a gradient; 0: any">,
     Option<"lossScale", "loss-scale", "double", "0.0", "that of tbc-differentiate">,

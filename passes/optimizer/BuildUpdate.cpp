@@ -29,6 +29,8 @@ std::optional<OptimizerKind> parseOptimizerKind(StringRef text) {
       .Case("adamw", OptimizerKind::AdamW)
       .Case("muon", OptimizerKind::Muon)
       .Case("adafactor", OptimizerKind::Adafactor)
+      .Case("adagrad", OptimizerKind::Adagrad)
+      .Case("rowwise-adagrad", OptimizerKind::RowwiseAdagrad)
       .Default(std::nullopt);
 }
 
@@ -47,6 +49,7 @@ struct Parameter {
   Value value, gradient; // arguments
   double weightDecay = 0;
   std::optional<MatrixSizes> matrix; // of Muon
+  bool isTable = false;              // of RowwiseAdagrad
   SmallVector<Value, 3> states;      // arguments: moments, then the master copy if there is one
   Value newValue;
   SmallVector<Value, 3> newStates;
@@ -79,6 +82,9 @@ private:
   void addArguments();
   Operation *buildOptimizer(Parameter &parameter, Value value, Value gradient);
   void stepOnMatrices(Formula &f, Parameter &p, Value value, Value gradient);
+  LogicalResult findRows();
+  void addInitial();
+  void stepByRows(Formula &f, Parameter &p, Value value, Value gradient);
   void stepByAdafactor(Formula &f, Parameter &p, Value value, Value gradient);
   Value ifTaken(Formula &f, Value old, Value replacement) const;
   void buildStep(Parameter &parameter);
@@ -162,9 +168,24 @@ LogicalResult UpdateBuilder::findMatrices() {
   return success();
 }
 
+/// The tables that keep a sum for each row.
+LogicalResult UpdateBuilder::findRows() {
+  if (options.kind != OptimizerKind::RowwiseAdagrad)
+    return success();
+  const SmallVector<bool> tables = findTables(train);
+  for (Parameter &p : parameters)
+    p.isTable = tables[cast<BlockArgument>(p.value).getArgNumber()];
+  if (llvm::none_of(parameters, [](const Parameter &p) { return p.isTable; }))
+    return train.emitError("--optimizer rowwise-adagrad: no trained parameter is a table whose "
+                           "rows are looked up; use --optimizer adagrad");
+  return success();
+}
+
 SmallVector<StringRef, 2> UpdateBuilder::momentNames(const Parameter &parameter) const {
   if (parameter.matrix)
     return {"m"};
+  if (parameter.isTable)
+    return {};
   switch (options.kind) {
   case OptimizerKind::Adam:
   case OptimizerKind::AdamW:
@@ -174,6 +195,9 @@ SmallVector<StringRef, 2> UpdateBuilder::momentNames(const Parameter &parameter)
     if (options.momentum != 0)
       return {"m"};
     return {};
+  case OptimizerKind::Adagrad:
+  case OptimizerKind::RowwiseAdagrad:
+    return {"sum"};
   case OptimizerKind::Adafactor: // factoredStates
     return {};
   }
@@ -201,9 +225,18 @@ void UpdateBuilder::addArguments() {
     Location loc = p.value.getLoc();
     // The optimizer computes at least in f32, for every stored type of the parameter.
     auto wide = RankedTensorType::get(p.type.getShape(), wideElementType(p.type));
-    for (StringRef moment : momentNames(p))
+    for (StringRef moment : momentNames(p)) {
       p.states.push_back(addArgument(wide, loc, TensorRole::OptimizerState,
                                      (p.name + "." + moment).str(), p.name));
+      addInitial();
+    }
+    if (p.isTable) {
+      auto rows = RankedTensorType::get({p.type.getDimSize(0)}, wide.getElementType());
+      p.states.push_back(
+          addArgument(rows, loc, TensorRole::OptimizerState, p.name + ".row_sum", p.name));
+      argumentAttrs.back().append(kWholeAttr, builder.getUnitAttr());
+      addInitial();
+    }
     if (options.kind == OptimizerKind::Adafactor)
       for (const FactoredState &state : factoredStates(p.type)) {
         auto type = RankedTensorType::get(state.shape, wide.getElementType());
@@ -224,6 +257,14 @@ void UpdateBuilder::addArguments() {
   for (const NamedAttrList &list : argumentAttrs)
     attrs.push_back(list.getDictionary(builder.getContext()));
   update.setAllArgAttrs(attrs);
+}
+
+/// Makes the last argument, a sum of Adagrad, begin at the given value.
+void UpdateBuilder::addInitial() {
+  const bool isSum =
+      options.kind == OptimizerKind::Adagrad || options.kind == OptimizerKind::RowwiseAdagrad;
+  if (isSum && options.adagrad.initial != 0)
+    argumentAttrs.back().append(kInitialAttr, builder.getF64FloatAttr(options.adagrad.initial));
 }
 
 Value UpdateBuilder::addStepState(StringRef name, Type type, double initial) {
@@ -362,6 +403,10 @@ Operation *UpdateBuilder::buildOptimizer(Parameter &p, Value value, Value gradie
   if (options.kind == OptimizerKind::Adam)
     return builder.create<AdamOp>(loc, value, gradient, p.states[0], p.states[1], rate, step, beta1,
                                   beta2, epsilon, decay);
+  if (options.kind == OptimizerKind::Adagrad || options.kind == OptimizerKind::RowwiseAdagrad)
+    return builder.create<AdagradOp>(loc, value, gradient, p.states[0], rate, step,
+                                     builder.getF64FloatAttr(options.adagrad.rateDecay), epsilon,
+                                     decay);
   if (options.momentum != 0)
     return builder.create<SgdMomentumOp>(loc, value, gradient, p.states[0], rate,
                                          builder.getF64FloatAttr(options.momentum),
@@ -385,6 +430,17 @@ void UpdateBuilder::stepOnMatrices(Formula &f, Parameter &p, Value value, Value 
   Value next = f.make<MuonStepOp>(value, direction, rate,
                                   builder.getF64FloatAttr(rateScale(*p.matrix, muon)),
                                   builder.getF64FloatAttr(p.weightDecay));
+  p.newValue = ifTaken(f, value, next);
+}
+
+/// Row-wise Adagrad: the sums, the direction, and the step along it.
+void UpdateBuilder::stepByRows(Formula &f, Parameter &p, Value value, Value gradient) {
+  gradient = f.cast(gradient, p.type.getElementType());
+  RowwiseStep rowwise =
+      buildRowwiseStep(f, gradient, p.states[0], options.epsilon,
+                       [&](Value old, Value replacement) { return ifTaken(f, old, replacement); });
+  p.newStates.push_back(rowwise.sums);
+  Value next = f.make<SgdOp>(value, rowwise.direction, rate, builder.getF64FloatAttr(0));
   p.newValue = ifTaken(f, value, next);
 }
 
@@ -415,6 +471,8 @@ void UpdateBuilder::buildStep(Parameter &p) {
     gradient = f.make<ClipValueOp>(gradient, builder.getF64FloatAttr(options.clipValue));
   if (p.matrix) {
     stepOnMatrices(f, p, value, gradient);
+  } else if (p.isTable) {
+    stepByRows(f, p, value, gradient);
   } else if (options.kind == OptimizerKind::Adafactor) {
     stepByAdafactor(f, p, value, gradient);
   } else {
@@ -457,7 +515,8 @@ void UpdateBuilder::setResults() {
 LogicalResult UpdateBuilder::run() {
   if (options.clipNorm != 0 && options.clipValue != 0)
     return train.emitError("gradients can be clipped by norm or by value, not by both");
-  if (failed(findParameters()) || failed(findDecay()) || failed(findMatrices()))
+  if (failed(findParameters()) || failed(findDecay()) || failed(findMatrices()) ||
+      failed(findRows()))
     return failure();
   builder.setInsertionPointToEnd(module.getBody());
   update = builder.create<func::FuncOp>(train.getLoc(), "update", builder.getFunctionType({}, {}));
@@ -489,7 +548,8 @@ struct BuildUpdate : impl::BuildUpdatePassBase<BuildUpdate> {
     std::optional<OptimizerKind> kind = parseOptimizerKind(optimizer);
     if (!kind) {
       getOperation().emitError() << "unknown optimizer \"" << optimizer
-                                 << "\"; expected sgd, adam, adamw, muon or adafactor";
+                                 << "\"; expected sgd, adam, adamw, muon, adafactor, adagrad or "
+                                    "rowwise-adagrad";
       return signalPassFailure();
     }
     options.kind = *kind;
@@ -506,6 +566,7 @@ struct BuildUpdate : impl::BuildUpdatePassBase<BuildUpdate> {
       options.muon.matchesRms = matchRms;
       options.muon.exempt.assign(noMuon.begin(), noMuon.end());
     }
+    options.adagrad = {rateDecay, initialAccumulator};
     options.adafactor.beta2Decay = beta2Decay;
     if (epsilon1 >= 0)
       options.adafactor.epsilon = epsilon1;

@@ -6,6 +6,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LogicalResult.h"
 #include "passes/optimizer/Adafactor.h"
+#include "passes/optimizer/Adagrad.h"
 #include "passes/optimizer/LossScale.h"
 #include "passes/optimizer/Muon.h"
 
@@ -15,14 +16,17 @@
 
 namespace tbc {
 
-enum class OptimizerKind { Sgd, Adam, AdamW, Muon, Adafactor };
+enum class OptimizerKind { Sgd, Adam, AdamW, Muon, Adafactor, Adagrad, RowwiseAdagrad };
 
-/// The inverse of "sgd", "adam", "adamw", "muon" and "adafactor"; nullopt for any other text.
+/// The inverse of "sgd", "adam", "adamw", "muon", "adafactor", "adagrad" and
+/// "rowwise-adagrad"; nullopt for any other text.
 std::optional<OptimizerKind> parseOptimizerKind(llvm::StringRef text);
 
 /// Defaults are PyTorch's for AdamW; SGD uses momentum, nesterov and weightDecay. Adam and SGD add
 /// the decay to the gradient. Muon uses `muon` for hidden matrices (findHiddenMatrices), and steps
 /// by AdamW on all other parameters. Adafactor uses `adafactor` and weightDecay.
+/// Adagrad uses `adagrad`, epsilon and weightDecay. RowwiseAdagrad keeps one sum for each row of a
+/// table (findTables), and steps by Adagrad on all other parameters.
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::AdamW;
   double momentum = 0;
@@ -35,6 +39,7 @@ struct OptimizerOptions {
   std::vector<std::string> noDecay;
   MuonOptions muon;
   AdafactorOptions adafactor;
+  AdagradOptions adagrad;
   /// The limits of the norm of all gradients together, and of one element; 0: no clipping.
   double clipNorm = 0, clipValue = 0;
   /// The loss scale of the backward phase (AutodiffOptions).
@@ -58,9 +63,11 @@ inline constexpr llvm::StringLiteral kGradientNormId = "gradient_norm";
 /// - The norm is clipped as by torch.nn.utils.clip_grad_norm_: gradients times min(1, clipNorm /
 ///   (norm + 1e-6)). Example: norm 4 and clipNorm 1 multiply by 0.25.
 ///
-/// States of parameter P, role `opt_state`; all but the last start at 0:
+/// States of parameter P, role `opt_state`; they start at 0, or as said:
 /// - "P.m": the momentum buffer of SGD (absent for momentum 0) and Muon, Adam's first moment;
 /// - "P.v": Adam's second moment;
+/// - "P.sum": Adagrad's sum of squares, which starts at adagrad.initial; "P.row_sum", marked by
+///   tbc.whole, of the rows of a table;
 /// - those of factoredStates for Adafactor, marked by tbc.whole;
 /// - "P.master", marked by tbc.master, for a parameter narrower than f32: its f32 copy. The
 ///   optimizer steps on it and the parameter is cast from it.

@@ -21,7 +21,9 @@ bool LocalUpdate::isOnMatrices(Operation &op) const {
 
 Sharding LocalUpdate::matricesOf(int parameter) const {
   const reshard::GraphValue &value = in.graph.values[in.graph.parameters[parameter].value];
-  return reshard::matrixSharding(in.derivation.state[parameter], int(value.layout.dims.size()));
+  return reshard::matrixSharding(in.derivation.state[parameter],
+                                 in.graph.parameters[parameter].matrices.get(),
+                                 int(value.layout.dims.size()));
 }
 
 /// Gathers whole matrices from the state's shards. The ops behind it begin a kernel.
@@ -97,7 +99,8 @@ std::vector<int64_t> LocalUpdate::localResultShape(Value result, int parameter,
   if (!onMatrices)
     return reshard::localShape(layout, in.derivation.state[parameter]);
   std::vector<int64_t> shape(tensorType(result).getShape());
-  if (layout.dims.size() > 2)
+  if (!shape.empty() &&
+      reshard::isStack(in.graph.parameters[parameter].matrices.get(), int(layout.dims.size())))
     shape.front() = reshard::localShape(layout, matricesOf(parameter)).front();
   return shape;
 }

@@ -35,10 +35,11 @@ static void addStepState(func::FuncOp update, BlockArgument arg, PartitionedStep
 
 /// Makes `tensor` a state of whole matrices: of its dims, only the first may be cut, and only where
 /// it numbers matrices.
-static void makeWhole(PartitionedTensor &tensor, RankedTensorType type) {
-  const size_t numDims = tensor.layout.dims.size();
-  tensor.sharding = reshard::matrixSharding(tensor.sharding, int(numDims));
-  if (numDims > 2)
+static void makeWhole(PartitionedTensor &tensor, const reshard::MatrixUpdate *update,
+                      RankedTensorType type) {
+  const int numDims = tensor.layout.dims.size();
+  tensor.sharding = reshard::matrixSharding(tensor.sharding, update, numDims);
+  if (reshard::isStack(update, numDims))
     tensor.layout.dims.resize(1);
   else
     tensor.layout.dims.clear();
@@ -105,7 +106,9 @@ static LogicalResult collectTensors(const PartitionInput &in, PartitionedStep &r
       if (update.getArgAttr(arg.getArgNumber(), kMasterAttr))
         tensor->copyOf = of.getValue().str();
       if (update.getArgAttr(arg.getArgNumber(), kWholeAttr))
-        makeWhole(*tensor, tensorType(arg));
+        makeWhole(*tensor, in.graph.parameters[it->second].matrices.get(), tensorType(arg));
+      if (auto initial = update.getArgAttrOfType<FloatAttr>(arg.getArgNumber(), kInitialAttr))
+        tensor->initial = initial.getValueAsDouble();
     }
   }
   return success();

@@ -351,7 +351,8 @@ private:
   /// the step.
   void stepOnMatrices(const Parameter &p, int gradient) {
     const Sharding &state = derivation.state[p.number];
-    const Sharding matrices = matrixSharding(state, int(p.layout.dims.size()));
+    const Sharding matrices =
+        matrixSharding(state, p.graph.matrices.get(), int(p.layout.dims.size()));
     const MatrixUpdate &update = *p.graph.matrices;
     const bool hasMomentum = job.stateBytesPerElement(p.graph) > 0;
     int direction = hasMomentum ? momentum(p, gradient) : gradient;

@@ -29,6 +29,10 @@ const char *name(Optimizer optimizer) {
     return "muon";
   case Optimizer::Adafactor:
     return "adafactor";
+  case Optimizer::Adagrad:
+    return "adagrad";
+  case Optimizer::RowwiseAdagrad:
+    return "rowwise-adagrad";
   }
   return nullptr;
 }
@@ -102,6 +106,9 @@ int64_t Job::stateBytesPerElement() const {
     return hasMomentum(*this, true) ? 4 : 0;
   case Optimizer::Sgd:
     return hasMomentum(*this, false) ? 4 : 0;
+  case Optimizer::Adagrad:
+  case Optimizer::RowwiseAdagrad: // its parameters that are no tables step by Adagrad
+    return 4;
   case Optimizer::Adafactor: // moments of rows and columns
     return 0;
   }

@@ -20,7 +20,7 @@ struct ModelNames;
 
 /// What the step does with the model.
 enum class Task { Train };
-enum class Optimizer { AdamW, Adam, Sgd, SgdMomentum, Muon, Adafactor };
+enum class Optimizer { AdamW, Adam, Sgd, SgdMomentum, Muon, Adafactor, Adagrad, RowwiseAdagrad };
 /// The element type of parameters and matmuls. Optimizer states and master weights are f32.
 enum class Precision { F32, BF16, F16 };
 

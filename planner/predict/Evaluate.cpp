@@ -260,7 +260,8 @@ std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation
     const TensorLayout &layout = graph.values[graph.parameters[p].value].layout;
     double owned = double(localBytes(layout, derivation.state[p])) / double(layout.elementBytes);
     const int64_t stateBytes = job.stateBytesPerElement(graph.parameters[p]);
-    const Sharding matrices = matrixSharding(derivation.state[p], int(layout.dims.size()));
+    const Sharding matrices = matrixSharding(
+        derivation.state[p], graph.parameters[p].matrices.get(), int(layout.dims.size()));
     const std::vector<int64_t> whole =
         wholeStateBytes(graph.parameters[p], layout, derivation.state[p]);
     double bytes = updateBytes(owned, stateBytes, layout.elementBytes,

@@ -7,10 +7,14 @@
 
 namespace tbc::reshard {
 
-Sharding matrixSharding(const Sharding &state, int numDims) {
+bool isStack(const MatrixUpdate *update, int numDims) {
+  return numDims > 2 || (update && update->isByRows);
+}
+
+Sharding matrixSharding(const Sharding &state, const MatrixUpdate *update, int numDims) {
   Sharding whole;
   for (const FactorSharding &factor : state.factors)
-    if (factor.dim == 0 && numDims > 2)
+    if (factor.dim == 0 && isStack(update, numDims))
       whole.factors.push_back(factor);
   return whole;
 }
@@ -20,7 +24,8 @@ std::vector<int64_t> wholeStateBytes(const GraphParameter &parameter, const Tens
   std::vector<int64_t> bytes;
   if (!parameter.matrices)
     return bytes;
-  const int64_t local = localBytes(layout, matrixSharding(state, int(layout.dims.size())));
+  const int64_t local =
+      localBytes(layout, matrixSharding(state, parameter.matrices.get(), int(layout.dims.size())));
   const int64_t parts = layout.numElements() * layout.elementBytes / std::max<int64_t>(local, 1);
   for (auto [value, next] : parameter.matrices->graph.stateUpdates) {
     const TensorLayout &whole = parameter.matrices->graph.values[size_t(value)].layout;
@@ -145,7 +150,8 @@ void CommunicationDeriver::finishParameter(int parameter) {
       gather.value = p.value;
       gather.where = Where::MatrixStep;
       gather.from = state;
-      gather.to = matrixSharding(state, int(graph.values[p.value].layout.dims.size()));
+      gather.to =
+          matrixSharding(state, p.matrices.get(), int(graph.values[p.value].layout.dims.size()));
       gather.steps.clear();
       if (gather.from != gather.to)
         add(std::move(gather));

@@ -148,6 +148,8 @@ struct MatrixUpdate {
   std::vector<bool> joinsPrevious;
   /// The f32 scalars behind the ops that are sums over all elements of the parameter.
   int totals = 0;
+  /// The rows of a matrix are a stack, too: only columns are gathered.
+  bool isByRows = false;
   static constexpr FactorId stackFactor = 0;
 };
 
@@ -414,11 +416,14 @@ struct Derivation {
 Derivation derive(const Graph &graph, const Assignment &assignment,
                   const CollectiveCost &cost = bytesOnWire);
 
-/// Returns the sharding in which an update reads whole matrices of a parameter with `numDims` dims
-/// whose state has sharding `state`: the axes on the first dim stay where it numbers matrices, all
-/// others are gathered. Example: experts [E, in, out] with E on ep and out on tp are gathered over
-/// tp alone.
-Sharding matrixSharding(const Sharding &state, int numDims);
+/// Whether the first dim of a parameter with `numDims` dims numbers what its update reads whole.
+bool isStack(const MatrixUpdate *update, int numDims);
+
+/// Returns the sharding in which `update` (or null) reads whole matrices of a parameter with
+/// `numDims` dims whose state has sharding `state`: the axes on the first dim stay where it numbers
+/// matrices, all others are gathered. Example: experts [E, in, out] with E on ep and out on tp are
+/// gathered over tp alone.
+Sharding matrixSharding(const Sharding &state, const MatrixUpdate *update, int numDims);
 
 /// Returns the bytes on a rank of each state that the rank holds for whole matrices, of a parameter
 /// with this layout whose other states have sharding `state`. Example: a 4096 x 1024 matrix under

@@ -274,7 +274,7 @@ private:
     Sharding matrices = derivation.stored[p];
     matrices.flat.clear();
     const Sharding stored = matrices;
-    matrices = matrixSharding(stored, int(layout.dims.size()));
+    matrices = matrixSharding(stored, parameter.matrices.get(), int(layout.dims.size()));
     here.matrixSeconds += matrixSeconds(cluster, parameter, matrices);
     for (int64_t bytes : wholeStateBytes(parameter, layout, stored))
       here.wholeStateBytes += double(bytes);

@@ -46,7 +46,8 @@ class CheckKeywords(TypedDict, total=False):
     beta1: float
     # Decay of the second moment (default: 0.999); for adam and adamw and muon
     beta2: float
-    # Added to the denominator (default: 1e-8); for adam and adamw and muon
+    # Added to the denominator (default: 1e-8, 1e-10 of adagrad); for adam and adamw and muon and
+    # adagrad and rowwise-adagrad
     epsilon: float
     # Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon); for sgd and sgd-momentum and muon
     momentum: float
@@ -66,6 +67,10 @@ class CheckKeywords(TypedDict, total=False):
     epsilon2: float
     # Largest size of the direction of a parameter (default: 1); for adafactor
     clip_threshold: float
+    # How the rate falls: lr / (1 + (step - 1) * X) (default: 0); for adagrad
+    lr_decay: float
+    # Sums of squares before the first step (default: 0); for adagrad and rowwise-adagrad
+    initial_accumulator: float
     # Largest norm of all gradients together
     clip_norm: float
     # Largest magnitude of an element of a gradient
@@ -195,7 +200,8 @@ class PlanKeywords(TypedDict, total=False):
     beta1: float
     # Decay of the second moment (default: 0.999); for adam and adamw and muon
     beta2: float
-    # Added to the denominator (default: 1e-8); for adam and adamw and muon
+    # Added to the denominator (default: 1e-8, 1e-10 of adagrad); for adam and adamw and muon and
+    # adagrad and rowwise-adagrad
     epsilon: float
     # Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon); for sgd and sgd-momentum and muon
     momentum: float
@@ -215,6 +221,10 @@ class PlanKeywords(TypedDict, total=False):
     epsilon2: float
     # Largest size of the direction of a parameter (default: 1); for adafactor
     clip_threshold: float
+    # How the rate falls: lr / (1 + (step - 1) * X) (default: 0); for adagrad
+    lr_decay: float
+    # Sums of squares before the first step (default: 0); for adagrad and rowwise-adagrad
+    initial_accumulator: float
     # Largest norm of all gradients together
     clip_norm: float
     # Largest magnitude of an element of a gradient
@@ -350,7 +360,8 @@ class SizeKeywords(TypedDict, total=False):
     beta1: float
     # Decay of the second moment (default: 0.999); for adam and adamw and muon
     beta2: float
-    # Added to the denominator (default: 1e-8); for adam and adamw and muon
+    # Added to the denominator (default: 1e-8, 1e-10 of adagrad); for adam and adamw and muon and
+    # adagrad and rowwise-adagrad
     epsilon: float
     # Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon); for sgd and sgd-momentum and muon
     momentum: float
@@ -370,6 +381,10 @@ class SizeKeywords(TypedDict, total=False):
     epsilon2: float
     # Largest size of the direction of a parameter (default: 1); for adafactor
     clip_threshold: float
+    # How the rate falls: lr / (1 + (step - 1) * X) (default: 0); for adagrad
+    lr_decay: float
+    # Sums of squares before the first step (default: 0); for adagrad and rowwise-adagrad
+    initial_accumulator: float
     # Largest norm of all gradients together
     clip_norm: float
     # Largest magnitude of an element of a gradient

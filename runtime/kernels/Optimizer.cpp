@@ -116,6 +116,41 @@ Tensors adam(const KernelContext &context, const Attrs &attrs, const Tensors &in
   });
 }
 
+Tensors adagrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                const Types &resultTypes) {
+  checkUpdate(inputs, 5, 3, resultTypes, 2);
+  const int64_t step = stepOf(inputs[4]);
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> p(inputs[0]), g(inputs[1]), sum(inputs[2]), lr(inputs[3]);
+    W decay = real<W>(attrs.getDouble("weight_decay"));
+    W epsilon = real<W>(attrs.getDouble("epsilon"));
+    W rate = lr[0] / real<W>(1 + double(step - 1) * attrs.getDouble("rate_decay"));
+    std::vector<W> newP(p.size()), newSum(p.size());
+    for (int64_t i = 0; i < p.size(); ++i) {
+      W gradient = g[i] + decay * p[i];
+      newSum[i] = sum[i] + gradient * gradient;
+      newP[i] = p[i] - rate * gradient / (sqrtOf(newSum[i]) + epsilon);
+    }
+    return {roundedResult(context, resultTypes[0], std::move(newP)),
+            roundedResult(context, resultTypes[1], std::move(newSum))};
+  });
+}
+
+Tensors divideByRoot(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                     const Types &resultTypes) {
+  checkUpdate(inputs, 2, 2, resultTypes, 1);
+  return dispatchWide(inputs[0], [&](auto zero) -> Tensors {
+    using W = decltype(zero);
+    Operand<W> x(inputs[0]), squares(inputs[1]);
+    W epsilon = real<W>(attrs.getDouble("epsilon"));
+    std::vector<W> divided(x.size());
+    for (int64_t i = 0; i < x.size(); ++i)
+      divided[i] = x[i] / (sqrtOf(squares[i]) + epsilon);
+    return {roundedResult(context, resultTypes[0], std::move(divided))};
+  });
+}
+
 //===----------------------------------------------------------------------===//
 // Muon
 //===----------------------------------------------------------------------===//
@@ -393,6 +428,8 @@ const KernelTable &tbc::kernels::optimizerKernels() {
                                     {"sgd_momentum", sgdMomentum, true},
                                     {"adam", adam<Decay::InGradient>, true},
                                     {"adamw", adam<Decay::Decoupled>, true},
+                                    {"adagrad", adagrad, true},
+                                    {"divide_by_root", divideByRoot, true},
                                     {"muon_momentum", muonMomentum, true},
                                     {"gather_matrices", sameMatrices},
                                     {"shard_matrices", sameMatrices},

@@ -18,6 +18,10 @@
 //            - lr * (m' / (1 - beta1^step)) / (sqrt(v') / sqrt(1 - beta2^step) + epsilon)
 //   adam   the same (torch.optim.Adam), with the decay in the gradient: g + weight_decay * p for g,
 //       and no factor at p
+//   adagrad{rate_decay, epsilon, weight_decay}   p, g, sum, lr, step -> p', sum'
+//       (torch.optim.Adagrad): g' = g + weight_decay * p, sum' = sum + g'^2,
+//       p' = p - lr / (1 + (step - 1) * rate_decay) * g' / (sqrt(sum') + epsilon)
+//   divide_by_root{epsilon}   x, squares -> x / (sqrt(squares) + epsilon)
 //   muon_momentum{momentum, nesterov}   g, buf -> buf', u (torch.optim.Muon):
 //       buf' = momentum * buf + (1 - momentum) * g
 //       u = nesterov ? momentum * buf' + (1 - momentum) * g : buf'

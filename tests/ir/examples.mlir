@@ -17,6 +17,15 @@ func.func @adafactor_step(%parameter: tensor<2x3xf32>, %direction: tensor<2x3xf3
   return
 }
 
+func.func @adagrad(%parameter: tensor<2x3xf32>, %gradient: tensor<2x3xf32>,
+      %sum: tensor<2x3xf32>, %rate: tensor<f32>, %step: tensor<i64>) {
+  %new_parameter, %new_sum = tbc.adagrad %parameter, %gradient, %sum, %rate, %step
+      {rate_decay = 0.0 : f64, epsilon = 1.0e-10 : f64, weight_decay = 0.0 : f64}
+      : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>, tensor<i64>)
+      -> (tensor<2x3xf32>, tensor<2x3xf32>)
+  return
+}
+
 func.func @adam(%parameter: tensor<2x3xf32>, %gradient: tensor<2x3xf32>,
       %first_moment: tensor<2x3xf32>, %second_moment: tensor<2x3xf32>, %rate: tensor<f32>,
       %step: tensor<i64>) {
@@ -316,6 +325,12 @@ func.func @detach(%input: tensor<2x3xf32>) {
 
 func.func @divide_by_norm(%input: tensor<2x3xf32>, %squares: tensor<2x3xf32>) {
   %result = tbc.divide_by_norm %input, %squares {epsilon = 1.0e-7 : f64}
+      : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+func.func @divide_by_root(%input: tensor<2x3xf32>, %squares: tensor<2x3xf32>) {
+  %result = tbc.divide_by_root %input, %squares {epsilon = 1.0e-8 : f64}
       : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   return
 }

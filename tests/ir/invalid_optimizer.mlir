@@ -177,3 +177,21 @@ func.func @adafactor_step_c2(%p: tensor<6xf32>, %s: tensor<f32>, %step: tensor<i
   "tbc.adafactor_step"(%p, %p, %s, %s, %s, %step) {count = 6 : i64, clip_threshold = 0.0 : f64, epsilon = 1.0e-3 : f64, weight_decay = 0.0 : f64} : (tensor<6xf32>, tensor<6xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<i64>) -> tensor<6xf32>
   return
 }
+
+// -----
+
+func.func @adagrad_c1(%p: tensor<2x3xf32>, %g: tensor<6xf32>, %rate: tensor<f32>, %step: tensor<i64>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<6xf32>'}}
+  "tbc.adagrad"(%p, %g, %p, %rate, %step) {rate_decay = 0.0 : f64, epsilon = 1.0e-10 : f64, weight_decay = 0.0 : f64} : (tensor<2x3xf32>, tensor<6xf32>, tensor<2x3xf32>, tensor<f32>, tensor<i64>) -> (tensor<2x3xf32>, tensor<2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @divide_by_root_c1(%x: tensor<2x3xf32>, %s: tensor<6xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{updates 'tensor<2x3xf32>' by 'tensor<6xf32>'}}
+  "tbc.divide_by_root"(%x, %s) {epsilon = 1.0e-8 : f64} : (tensor<2x3xf32>, tensor<6xf32>) -> tensor<2x3xf32>
+  return
+}

@@ -5,6 +5,8 @@
 // CHECK:         tbc.sgd_momentum
 // CHECK:         tbc.adamw
 // CHECK:         tbc.adam %
+// CHECK:         tbc.adagrad
+// CHECK:         tbc.divide_by_root
 // CHECK:         tbc.muon_momentum
 // CHECK:         tbc.gather_matrices
 // CHECK:         tbc.divide_by_norm
@@ -28,6 +30,8 @@ func.func @optimizers(%p: tensor<2x3xbf16>, %g: tensor<2x3xf32>, %m: tensor<2x3x
   %1, %b = tbc.sgd_momentum %0, %g, %m, %rate {momentum = 0.9 : f64, nesterov = false, weight_decay = 0.0 : f64} : (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>) -> (tensor<2x3xbf16>, tensor<2x3xf32>)
   %2, %m1, %v1 = tbc.adamw %1, %g, %m, %b, %rate, %step {beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.01 : f64} : (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>, tensor<i64>) -> (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<2x3xf32>)
   %3, %m2, %v2 = tbc.adam %2, %g, %m, %b, %rate, %step {beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.01 : f64} : (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>, tensor<i64>) -> (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<2x3xf32>)
+  %ap, %ag = tbc.adagrad %g, %g, %m, %rate, %step {rate_decay = 0.0 : f64, epsilon = 1.0e-10 : f64, weight_decay = 0.0 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<f32>, tensor<i64>) -> (tensor<2x3xf32>, tensor<2x3xf32>)
+  %dr = tbc.divide_by_root %g, %m {epsilon = 1.0e-8 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   %mb, %mu = tbc.muon_momentum %g, %m {momentum = 0.95 : f64, nesterov = true} : (tensor<2x3xf32>, tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>)
   %mg = tbc.gather_matrices %mu : (tensor<2x3xf32>) -> tensor<2x3xf32>
   %md = tbc.divide_by_norm %mg, %m {epsilon = 1.0e-7 : f64} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>

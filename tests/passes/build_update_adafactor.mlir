@@ -1,7 +1,7 @@
 // RUN: tbc-opt %s --tbc-build-update="optimizer=adafactor weight-decay=0.1 epsilon1=0.5" | FileCheck %s
 // RUN: not tbc-opt %s --tbc-build-update="optimizer=adafaktor" 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
-// UNKNOWN: unknown optimizer "adafaktor"; expected sgd, adam, adamw, muon or adafactor
+// UNKNOWN: unknown optimizer "adafaktor"; expected sgd, adam, adamw, muon, adafactor, adagrad or rowwise-adagrad
 
 // The bf16 matrix has a moment of each row and each column, beside its master copy. It is gathered in
 // bf16 and squared for rows and for columns. The vector has one moment per element.

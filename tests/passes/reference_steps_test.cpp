@@ -189,6 +189,13 @@ std::vector<ShapeCase> shapeCases() {
     cases.push_back({"adafactor", shape, "default", sizes, 0.05, adafactor, states});
     cases.push_back({"adafactor", shape, "every_limit", sizes, 0.9, limits, states});
   }
+  OptimizerOptions adagrad = optionsOf(OptimizerKind::Adagrad, 0), settings = adagrad;
+  adagrad.epsilon = 1e-10;
+  settings.weightDecay = 0.1;
+  settings.epsilon = 1e-3;
+  settings.adagrad = {0.25, 0.5};
+  cases.push_back({"adagrad", "matrix", "default", {3, 5}, 0.05, adagrad, {"sum"}});
+  cases.push_back({"adagrad", "matrix", "every_setting", {3, 5}, 0.1, settings, {"sum"}});
   return cases;
 }
 
@@ -235,6 +242,47 @@ INSTANTIATE_TEST_SUITE_P(All, ShapeReference, testing::ValuesIn(shapeCases()),
                          [](const auto &info) {
                            return info.param.file + "_" + info.param.shape + "_" + info.param.name;
                          });
+
+/// The formula of EXACT_ROWWISE_ADAGRAD, step by step: a row keeps the sum of the means of squares.
+TEST(RowwiseAdagrad, ARowHasOneSum) {
+  ParsedModule module(R"(
+    func.func @train(%i: tensor<4xi64> {tbc.role = #tbc.role<input>, tbc.name = "i"},
+                     %t: tensor<3x2xf64> {tbc.role = #tbc.role<param>, tbc.name = "t"},
+                     %g: tensor<3x2xf64> {tbc.role = #tbc.role<input>, tbc.name = "g"})
+        -> (tensor<f64> {tbc.role = #tbc.role<loss>, tbc.name = "loss"},
+            tensor<3x2xf64> {tbc.role = #tbc.role<grad>, tbc.name = "t"}) {
+      %x = tbc.gather %t, %i {dim = 0 : i64} : (tensor<3x2xf64>, tensor<4xi64>) -> tensor<4x2xf64>
+      %l = tbc.reduce_sum %x {dims = array<i64: 0, 1>} : (tensor<4x2xf64>) -> tensor<f64>
+      return %l, %g : tensor<f64>, tensor<3x2xf64>
+    })");
+  OptimizerOptions options = optionsOf(OptimizerKind::RowwiseAdagrad, 0);
+  options.epsilon = 0.25;
+  options.adagrad.initial = 0.5;
+  ASSERT_TRUE(module && succeeded(buildUpdateFunction(*module, options))) << module.messages;
+  ASSERT_TRUE(succeeded(verify(*module))) << module.messages;
+  std::vector<double> table = {1, 2, 3, 4, 5, 6}, sums(3, 0.5);
+  const std::vector<double> gradient = {3, 1, 0, 0, -2, 4};
+  const std::vector<int64_t> indices = {0, 2, 2, 1};
+  SerialTrainer trainer(*module, Arith::F64);
+  ASSERT_TRUE(succeeded(trainer.set("t", f64({3, 2}, table.data()))));
+  for (int step = 0; step < 3; ++step) {
+    SerialTrainer::Tensors batch = {{"g", f64({3, 2}, gradient.data())},
+                                    {"i", Tensor::fromInts({DType::I64, {4}}, indices)}};
+    ASSERT_TRUE(succeeded(trainer.step({batch}, 0.5))) << module.messages;
+    for (size_t row = 0; row < 3; ++row) {
+      const double *of = &gradient[2 * row];
+      sums[row] += (of[0] * of[0] + of[1] * of[1]) / 2;
+      for (size_t column = 0; column < 2; ++column)
+        table[2 * row + column] -= 0.5 / (std::sqrt(sums[row]) + 0.25) * of[column];
+    }
+    const std::vector<double> values = trainer.values().at("t").toDoubles(),
+                              states = trainer.values().at("t.row_sum").toDoubles();
+    for (size_t i = 0; i < table.size(); ++i)
+      EXPECT_NEAR(values[i], table[i], 1e-12) << "step " << step + 1;
+    for (size_t row = 0; row < 3; ++row)
+      EXPECT_NEAR(states[row], sums[row], 1e-12);
+  }
+}
 
 std::vector<OptimizerCase> scaledCases() {
   OptimizerOptions nesterov = optionsOf(OptimizerKind::Sgd, 0.05);

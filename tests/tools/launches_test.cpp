@@ -46,8 +46,8 @@ const std::set<std::string> scaleGradients = {"norm_scale_grad", "rms_scale_grad
 /// Returns the parameters stepped by each launch of an update block. The momentum of Muon is no
 /// whole step.
 std::vector<int> emitted(const program::Block &block) {
-  const std::set<std::string> steps = {"adamw",        "adam",      "sgd",
-                                       "sgd_momentum", "muon_step", "adafactor_step"};
+  const std::set<std::string> steps = {"adamw",     "adam",           "sgd",    "sgd_momentum",
+                                       "muon_step", "adafactor_step", "adagrad"};
   std::vector<int> launches;
   for (const program::Region &region : block.regions) {
     int count = 0;
@@ -139,6 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"tiny-mlp", "dp=1", "auto", "sgd", "f32", {{"momentum", 0.9}}},
                     Case{"tiny-llama", "dp=1", "auto", "muon", "bf16"},
                     Case{"tiny-llama", "dp=1", "auto", "adafactor", "bf16"},
+                    Case{"tiny-llama", "dp=1", "auto", "rowwise-adagrad", "bf16"},
                     Case{"unet-8l", "dp=1", "auto", "adam"},
                     Case{"tiny-resnet", "dp=2", "auto", "sgd"},
                     Case{"tiny-gpt2", "dp=2", "ddp", "adamw", "f32", {{"clip_norm", 1.0}}},

@@ -151,6 +151,9 @@ std::vector<Case> someCases() {
   Case factoredOnHost{"tiny-llama", request("dp=2,tp=2", "zero1"), "adafactor", {}, "bf16"};
   factoredOnHost.request.offload = "optimizer";
   cases.push_back(factoredOnHost);
+  for (const char *mesh : {"dp=4", "fsdp=4", "tp=4", "fsdp=2,tp=2,pp=2"})
+    cases.push_back({"tiny-llama", request(mesh), "rowwise-adagrad", {{"clip_norm", 1.0}}, "bf16"});
+  cases.push_back({"tiny-mlp", request("fsdp=2,tp=2"), "adagrad"});
   cases.push_back({"moe-8l", request("ep=2"), "sgd"});
   cases.push_back({"moe-8l", request("dp=2,ep=2,pp=2"), "adamw"});
   for (const char *placement : {"loop", "v"}) {

@@ -156,6 +156,9 @@ std::vector<Case> allCases() {
     cases.push_back({"tiny-mlp", {"fsdp=2", strategy}, "adafactor", {{"epsilon2", 0.5}}});
   cases.push_back({"moe-8l", {"ep=2,fsdp=2"}, "adafactor", {{"weight_decay", 0.1}}});
   cases.push_back({"tiny-resnet", {"dp=2,tp=2"}, "adafactor"});
+  for (const char *mesh : {"dp=4", "fsdp=4", "tp=4", "fsdp=2,tp=2,pp=2"})
+    cases.push_back({"tiny-llama", {mesh}, "rowwise-adagrad", {{"initial_accumulator", 0.5}}});
+  cases.push_back({"tiny-mlp", {"fsdp=2,tp=2"}, "adagrad", {{"lr_decay", 0.5}}});
   cases.push_back({"gpt2-8l", {"pp=2", "auto", "1f1b", "full:5"}, "sgd"});
   cases.push_back({"llama-8l", {"dp=2,tp=2", "auto", "", "selective:3"}, "sgd"});
   cases.push_back({"unet-8l", {"fsdp=2", "auto", "", "full:2"}, "sgd"});

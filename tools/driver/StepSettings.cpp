@@ -17,7 +17,10 @@ const std::vector<SettingInfo> &settingInfos() {
   constexpr double largestScale = 0x1p127;
   constexpr double mostDecay = 1000; // of a power
   static const std::vector<std::string> adams = {"adam", "adamw", "muon"},
-                                        momenta = {"sgd", "sgd-momentum", "muon"};
+                                        momenta = {"sgd", "sgd-momentum", "muon"},
+                                        adagrads = {"adagrad", "rowwise-adagrad"},
+                                        dividing = {"adam", "adamw", "muon", "adagrad",
+                                                    "rowwise-adagrad"};
   static const std::vector<SettingInfo> infos = {
       {"weight_decay",
        "--weight-decay",
@@ -30,8 +33,8 @@ const std::vector<SettingInfo> &settingInfos() {
       {"beta1", "--beta1", "Decay of the first moment (default: 0.9)", 0, 1, false, false, adams},
       {"beta2", "--beta2", "Decay of the second moment (default: 0.999)", 0, 1, false, false,
        adams},
-      {"epsilon", "--epsilon", "Added to the denominator (default: 1e-8)", 0, 1, false, false,
-       adams},
+      {"epsilon", "--epsilon", "Added to the denominator (default: 1e-8, 1e-10 of adagrad)", 0, 1,
+       false, false, dividing},
       {"momentum", "--momentum", "Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon)", 0, 1,
        false, false, momenta},
       {"nesterov", "--nesterov", "Nesterov momentum (default of muon)", 0, 1, true, false, momenta,
@@ -94,6 +97,16 @@ const std::vector<SettingInfo> &settingInfos() {
        false,
        false,
        {"adafactor"}},
+      {"lr_decay",
+       "--lr-decay",
+       "How the rate falls: lr / (1 + (step - 1) * X) (default: 0)",
+       0,
+       unlimited,
+       false,
+       false,
+       {"adagrad"}},
+      {"initial_accumulator", "--initial-accumulator",
+       "Sums of squares before the first step (default: 0)", 0, unlimited, false, false, adagrads},
       {"clip_norm",
        "--clip-norm",
        "Largest norm of all gradients together",
@@ -231,6 +244,9 @@ Status checkSettings(const StepOptions &options) {
   }
   if (options.settings.count("clip_norm") && options.settings.count("clip_value"))
     return wrong("gradients are clipped by --clip-norm or by --clip-value, not by both");
+  if (options.optimizer == planner::Optimizer::RowwiseAdagrad &&
+      optimizerOptions(options).weightDecay != 0)
+    return wrong("--weight-decay is not for rowwise-adagrad, whose tables have none; use adagrad");
   if (!options.noMuon.empty() && options.optimizer != planner::Optimizer::Muon)
     return wrong(std::string("--no-muon is for muon, not for ") + planner::name(options.optimizer));
   if (optimizerOptions(options).nesterov && optimizerOptions(options).momentum == 0)
@@ -279,6 +295,15 @@ OptimizerOptions optimizerOptions(const StepOptions &step) {
     options.momentum = options.muon.momentum;
     options.nesterov = options.muon.nesterov;
     break;
+  case planner::Optimizer::Adagrad:
+    options.kind = OptimizerKind::Adagrad;
+    options.weightDecay = 0;
+    options.epsilon = 1e-10;
+    break;
+  case planner::Optimizer::RowwiseAdagrad:
+    options.kind = OptimizerKind::RowwiseAdagrad;
+    options.weightDecay = 0;
+    break;
   case planner::Optimizer::Adafactor:
     options.kind = OptimizerKind::Adafactor;
     options.weightDecay = 0;
@@ -297,6 +322,8 @@ OptimizerOptions optimizerOptions(const StepOptions &step) {
   read(step, "ns_steps", options.muon.steps);
   read(step, "match_rms", options.muon.matchesRms);
   options.muon.exempt = step.noMuon;
+  read(step, "lr_decay", options.adagrad.rateDecay);
+  read(step, "initial_accumulator", options.adagrad.initial);
   read(step, "beta2_decay", options.adafactor.beta2Decay);
   if (step.settings.count("epsilon1"))
     options.adafactor.epsilon = step.settings.at("epsilon1");

@@ -76,7 +76,7 @@ bool endsWith(const std::string &name, const std::string &suffix) {
 }
 
 /// "P.m" and "P.v" are the moments of parameter P (`buildUpdateFunction`), and those of
-/// `factoredStates` its second moments.
+/// `factoredStates` and the sums of Adagrad its second moments.
 Kind kindOf(const program::Program &program, const std::string &name) {
   int index = program.tensorIndex(name);
   program::Role role = index < 0 ? program::Role::Loss : program.tensors[size_t(index)].role;
@@ -84,7 +84,7 @@ Kind kindOf(const program::Program &program, const std::string &name) {
     return Kind::Gradient;
   if (role == program::Role::OptimizerState && endsWith(name, ".m"))
     return Kind::FirstMoment;
-  for (const char *suffix : {".v", ".row_var", ".col_var", ".variance"})
+  for (const char *suffix : {".v", ".row_var", ".col_var", ".variance", ".sum", ".row_sum"})
     if (role == program::Role::OptimizerState && endsWith(name, suffix))
       return Kind::SecondMoment;
   return Kind::Other;
@@ -199,6 +199,8 @@ static bool scalesNoise(const TrainingStep &step) {
   case planner::Optimizer::Adam:
   case planner::Optimizer::Muon:
   case planner::Optimizer::Adafactor:
+  case planner::Optimizer::Adagrad:
+  case planner::Optimizer::RowwiseAdagrad:
     return true;
   case planner::Optimizer::SgdMomentum:
   case planner::Optimizer::Sgd:

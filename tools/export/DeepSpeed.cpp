@@ -105,8 +105,12 @@ Result<Exported> writeDeepSpeed(const PlanFacts &facts) {
   if (facts.job().optimizer == planner::Optimizer::Muon)
     limits.refuse("muon; DeepSpeed's marks its matrices by other rules, with a rate of its own",
                   "plan with --optimizer adamw, or export --to megatron");
-  if (facts.job().optimizer == planner::Optimizer::Adafactor)
-    limits.refuse("adafactor, which is no optimizer of DeepSpeed", "plan with --optimizer adamw");
+  if (facts.job().optimizer == planner::Optimizer::Adafactor ||
+      facts.job().optimizer == planner::Optimizer::Adagrad ||
+      facts.job().optimizer == planner::Optimizer::RowwiseAdagrad)
+    limits.refuse(std::string(planner::name(facts.job().optimizer)) +
+                      ", which tbc does not write for DeepSpeed",
+                  "plan with --optimizer adamw");
   config["optimizer"] = optimizerOf(facts);
   config["gradient_clipping"] = facts.setting("clip_norm", 0);
   if (facts.hasSetting("clip_value"))

@@ -251,8 +251,11 @@ static void writeTraining(const PlanFacts &facts, Limits &limits, Flags &flags) 
     else
       flags.add("--initial-loss-scale", format("%g", facts.setting("loss_scale", 65536)));
   }
-  if (job.optimizer == planner::Optimizer::Adafactor)
-    limits.refuse("adafactor, which is no optimizer of Megatron", "plan with --optimizer adamw");
+  if (job.optimizer == planner::Optimizer::Adafactor ||
+      job.optimizer == planner::Optimizer::Adagrad ||
+      job.optimizer == planner::Optimizer::RowwiseAdagrad)
+    limits.refuse(std::string(planner::name(job.optimizer)) + ", which is no optimizer of Megatron",
+                  "plan with --optimizer adamw");
   const bool isMuon = job.optimizer == planner::Optimizer::Muon;
   const bool isAdam = isMuon || job.optimizer == planner::Optimizer::AdamW ||
                       job.optimizer == planner::Optimizer::Adam;

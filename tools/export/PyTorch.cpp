@@ -44,6 +44,11 @@ static void checkPlan(const PlanFacts &facts, Limits &limits) {
     limits.refuse("adafactor; torch.optim.Adafactor reads whole matrices, and parameters are "
                   "DTensors",
                   "plan with --optimizer adamw");
+  if (facts.job().optimizer == planner::Optimizer::Adagrad ||
+      facts.job().optimizer == planner::Optimizer::RowwiseAdagrad)
+    limits.refuse(std::string(planner::name(facts.job().optimizer)) +
+                      ", for which tbc.torch has no form",
+                  "plan with --optimizer adamw");
   planner::Precision precision = facts.job().precision;
   if (precision == planner::Precision::F16 && facts.setting("loss_scale", 0) != 1)
     limits.refuse("f16 with a dynamic loss scale", "plan with --precision bf16");

@@ -113,10 +113,28 @@ Value buildMuonStep(MuonStepOp op, const Elements &e, ValueRange x) {
   return e.sub(e.sub(x[0], e.mul(decay, x[0])), e.mul(step, x[1]));
 }
 
+Value buildDivideByRoot(DivideByRootOp op, const Elements &e, ValueRange x) {
+  return e.div(x[0], e.add(e.sqrt(x[1]), e.number(x[1], number(op.getEpsilon()))));
+}
+
 /// Returns the number of a step as f32, a scalar or vector like `step`.
 Value stepAsFloat(const Elements &e, Value step) {
   return e.make<arith::SIToFPOp>(Elements::typeLike(step, e.builder.getF32Type()), step);
 }
+
+struct AdagradModel : KernelOpInterface::ExternalModel<AdagradModel, AdagradOp> {
+  SmallVector<Value, 1> buildElement(Operation *operation, OpBuilder &builder, ValueRange x) const {
+    auto op = cast<AdagradOp>(operation);
+    Elements e{builder, op.getLoc()};
+    Value decay = e.number(x[0], number(op.getWeightDecay())), step = stepAsFloat(e, x[4]);
+    Value later = e.sub(step, e.number(step, 1)), one = e.number(step, 1);
+    Value slower = e.add(one, e.mul(later, e.number(step, number(op.getRateDecay()))));
+    Value gradient = e.add(x[1], e.mul(decay, x[0]));
+    Value sum = e.add(x[2], e.mul(gradient, gradient));
+    Value root = e.add(e.sqrt(sum), e.number(sum, number(op.getEpsilon())));
+    return {e.sub(x[0], e.div(e.mul(e.div(x[3], slower), gradient), root)), sum};
+  }
+};
 
 struct FactoredMomentModel
     : KernelOpInterface::ExternalModel<FactoredMomentModel, FactoredMomentOp> {
@@ -178,6 +196,8 @@ void attachOptimizerKernels(MLIRContext &context) {
       context);
   RootDirectionOp::attachInterface<ElementModel<RootDirectionOp, buildRootDirection>>(context);
   AdafactorStepOp::attachInterface<AdafactorStepModel>(context);
+  AdagradOp::attachInterface<AdagradModel>(context);
+  DivideByRootOp::attachInterface<ElementModel<DivideByRootOp, buildDivideByRoot>>(context);
   AdamOp::attachInterface<AdaptiveModel<AdamOp, false>>(context);
   AdamwOp::attachInterface<AdaptiveModel<AdamwOp, true>>(context);
 }

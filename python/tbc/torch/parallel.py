@@ -113,6 +113,8 @@ def _refuse(plan: Plan) -> None:
         raise NotExpressible("torch.optim.Muon reads whole matrices, and parameters are DTensors here: plan with --optimizer adamw")
     if plan.json["job"]["optimizer"] == "adafactor":
         raise NotExpressible("torch.optim.Adafactor reads whole matrices, and parameters are DTensors here: plan with --optimizer adamw")
+    if plan.json["job"]["optimizer"] in ("adagrad", "rowwise-adagrad"):
+        raise NotExpressible(f"{plan.json['job']['optimizer']} has no form here: plan with --optimizer adamw")
     offload = plan.json["offload"]
     if offload["optimizer"] or offload["residuals"] != "none":
         raise NotExpressible("the plan offloads tensors to the host: plan with --offload none")

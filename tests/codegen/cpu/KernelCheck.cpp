@@ -202,7 +202,8 @@ std::vector<OpCase> allCases() {
 std::vector<OpCase> otherCases() {
   std::string adaptive = "beta1 = 0.9 : f64, beta2 = 0.95 : f64, epsilon = 1.0e-8 : f64, "
                          "weight_decay = 0.1 : f64";
-  std::map<unsigned, std::vector<int64_t>> step = {{5, {3}}}, stepBehindTwo = {{2, {3}}};
+  std::map<unsigned, std::vector<int64_t>> step = {{5, {3}}}, stepBehindTwo = {{2, {3}}},
+                                           stepBehindFour = {{4, {3}}};
   return {
       {"not", "2x3xi1", "2x3xi1"},
       {"and", "2x3xi1, 2x3xi1", "2x3xi1"},
@@ -234,6 +235,10 @@ std::vector<OpCase> otherCases() {
       {"sgd", "9xf32, 9xf32, f32", "9xf32", "weight_decay = 0.1 : f64"},
       {"sgd_momentum", "9xf32, 9xf32, 9xf32, f32", "9xf32, 9xf32",
        "momentum = 0.9 : f64, nesterov = true, weight_decay = 0.1 : f64"},
+      {"adagrad", "9xf32, 9xf32, 9xf32, f32, i64", "9xf32, 9xf32",
+       "rate_decay = 0.1 : f64, epsilon = 1.0e-10 : f64, weight_decay = 0.1 : f64", true,
+       std::nullopt, stepBehindFour},
+      {"divide_by_root", "9xf32, 9xf32", "9xf32", "epsilon = 1.0e-8 : f64", true},
       {"muon_momentum", "9xf32, 9xf32", "9xf32, 9xf32", "momentum = 0.9 : f64, nesterov = true"},
       {"divide_by_norm", "9xf32, 9xf32", "9xf32", "epsilon = 1.0e-7 : f64"},
       {"weighted_sum", "9xbf16, 9xbf16", "9xbf16", "alpha = -4.775 : f64, beta = 2.0315 : f64"},

@@ -48,6 +48,8 @@ Signature signatureOf(const std::string &op) {
       {"sgd_momentum", {"fffs", "ff"}},
       {"adam", {"ffffsn", "fff"}},
       {"adamw", {"ffffsn", "fff"}},
+      {"adagrad", {"fffsn", "ff"}},
+      {"divide_by_root", {"ff", "f"}},
       {"muon_momentum", {"ff", "ff"}},
       {"divide_by_norm", {"ff", "f"}},
       {"weighted_sum", {"ff", "f"}},
@@ -72,7 +74,9 @@ Signature signatureOf(const std::string &op) {
     signature.attrs = attrsOf({{"momentum", 0.9}, {"nesterov", true}, {"weight_decay", 0.01}});
   else if (op == "muon_momentum")
     signature.attrs = attrsOf({{"momentum", 0.9}, {"nesterov", true}});
-  else if (op == "divide_by_norm")
+  else if (op == "adagrad")
+    signature.attrs = attrsOf({{"rate_decay", 0.1}, {"epsilon", 1e-10}, {"weight_decay", 0.01}});
+  else if (op == "divide_by_norm" || op == "divide_by_root")
     signature.attrs = attrsOf({{"epsilon", 1e-7}});
   else if (op == "weighted_sum")
     signature.attrs = attrsOf({{"alpha", 0.5}, {"beta", -2.0}});

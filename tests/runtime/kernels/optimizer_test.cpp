@@ -54,6 +54,21 @@ TEST_P(Optimizer, SgdMomentumDecaysWeights) {
   expectValues(arith, results[0], {2});
 }
 
+TEST(Adagrad, AddsUpSquares) {
+  Attrs attrs = {{"rate_decay", 0.5}, {"epsilon", 0.0}, {"weight_decay", 0.5}};
+  auto f64 = [](const Shape &shape, double value) { return floats(Arith::F64, shape, {value}); };
+  std::vector<Tensor> inputs = {f64({1}, 4), f64({1}, 1), f64({1}, 16), f64({}, 1), ints({}, {3})};
+  std::vector<Tensor> results =
+      runAll(Arith::F64, "adagrad", attrs, inputs, {inputs[0].type(), inputs[0].type()});
+  // g' = 1 + 0.5 * 4 = 3; sum' = 25; the rate of step 3 is 1 / 2.
+  EXPECT_DOUBLE_EQ(results[1].toDoubles()[0], 25);
+  EXPECT_DOUBLE_EQ(results[0].toDoubles()[0], 4 - 0.5 * 3 / 5);
+  EXPECT_DOUBLE_EQ(runAll(Arith::F64, "divide_by_root", {{"epsilon", 1.0}},
+                          {f64({1}, 3), f64({1}, 4)}, {{DType::F64, {1}}})[0]
+                       .toDoubles()[0],
+                   1);
+}
+
 TEST_P(Optimizer, MuonMomentum) {
   Attrs attrs = {{"momentum", 0.5}, {"nesterov", false}};
   // b' = 0.5 * 4 + 0.5 * 2 = 3.

@@ -296,6 +296,8 @@ TEST(Registry, IsComplete) {
                          "sgd_momentum",
                          "adam",
                          "adamw",
+                         "adagrad",
+                         "divide_by_root",
                          "muon_momentum",
                          "gather_matrices",
                          "shard_matrices",
