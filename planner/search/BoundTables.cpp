@@ -19,7 +19,7 @@ namespace tbc::planner {
 BoundTables::BoundTables(const CostTables &costs)
     : costs(costs), totals(parameterTotals(costs.problem.graph, costs.problem.job,
                                            [](const GraphParameter &) { return true; })),
-      problem(costs.problem) {}
+      ends(endTensors(costs.problem.graph)), problem(costs.problem) {}
 
 const DividedTotals &BoundTables::totalsDividedBy(int64_t tp) const {
   return divided.get(tp, [&] {

@@ -36,6 +36,7 @@ public:
 
   const CostTables &costs;
   const TotalsByKind totals; // of all parameters
+  const EndTensors ends;
 
   /// Returns dividedTotals() of all parameters.
   const DividedTotals &totalsDividedBy(int64_t tp) const;

@@ -11,29 +11,22 @@ namespace tbc::planner {
 // they use only sums over all parameters: a collective over n ranks moves at least the average
 // share of each rank, and every one of k collectives takes at least its start.
 
-/// Returns the part of a backward's kernels that may hide reductions once per step; 0 if they are
-/// exposed. They may hide with one micro-batch and one stage (as in PipelineSchedule), or if the
-/// executor begins them in the last backward. Infinite where they may hide wholly: in pipelines
-/// with stages that idle before the step's end (PipelineSchedule::endsWithFirstChunks). Example:
-/// 0.8 for one stage of a framework whose data-parallel module reduces a bucket when its gradients
-/// are complete.
+/// Returns the part of a backward's kernels that may hide reductions once per step: those of several
+/// micro-batches, in the last backward of tbc's Programs or of an executor that begins them there.
+/// Infinite where they may hide wholly, in pipelines with stages that idle before the step's end
+/// (PipelineSchedule::endsWithFirstChunks). Else 0. Example: 0.8 for one stage of a framework whose
+/// data-parallel module reduces a bucket when its gradients are complete.
 double hidingFraction(const Cluster &cluster, const Candidate &candidate);
 
-/// Returns a lower bound on the gradient reductions at the end of a step, summed over the stages,
-/// in the fewest possible buckets.
-///
-/// Theorem: k reductions of b bytes in total take at least k * t(0) - t(0) + t(b), where t(x) are
-/// the seconds of one collective of x bytes.
-///
-/// Proof sketch: t is a start plus a term that grows with x, and is subadditive in that term. So k
-/// collectives take k starts and at least the rest of one collective of all bytes.
-///
-/// Example: t(0) = 20 us, t(1 GB) = 5 ms and 3 buckets: 60 us - 20 us + 5 ms = 5.04 ms.
+/// Returns a lower bound on the gradient reductions once per step, summed over the stages, in the
+/// fewest possible buckets (leastJoinedSeconds). Example: with t(x) seconds for x bytes, t(0) = 20
+/// us and t(1 GB) = 5 ms, one bucket of 1 GB takes 5 ms.
 double reduceStepSeconds(const BoundTables &tables, const Candidate &candidate,
                          const DataMode &mode);
 
 /// Returns a lower bound on the update and the reductions at the end of a step, on the stage where
-/// they take longest: the mean over the stages. Example: 8 ms in total on 4 stages: 2 ms.
+/// they take longest: the mean over the stages. Without the reductions that a backward may hide.
+/// Example: 8 ms in total on 4 stages: 2 ms.
 double leastUpdateSeconds(const BoundTables &tables, const Candidate &candidate,
                           const DataMode &mode);
 
@@ -49,8 +42,15 @@ double leastScalarSeconds(const CostTables &costs, const MeshShape &mesh);
 /// Proof sketch: exposed() is convex in the transfer and positively homogeneous in both arguments,
 /// so the exposed time of a sum is at most the sum of the exposed times.
 ///
+/// With one stage, in tbc's own Programs, f seconds of the first gather and l of the last bucket of
+/// reductions are exposed (predict/BlockEnds.h). The bound f + l + exposed(t - f - l, k) grows with
+/// f, l and t, so each of these may be a lower bound. Either one bucket has all reductions of its
+/// kind, or there are two, and the last has at least the gradient that backward completes last.
+///
+/// If the only backward of a step reduces its gradients, these reductions count here too.
+///
 /// Example: gathers of 5 ms beside forward kernels that hide 4 ms expose at least 1 ms, wherever
-/// each gather stands.
+/// each gather stands. If the first gather takes 0.5 ms, they expose at least 0.5 + 0.5 ms.
 ///
 /// `total`: the evenly divided kernels. `recomputeSeconds`: added to backward.
 double exposedDataSeconds(const BoundTables &tables, const Candidate &candidate,

@@ -42,6 +42,7 @@ TotalsByKind parameterTotals(const Graph &graph, const Job &job,
     of.trainedSizes[bytes] += 1;
     of.castBytes += masterBytes(value.layout.elementBytes) > 0 ? bytes : 0;
     of.gradientBytes += elements * double(gradientBytes);
+    of.gradientSizes[elements * double(gradientBytes)] += 1;
     of.stateBytes += elements * double(job.stateBytesPerElement(parameter) +
                                        masterBytes(value.layout.elementBytes));
     of.updateTensors += double(updateTensors(parameter, job, value.layout.elementBytes));
@@ -49,6 +50,40 @@ TotalsByKind parameterTotals(const Graph &graph, const Job &job,
                                   value.layout.elementBytes, gradientBytes);
   }
   return totals;
+}
+
+/// Returns the bytes of `value`, and whether an op that reads `parameter` is of experts.
+static EndTensor endTensor(const Graph &graph, int value, int parameter) {
+  const TensorLayout &layout = graph.values[size_t(value)].layout;
+  EndTensor tensor{double(layout.numElements() * layout.elementBytes), false};
+  for (int user : graph.values[size_t(parameter)].users)
+    tensor.isExpert |= graph.ops[size_t(user)].expertLoop >= 0;
+  return tensor;
+}
+
+EndTensors endTensors(const Graph &graph) {
+  EndTensors ends;
+  int first = int(graph.ops.size()), last = -1;
+  for (const GraphParameter &parameter : graph.parameters) {
+    for (int user : graph.values[parameter.value].users) {
+      const GraphOp &op = graph.ops[user];
+      if (op.phase != Phase::Forward || op.generator || user > first)
+        continue;
+      const EndTensor tensor = endTensor(graph, parameter.value, parameter.value);
+      if (user < first || tensor.bytes < ends.firstForward.bytes)
+        ends.firstForward = tensor;
+      first = user;
+    }
+    const int producer = parameter.gradient < 0 ? -1 : graph.values[parameter.gradient].producer;
+    if (producer < 0 || producer < last || graph.ops[producer].phase == Phase::Forward ||
+        graph.ops[producer].generator)
+      continue;
+    const EndTensor tensor = endTensor(graph, parameter.gradient, parameter.value);
+    if (producer > last || tensor.bytes < ends.lastGradient.bytes)
+      ends.lastGradient = tensor;
+    last = producer;
+  }
+  return ends;
 }
 
 bool mayDivide(const TensorLayout &layout, int64_t tp) {

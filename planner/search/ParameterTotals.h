@@ -22,6 +22,7 @@ struct ParameterTotals {
   double castBytes = 0;     // of trained parameters with a master copy
   /// Numbers of parameters by bytes: read in forward, read in backward, and trained.
   std::map<double, double> forwardSizes, backwardSizes, trainedSizes;
+  std::map<double, double> gradientSizes; // the same of gradients
 };
 
 /// [0]: parameters whole on every rank along ep. [1]: parameters of experts, split over ep.
@@ -30,6 +31,23 @@ using TotalsByKind = std::array<ParameterTotals, 2>;
 /// Sums the parameters accepted by `isCounted`.
 TotalsByKind parameterTotals(const reshard::Graph &graph, const Job &job,
                              const std::function<bool(const reshard::GraphParameter &)> &isCounted);
+
+/// A tensor at the end of a block: bytes, and whether it is of experts (index into TotalsByKind).
+struct EndTensor {
+  double bytes = 0;
+  bool isExpert = false;
+};
+
+/// The collectives that begin or end the blocks of a plan with one stage (predict/BlockEnds.h), or
+/// a bucket of them, move at least these.
+struct EndTensors {
+  EndTensor firstForward; // the first parameter that forward reads
+  EndTensor lastGradient; // the gradient of a parameter that backward completes last
+};
+
+/// Returns the end tensors of `graph`; of several at one op the smallest. Recomputation does not
+/// move them: it adds ops to backward, before the readers of their results.
+EndTensors endTensors(const reshard::Graph &graph);
 
 /// Whether tp divides some factor of `layout`.
 bool mayDivide(const reshard::TensorLayout &layout, int64_t tp);
