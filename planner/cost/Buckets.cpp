@@ -37,10 +37,6 @@ double numJoined(const std::optional<int64_t> &bucketBytes, double count, double
   return std::min(count, std::ceil(best));
 }
 
-double leastJoined(const std::optional<int64_t> &bucketBytes, double count) {
-  return bucketBytes == 0 ? count : std::min(count, 1.0);
-}
-
 constexpr int64_t mebi = int64_t(1) << 20;
 
 int64_t gatherUnitBytes(double bytes, int64_t numBlocks) {

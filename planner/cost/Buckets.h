@@ -49,10 +49,6 @@ std::pair<double, double> startAndTransfer(const NetworkCost &network, reshard::
 double numJoined(const std::optional<int64_t> &bucketBytes, double count, double bytes,
                  double transferSeconds, double startSeconds);
 
-/// Returns the least number of collectives for `count` tensors in any plan. It is one if they may
-/// be joined, because the plan chooses the bucket size and the limit for joining.
-double leastJoined(const std::optional<int64_t> &bucketBytes, double count);
-
 /// Returns the most bytes of parameters that are gathered together if the plan chooses: those of a
 /// graph block in the mean, in whole MiB. FSDP gathers by the same units: more bytes at once would
 /// start before there are kernels to hide them (Zhao et al., "PyTorch FSDP", VLDB 2023, section

@@ -203,13 +203,14 @@ static void addUpdateLaunches(const PlannedStep &step, const Derivation &derivat
 
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step, const Derivation &derivation,
                                        const Overlap &overlap, const Job &job,
-                                       const StageDevices &devices,
-                                       std::vector<ChunkSeconds> *work) {
+                                       const StageDevices &devices, std::vector<ChunkSeconds> *work,
+                                       const std::vector<KernelShare> *shares) {
   const Graph &graph = step.graph;
   const Assignment &assignment = step.assignment;
   if (work)
     work->assign(size_t(assignment.numChunks()), {});
-  OpSeconds ops = opSeconds(graph, assignment, derivation, devices, !step.isZigzag, overlap, work);
+  OpSeconds ops =
+      opSeconds(graph, assignment, derivation, devices, !step.isZigzag, overlap, work, shares);
   std::vector<StageSeconds> chunks(assignment.numChunks());
   for (size_t op = 0; op < graph.ops.size(); ++op) {
     StageSeconds &stage = chunks[graph.ops[op].chunk];
@@ -361,12 +362,33 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan) {
 }
 
 Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivation &derivation) {
-  const StageDevices devices = stageDevices(plan);
-  Overlap overlap = planOverlap(step.graph, derivation, overlapOf(plan));
+  return StepPredictor(step, plan, derivation).predict(plan.overlap);
+}
+
+StepPredictor::StepPredictor(const PlannedStep &step, const Plan &plan,
+                             const Derivation &derivation)
+    : step(step), plan(plan), derivation(derivation), devices(stageDevices(plan)),
+      schedule(scheduleOf(plan)), shares(sharesOf(step.graph, devices)) {}
+
+/// Returns `settings` on the executor of `plan`.
+static OverlapSettings withJoinsOf(const Plan &plan, OverlapSettings settings) {
+  settings.joinsUpdates = executorOf(plan.cluster).joinsUpdates;
+  return settings;
+}
+
+double StepPredictor::seconds(const OverlapSettings &settings) const {
+  const Overlap overlap = planOverlap(step.graph, derivation, withJoinsOf(plan, settings));
+  return simulatedStepTime(
+             devices, chunkSeconds(step, derivation, overlap, plan.job, devices, nullptr, &shares),
+             schedule)
+      .seconds;
+}
+
+Prediction StepPredictor::predict(const OverlapSettings &settings) const {
+  const Overlap overlap = planOverlap(step.graph, derivation, withJoinsOf(plan, settings));
   Prediction prediction;
-  std::vector<StageSeconds> seconds =
-      chunkSeconds(step, derivation, overlap, plan.job, devices, &prediction.chunks);
-  PipelineSchedule schedule = scheduleOf(plan);
+  const std::vector<StageSeconds> seconds =
+      chunkSeconds(step, derivation, overlap, plan.job, devices, &prediction.chunks, &shares);
   StepTime time = simulatedStepTime(devices, seconds, schedule);
   prediction.stepSeconds = time.seconds;
   prediction.lowSeconds = time.seconds * (1 - plan.cluster.timeUncertainty);

@@ -18,12 +18,14 @@
 namespace tbc::planner {
 
 /// Returns the seconds of every chunk, summed over its ops. Work once per step of a stage is added
-/// to its first chunk. Writes the work behind them to `work`, if it is given.
+/// to its first chunk. Writes the work behind them to `work`, if it is given. `shares`: as
+/// opSeconds.
 std::vector<StageSeconds> chunkSeconds(const PlannedStep &step,
                                        const reshard::Derivation &derivation,
                                        const reshard::Overlap &overlap, const Job &job,
                                        const StageDevices &devices,
-                                       std::vector<ChunkSeconds> *work = nullptr);
+                                       std::vector<ChunkSeconds> *work = nullptr,
+                                       const std::vector<KernelShare> *shares = nullptr);
 
 /// One execution of a counted collective, priced by kind, group and size.
 double collectiveSeconds(const StageNetworks &networks, const reshard::Mesh &mesh,
@@ -32,6 +34,26 @@ double collectiveSeconds(const StageNetworks &networks, const reshard::Mesh &mes
 /// Returns the prediction for a plan in its current form (perhaps edited by hand), by the same
 /// code.
 Result<Prediction> predict(const reshard::Graph &graph, const Plan &plan);
+
+/// Predicts a derived step with any buckets and gathers. The arguments outlive it; of the plan it
+/// reads neither `overlap` nor `prediction`.
+class StepPredictor {
+public:
+  StepPredictor(const PlannedStep &step, const Plan &plan, const reshard::Derivation &derivation);
+
+  /// Returns the step time with `overlap`.
+  double seconds(const reshard::OverlapSettings &overlap) const;
+  /// Returns the whole prediction with `overlap`.
+  Prediction predict(const reshard::OverlapSettings &overlap) const;
+
+private:
+  const PlannedStep &step;
+  const Plan &plan;
+  const reshard::Derivation &derivation;
+  const StageDevices devices;
+  const PipelineSchedule schedule;
+  const std::vector<KernelShare> shares;
+};
 
 /// Derives the step and returns the exact prediction for one plan.
 Prediction predictStep(const PlannedStep &step, const Plan &plan);

@@ -89,15 +89,20 @@ static void addRing(const Graph &graph, const Assignment &assignment, int op, do
            toString(assignment.mesh, ring.front().axes), bytes, exposed);
 }
 
+std::vector<KernelShare> sharesOf(const Graph &graph, const StageDevices &devices) {
+  return kernelShares(devices.of(0), graph); // all stages have one executor
+}
+
 OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
                     const StageDevices &devices, bool isInOrder, const Overlap &overlap,
-                    std::vector<ChunkSeconds> *work) {
+                    std::vector<ChunkSeconds> *work, const std::vector<KernelShare> *known) {
   OpSeconds seconds;
   const std::vector<int> firstChunk = firstChunks(assignment);
   size_t numOps = graph.ops.size();
   StageNetworks networks(devices, assignment.mesh, assignment.pipelineAxis);
-  // All stages have one executor.
-  const std::vector<KernelShare> shares = kernelShares(devices.of(0), graph);
+  const std::vector<KernelShare> own =
+      known ? std::vector<KernelShare>() : sharesOf(graph, devices);
+  const std::vector<KernelShare> &shares = known ? *known : own;
   for (int op = 0; op < int(numOps); ++op) {
     const int stage = assignment.stageOf(graph.ops[op].chunk);
     const Cluster &cluster = devices.of(stage);

@@ -3,6 +3,7 @@
 #ifndef TBC_PLANNER_PREDICT_OPSECONDS_H
 #define TBC_PLANNER_PREDICT_OPSECONDS_H
 
+#include "planner/cost/Cost.h"
 #include "planner/devices/StageDevices.h"
 #include "planner/plan/ChunkSeconds.h"
 #include "planner/reshard/Overlap.h"
@@ -26,12 +27,17 @@ struct OpSeconds {
   std::vector<double> sendForward, sendBackward;
 };
 
+/// Returns the kernelShares() of `graph` on `devices`.
+std::vector<KernelShare> sharesOf(const reshard::Graph &graph, const StageDevices &devices);
+
 /// `isInOrder`: the ranks of a sequence have its parts in order, not zigzag.
-/// Writes the communication of each chunk to `work`, if it is given: one entry per chunk.
+/// Writes the communication of each chunk to `work`, if it is given: one entry per chunk. `shares`:
+/// sharesOf() `graph`, or null: computed here.
 OpSeconds opSeconds(const reshard::Graph &graph, const reshard::Assignment &assignment,
                     const reshard::Derivation &derivation, const StageDevices &devices,
                     bool isInOrder, const reshard::Overlap &overlap = {},
-                    std::vector<ChunkSeconds> *work = nullptr);
+                    std::vector<ChunkSeconds> *work = nullptr,
+                    const std::vector<KernelShare> *shares = nullptr);
 
 /// Returns the first chunk of each stage. It counts the work once per step.
 std::vector<int> firstChunks(const reshard::Assignment &assignment);
