@@ -72,6 +72,9 @@ public:
     std::vector<size_t> next(chunksOf.size(), 0);
     std::vector<int> last(chunksOf.size(), none);
     numbers.assign(size_t(numChunks) * numMicroBatches * 2, none);
+    firstOf.assign(size_t(numChunks), none);
+    lastOf.assign(size_t(numChunks), none);
+    microBatchOf.assign(size_t(numChunks), 0);
     actions.push_back({0, none, none, false});
     for (bool progress = true; progress;) {
       progress = false;
@@ -89,11 +92,18 @@ public:
                 stageOf[size_t(actions[size_t(before)].place / numKinds)] != stageOf[size_t(chunk)];
             actions.push_back({chunk * numKinds + int(action.kind), last[stage], before, isSent});
             last[stage] = int(actions.size()) - 1;
+            if (action.kind == Kind::Forward && firstOf[size_t(chunk)] == none)
+              firstOf[size_t(chunk)] = last[stage];
+            if (action.kind == Kind::Backward) {
+              lastOf[size_t(chunk)] = last[stage];
+              microBatchOf[size_t(chunk)] = action.microBatch;
+            }
           }
           ++next[stage];
           progress = true;
         }
     }
+    lastOnStage = std::move(last);
   }
 
   /// Finds the longest chain if chunk c has `share[c]` of `total` and each send between stages
@@ -136,6 +146,42 @@ public:
     return sends;
   }
 
+  /// Adds a chain that passes the stage of `chunk`: the first micro-batch there on its way forward
+  /// to the chunk, then all actions of the stage, and the last one on its way back to chunk 0, with
+  /// the rest of that stage. Adds to `counts`, by chunk. Returns its number of sends. `staysThere`:
+  /// the rest of the stage of `chunk` instead of the way back.
+  int addThrough(int chunk, bool staysThere, std::vector<ChainCounts> &counts) {
+    const int stage = stageOf[size_t(chunk)];
+    const int first = firstOf[size_t(chunk)], last = lastOf[size_t(chunk)];
+    int sends = 0;
+    auto count = [&](int i, bool waits) {
+      const Node &node = actions[size_t(i)];
+      ChainCounts &here = counts[size_t(node.place / numKinds)];
+      ++here.actions[size_t(node.place % numKinds)];
+      if (!waits || !node.isSent)
+        return;
+      ++(node.place % numKinds == int(Kind::Forward) ? here.sendsForward : here.sendsBackward);
+      ++sends;
+    };
+    for (int i = actions[size_t(first)].before; i != none; i = actions[size_t(i)].before)
+      count(i, true);
+    const int end = staysThere ? lastOnStage[size_t(stage)] : last;
+    for (int i = end; i != first; i = actions[size_t(i)].onStage)
+      count(i, false);
+    count(first, true);
+    if (staysThere)
+      return sends;
+    int back = last; // of the same micro-batch on the chunks before
+    for (int c = chunk - 1; c >= 0; --c) {
+      back = backwardOf(c, microBatchOf[size_t(chunk)]);
+      count(back, true);
+    }
+    for (int i = lastOnStage[size_t(stageOf[0])]; chunk > 0 && i != back;
+         i = actions[size_t(i)].onStage)
+      count(i, false);
+    return sends;
+  }
+
   /// Returns the seconds of the last chain found.
   double seconds() const { return longestSeconds; }
 
@@ -152,6 +198,10 @@ private:
   int &number(Kind kind, int chunk, int64_t microBatch) {
     return numbers[(size_t(chunk) * numMicroBatches + size_t(microBatch)) * 2 +
                    (kind == Kind::Forward ? 0 : 1)];
+  }
+
+  int backwardOf(int chunk, int64_t microBatch) {
+    return number(Kind::Backward, chunk, microBatch);
   }
 
   /// Whether the input of `action` has a number; sets `before` to it.
@@ -172,6 +222,9 @@ private:
   const std::vector<int> &stageOf; // by chunk
   std::vector<int> numbers;
   std::vector<Node> actions;
+  std::vector<int> firstOf, lastOf;  // by chunk: its first forward, and its last backward
+  std::vector<int64_t> microBatchOf; // by chunk: of its last backward
+  std::vector<int> lastOnStage;      // by stage: its last action
   // State of the last chain found.
   double longestSeconds = 0;
   std::vector<double> end;       // by action
@@ -211,13 +264,14 @@ public:
     }
   }
 
-  /// Plays some rounds; fewer if the game is large. Source: regret matching+ in turns with
-  /// quadratic averages (Tammelin, "Solving Large Imperfect Information Games Using CFR+", 2014).
-  void solve() {
+  /// Plays some rounds; fewer if the game is large. `isFine`: ten times as many. Source: regret
+  /// matching+ in turns with quadratic averages (Tammelin, "Solving Large Imperfect Information
+  /// Games Using CFR+", 2014).
+  void solve(bool isFine) {
     constexpr size_t mostProducts = 8'000'000, mostRounds = 500, leastRounds = 100;
-    const size_t numChains = byChain.size();
+    const size_t numChains = byChain.size(), times = isFine ? 10 : 1;
     const size_t rounds =
-        std::clamp(mostProducts / (numChains * numChunks), leastRounds, mostRounds);
+        std::clamp(times * mostProducts / (numChains * numChunks), leastRounds, times * mostRounds);
     weights.assign(numChains, 0);
     shares.assign(numChunks, 0);
     Player chains(numChains), chunks(numChunks);
@@ -284,19 +338,32 @@ ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &to
   std::vector<int> sendsOf;                    // by chain
   ChainGame game(numChunks);
   std::vector<double> costs(numChunks), sums(numChunks, 0);
-  auto addLongest = [&](const std::vector<double> &share) {
-    std::vector<ChainCounts> counts(numChunks);
-    sendsOf.push_back(chains.addLongest(share, total, sendSeconds, counts));
-    most = std::min(most, chains.seconds());
+  // Adds a chain with its counts, in the costs of `total`.
+  auto add = [&](std::vector<ChainCounts> counts, int sends) {
+    sendsOf.push_back(sends);
     for (size_t c = 0; c < numChunks; ++c) {
       const auto &[forward, backward, last] = counts[c].actions;
       const double weight = partsBackward ? last : backward;
       costs[c] = forward * total.forward + backward * total.backward + weight * total.weight;
-      sums[c] += costs[c];
     }
-    game.addChain(costs, sendSeconds * sendsOf.back());
+    game.addChain(costs, sendSeconds * sends);
     found.push_back(std::move(counts));
   };
+  auto addLongest = [&](const std::vector<double> &share) {
+    std::vector<ChainCounts> counts(numChunks);
+    const int sends = chains.addLongest(share, total, sendSeconds, counts);
+    most = std::min(most, chains.seconds());
+    add(std::move(counts), sends);
+    for (size_t c = 0; c < numChunks; ++c)
+      sums[c] += costs[c];
+  };
+  for (int chunk = 0; isFine && chunk < int(numChunks); ++chunk)
+    for (bool staysThere : {false, true})
+      if (partsBackward || !staysThere) {
+        std::vector<ChainCounts> counts(numChunks);
+        const int sends = chains.addThrough(chunk, staysThere, counts);
+        add(std::move(counts), sends);
+      }
   // Each stage once, a little longer than the others: with an equal cut many chains are as long,
   // and these pass all stages equally often.
   constexpr double longer = 1.1;
@@ -326,7 +393,7 @@ ChainMixture::ChainMixture(const PipelineSchedule &schedule, const WorkShare &to
     for (double &s : share)
       s /= sum;
   }
-  game.solve();
+  game.solve(isFine);
   addLongest(game.shares); // a short makespan, for `most`
   game.weights.push_back(0);
   chunks.resize(numChunks);

@@ -40,12 +40,14 @@ TEST(ChainMixture, IsBelowEveryCut) {
     for (size_t p = 5; p < parts.size(); p += 6)
       mayBegin[p] = false;
     const WorkInOrder work(parts, mayBegin);
-    ChainMixture mixture(schedule, total);
+    const ChainMixture mixture(schedule, total), fine(schedule, total, 0, /*isFine=*/true);
     constexpr double sendSeconds = 0.3;
     double least = mixture.leastSeconds(work, 0, {}, 0, false), best = INFINITY,
            bestWithSends = INFINITY;
     double leastWithSends = mixture.leastSeconds(work, 0, {sendSeconds, {}, {}}, 0, false);
     double inOrder = mixture.leastSeconds(work, 0, {}, 0, true);
+    const double fineAnyhow = fine.leastSeconds(work, 0, {sendSeconds, {}, {}}, 0, false);
+    const double fineInOrder = fine.leastSeconds(work, 0, {}, 0, true);
     SendSeconds overCuts;
     for (size_t p = 0; p < parts.size(); ++p) {
       overCuts.forward.push_back(uniform());
@@ -69,7 +71,10 @@ TEST(ChainMixture, IsBelowEveryCut) {
       best = std::min(best, makespan);
       EXPECT_LE(isInOrder ? inOrder : least, makespan * (1 + 1e-12))
           << schedule::name(c.kind) << " " << c.stages;
-      EXPECT_LE(leastWithSends, makespanOf(schedule, parts, chunkOf, sendSeconds) * (1 + 1e-12))
+      EXPECT_LE(isInOrder ? fineInOrder : 0, makespan * (1 + 1e-12))
+          << schedule::name(c.kind) << " " << c.stages;
+      EXPECT_LE(std::max(leastWithSends, fineAnyhow),
+                makespanOf(schedule, parts, chunkOf, sendSeconds) * (1 + 1e-12))
           << schedule::name(c.kind) << " " << c.stages;
       if (!isInOrder)
         continue;
@@ -110,6 +115,17 @@ TEST(ChainMixture, ProvesNearlyTheBestCutOfManyStages) {
   const double least = mixture.leastSeconds(work, 0, {}, 0, /*isInOrder=*/true);
   EXPECT_GT(least, 1.37); // an uneven cut takes 1.40 s
   EXPECT_LE(least, 95.0 / 64) << "an even cut";
+}
+
+// A stage with several chunks waits before its first chunk, or before a later one.
+TEST(ChainMixture, ProvesABubbleOfManyChunks) {
+  const std::vector<WorkShare> parts(1024, WorkShare{0.34 / 1024, 0.33 / 1024, 0.33 / 1024});
+  const WorkInOrder work(parts, std::vector<bool>(parts.size(), true));
+  const ChainMixture mixture(make({ScheduleKind::Interleaved, 64, 4, false, 256}), work.total, 0,
+                             true);
+  const double least = mixture.leastSeconds(work, 0, {}, 0, /*isInOrder=*/true);
+  EXPECT_GT(least, 4 * 1.02) << "4 s without a bubble";
+  EXPECT_LE(least, 4 * (1 + 63.0 / 256 / 4)) << "an even cut";
 }
 
 // Recomputed parts save memory in one phase and cost time in another, partly in other parts.
