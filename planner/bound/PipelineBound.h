@@ -63,8 +63,9 @@ public:
   /// Builds a mixture for work with the proportions of `total`. Fictitious play (Brown 1951) finds
   /// chains: one player cuts the model, the other picks the longest chain. Then the chains get the
   /// weights that prove most. `isFine`: more rounds, and chains through each chunk: the first
-  /// micro-batch on its way to the chunk, all actions of its stage, and the way back. Example: 16 stages with 1F1B, 32 micro-batches
-  /// of 1 s and 80 rounds prove 2.93 s of 2.94 s; equal weights prove 2.72 s.
+  /// micro-batch on its way to the chunk, all actions of its stage, and the way back. Example: 16
+  /// stages with 1F1B, 32 micro-batches of 1 s and 80 rounds prove 2.93 s of 2.94 s; equal weights
+  /// prove 2.72 s.
   /// `sendSeconds`: roughly those of a send, so that chains with many sends are found. Example:
   /// with 1F1B every micro-batch waits for two sends, on a chain that goes between two stages.
   ChainMixture(const PipelineSchedule &schedule, const WorkShare &total, double sendSeconds = 0,
