@@ -43,11 +43,12 @@ int64_t DeriveLimits::excessBytes(const Plan &plan) const {
 static bool hasLongEnds(int64_t accumulation, const Prediction &prediction) {
   constexpr double worthATry = 0.01;
   double seconds = 0;
-  for (const ChunkSeconds &chunk : prediction.chunks)
-    seconds =
-        std::max(seconds, chunk.seconds.firstGatherForward + chunk.seconds.firstGatherBackward +
-                              chunk.seconds.lastReduceMicro);
-  return double(accumulation) * seconds > worthATry * prediction.stepSeconds;
+  for (const ChunkSeconds &chunk : prediction.chunks) {
+    const StageSeconds &of = chunk.seconds;
+    const double each = of.firstGatherForward + of.firstGatherBackward + of.lastReduceMicro;
+    seconds = std::max(seconds, double(accumulation) * each + of.lastReduceStep);
+  }
+  return seconds > worthATry * prediction.stepSeconds;
 }
 
 namespace {
