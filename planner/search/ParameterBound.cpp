@@ -19,9 +19,8 @@ double hidingFraction(const Cluster &cluster, const Candidate &candidate) {
     return executorOf(cluster).isOwn() && !isSplit ? std::numeric_limits<double>::infinity() : 0;
   if (reducesInLastBackward(cluster, candidate))
     return cluster.overlapFraction;
-  return cluster.executor.reducesInLastBackward(candidate.zero.zero)
-             ? cluster.executor.lastBackward
-             : 0;
+  return cluster.executor.reducesInLastBackward(candidate.zero.zero) ? cluster.executor.lastBackward
+                                                                     : 0;
 }
 
 /// Whether the last backward of a step has its reductions: it is the only one of the only stage.

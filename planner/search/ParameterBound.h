@@ -11,11 +11,11 @@ namespace tbc::planner {
 // they use only sums over all parameters: a collective over n ranks moves at least the average
 // share of each rank, and every one of k collectives takes at least its start.
 
-/// Returns the part of a backward's kernels that may hide reductions once per step: those of several
-/// micro-batches, in the last backward of tbc's Programs or of an executor that begins them there.
-/// Infinite where they may hide wholly, in pipelines with stages that idle before the step's end
-/// (PipelineSchedule::endsWithFirstChunks). Else 0. Example: 0.8 for one stage of a framework whose
-/// data-parallel module reduces a bucket when its gradients are complete.
+/// Returns the part of a backward's kernels that may hide reductions once per step: those of
+/// several micro-batches, in the last backward of tbc's Programs or of an executor that begins them
+/// there. Infinite where they may hide wholly, in pipelines with stages that idle before the step's
+/// end (PipelineSchedule::endsWithFirstChunks). Else 0. Example: 0.8 for one stage of a framework
+/// whose data-parallel module reduces a bucket when its gradients are complete.
 double hidingFraction(const Cluster &cluster, const Candidate &candidate);
 
 /// Returns a lower bound on the gradient reductions once per step, summed over the stages, in the

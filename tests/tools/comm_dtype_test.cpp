@@ -89,11 +89,11 @@ int64_t reducedBytes(const runtime::Executor &executor) {
   return bytes;
 }
 
-/// Returns the elementwise sum over all ranks, of magnitudes if `ofMagnitudes`.
-Result<Doubles> sumOf(const Tensor &tensor, bool ofMagnitudes, comm::Communicator &communicator) {
+/// Returns the elementwise sum of magnitudes over all ranks.
+Result<Doubles> sumOfMagnitudes(const Tensor &tensor, comm::Communicator &communicator) {
   Doubles values = tensor.toDoubles();
   for (double &value : values)
-    value = ofMagnitudes ? std::fabs(value) : value;
+    value = std::fabs(value);
   comm::Group all;
   for (int64_t rank = 0; rank < communicator.numRanks(); ++rank)
     all.push_back(rank);
@@ -137,8 +137,14 @@ enum Figure { Worst, Largest, LossExcess, Reduced, ReducedNarrow, Sent, SentNarr
 /// Runs both variants on a rank of a plan with whole replicas and returns figures by `Figure`.
 /// These are the worst error of a parameter after a step, relative to its bound and absolute; the
 /// excess of the second loss's error over its bound; and the bytes reduced and sent in the first
-/// step.
-Result<Tensor> compare(const Training &training, comm::Communicator &communicator) {
+/// step. `zero1` trains the same: its ranks keep their own terms of the sums.
+Result<Tensor> compare(const Training &training, const Training &zero1,
+                       comm::Communicator &communicator) {
+  auto ofTerms = executorOf(zero1, communicator.rank(), false);
+  if (!ofTerms)
+    return ofTerms.error();
+  if (auto done = step(zero1, *ofTerms, 0, communicator); !done)
+    return done.error();
   auto exact = executorOf(training, communicator.rank(), false),
        narrow = executorOf(training, communicator.rank(), true);
   if (!exact || !narrow)
@@ -157,7 +163,8 @@ Result<Tensor> compare(const Training &training, comm::Communicator &communicato
   const double u = 0x1p-8, rate = training.data->learningRate * labelFactor(training, 0);
   std::map<int, Doubles> bounds; // by parameter
   Status status = forParameters(training.program(), [&](int parameter, int gradient) -> Status {
-    auto magnitudes = sumOf(exact->held(gradient), true, communicator);
+    const int terms = zero1.program().tensorIndex(training.program().tensors[gradient].name);
+    auto magnitudes = sumOfMagnitudes(ofTerms->held(terms), communicator);
     if (!magnitudes)
       return magnitudes.error();
     Doubles one = exact->held(parameter).toDoubles(), other = narrow->held(parameter).toDoubles();
@@ -182,11 +189,9 @@ Result<Tensor> compare(const Training &training, comm::Communicator &communicato
   double losses[] = {exact->loss().toDoubles()[0], narrow->loss().toDoubles()[0]};
   double bound = 1e-6 * std::fabs(losses[0]), factor = labelFactor(training, 1);
   status = forParameters(training.program(), [&](int parameter, int gradient) -> Status {
-    auto sums = sumOf(exact->held(gradient), false, communicator);
-    if (!sums)
-      return sums.error();
-    for (size_t i = 0; i < sums->size(); ++i)
-      bound += 2 * factor * std::fabs((*sums)[i]) * bounds[parameter][i];
+    const Doubles sums = exact->held(gradient).toDoubles(); // over all ranks
+    for (size_t i = 0; i < sums.size(); ++i)
+      bound += 2 * factor * std::fabs(sums[i]) * bounds[parameter][i];
     return Status::ok();
   });
   if (!status)
@@ -199,15 +204,17 @@ class CommDType : public testing::TestWithParam<int64_t> {};
 
 TEST_P(CommDType, KeepsToItsBoundAndHalvesTheBytes) {
   int64_t numRanks = GetParam();
-  auto training = trainingOf("dp=" + std::to_string(numRanks), "auto", 1);
+  const std::string mesh = "dp=" + std::to_string(numRanks);
+  auto training = trainingOf(mesh, "auto", 1), zero1 = trainingOf(mesh, "zero1", 1);
   ASSERT_TRUE(training) << training.error().message;
+  ASSERT_TRUE(zero1) << zero1.error().message;
   int64_t gradientBytes = 0;
   for (const program::GlobalTensor &tensor : training->program().tensors)
     if (tensor.role == program::Role::Gradient)
       gradientBytes += program::sizeBytes(tensor.type);
   auto results =
       test::runRanks(test::Backend::Gloo, numRanks, [&](comm::Communicator &communicator) {
-        return compare(*training, communicator);
+        return compare(*training, *zero1, communicator);
       });
   for (const Result<Tensor> &result : results) {
     ASSERT_TRUE(result) << result.error().message;
