@@ -78,7 +78,8 @@ std::vector<OverlapSettings> overlapChoices(const OverlapPins &pins, int64_t gat
   const int64_t ahead = gathers ? usualPrefetch : 0, one = ahead / usualPrefetch;
   std::vector<OverlapSettings> sizes; // pins come below
   if (gathers && pins.gatherBytes.value_or(gatherUnit) > 0)
-    sizes = {{bytes, one, gatherUnit}, {bytes / 4, one, gatherUnit / 4}};
+    sizes = {
+        {bytes, one, gatherUnit}, {bytes / 2, one, gatherUnit}, {bytes / 4, one, gatherUnit / 4}};
   else
     sizes = {{bytes, ahead, 0}};
   sizes.insert(sizes.end(), {{bytes / 4, one, 0}, {bytes, 0, 0}, {0, 0, 0}});

@@ -59,10 +59,11 @@ struct Overlapped {
   Prediction prediction;
 };
 
-/// A candidate derived with buckets and gathers that fit, and with the fastest if these do not fit.
+/// A candidate derived with buckets and gathers that fit. `tooLarge`: with the larger ones that do
+/// not, from the largest down.
 struct Derived {
   ExactCandidate exact;
-  std::optional<Prediction> fastest;
+  std::vector<Prediction> tooLarge;
 };
 
 } // namespace
@@ -86,11 +87,11 @@ static Overlapped fastestThatFits(const StepPredictor &predictor,
   return std::move(*last);
 }
 
-/// Returns the largest of `choices` that fits, or the next smaller one if that may be faster. Sets
-/// `fastest` to the prediction of the first if that does not fit.
+/// Returns the largest of `choices` that fits, or one of the next smaller two if that may be
+/// faster. Adds the predictions of those that do not fit to `tooLarge`.
 static Overlapped largestThatFits(const StepPredictor &predictor,
                                   const std::vector<OverlapSettings> &choices, MemoryVerdict goal,
-                                  int64_t accumulation, std::optional<Prediction> &fastest) {
+                                  int64_t accumulation, std::vector<Prediction> &tooLarge) {
   auto tryChoice = [&](const OverlapSettings &choice) {
     return Overlapped{choice, predictor.predict(choice)};
   };
@@ -98,17 +99,19 @@ static Overlapped largestThatFits(const StepPredictor &predictor,
   Overlapped best = tryChoice(choices.front());
   const bool isShort = !fits(best); // of memory
   if (isShort)
-    fastest = best.prediction;
+    tooLarge.push_back(best.prediction);
   // If it does not fit with the last choice, which takes the least memory, it fits with no choice.
   if (isShort && choices.size() > 1)
     best = tryChoice(choices.back());
   auto isWorthATry = [&](size_t i) {
     return isShort ? best.overlap == choices.back()
-                   : i == 1 && hasLongEnds(accumulation, best.prediction);
+                   : i <= 2 && hasLongEnds(accumulation, best.prediction);
   };
   const size_t end = choices.size() - (isShort ? 1 : 0);
   for (size_t i = 1; i < end && fits(best) && isWorthATry(i); ++i) {
     Overlapped next = tryChoice(choices[i]);
+    if (isShort && !fits(next))
+      tooLarge.push_back(next.prediction);
     if (fits(next) && next.prediction.stepSeconds < best.prediction.stepSeconds)
       best = std::move(next);
   }
@@ -121,7 +124,7 @@ static Result<Derived> deriveOnce(Searcher &searcher, const Graph &graph,
                                   const Candidate &candidate, const DeriveLimits &limits,
                                   const OverlapPins &pins) {
   ++searcher.counts.derived;
-  Derived derived{{candidate, planOf(searcher.costs, candidate)}, std::nullopt};
+  Derived derived{{candidate, planOf(searcher.costs, candidate)}, {}};
   Plan &plan = derived.exact.plan;
   plan.cluster = limits.cluster;
   plan.memoryLimitBytes = limits.memoryLimitBytes;
@@ -136,7 +139,7 @@ static Result<Derived> deriveOnce(Searcher &searcher, const Graph &graph,
   const StepPredictor predictor(*step, plan, derivation);
   Overlapped best = isSmallGraph(graph) ? fastestThatFits(predictor, choices, limits.goal)
                                         : largestThatFits(predictor, choices, limits.goal,
-                                                          plan.accumulation, derived.fastest);
+                                                          plan.accumulation, derived.tooLarge);
   plan.overlap = best.overlap;
   plan.prediction = std::move(best.prediction);
   return derived;
@@ -201,21 +204,22 @@ static bool recomputeFurther(const CostTables &costs, Candidate &candidate,
           recomputeMore(costs, candidate, headroomBytes));
 }
 
-/// Recomputes more blocks as long as the memory may be worth more for buckets and joint gathers.
-/// Returns the fastest plan found. Example: a gather of each parameter starts 1446 rings, and with
-/// 12 recomputed layers instead of 4 there are 727: 6.3 s instead of 9.7 s.
-static Result<Derived> affordOverlap(Searcher &searcher, const Graph &graph, Derived derived,
-                                     const DeriveLimits &limits, const OverlapPins &pins) {
+/// Recomputes more blocks than `first` as long as the memory may be worth more for the buckets and
+/// joint gathers of its `tooLarge[choice]`. Improves `derived`, the fastest plan found.
+static Status affordChoice(Searcher &searcher, const Graph &graph, const Derived &first,
+                           size_t choice, const DeriveLimits &limits, const OverlapPins &pins,
+                           Derived &derived) {
   constexpr int mostTries = 3;
   constexpr double worthATry = 0.01;
-  Derived tried = derived;
-  for (int tries = 0; tried.fastest && tries < mostTries; ++tries) {
+  Derived tried = first;
+  for (int tries = 0; choice < tried.tooLarge.size() && tries < mostTries; ++tries) {
     const double best = derived.exact.plan.prediction.stepSeconds;
-    if (tried.fastest->stepSeconds >= best * (1 - worthATry))
+    const Prediction &wanted = tried.tooLarge[choice];
+    if (wanted.stepSeconds >= best * (1 - worthATry))
       break;
     Candidate candidate = tried.exact.candidate;
-    if (!recomputeFurther(searcher.costs, candidate,
-                          headroomOf(tried.exact.plan, *tried.fastest, limits), candidate.feasible))
+    if (!recomputeFurther(searcher.costs, candidate, headroomOf(tried.exact.plan, wanted, limits),
+                          candidate.feasible))
       break;
     Result<Derived> next = deriveOnce(searcher, graph, candidate, limits, pins);
     if (!next)
@@ -225,6 +229,20 @@ static Result<Derived> affordOverlap(Searcher &searcher, const Graph &graph, Der
     if (prediction.meets(limits.goal) && prediction.stepSeconds < best)
       derived = tried;
   }
+  return Status::ok();
+}
+
+/// Recomputes more blocks where the memory is worth more for buckets and joint gathers: the largest
+/// ones, and the next smaller. Returns the fastest plan found. Example: a gather of each parameter
+/// starts 1446 rings, and with 12 recomputed layers instead of 4 there are 727: 6.3 s instead of
+/// 9.7 s.
+static Result<Derived> affordOverlap(Searcher &searcher, const Graph &graph, Derived derived,
+                                     const DeriveLimits &limits, const OverlapPins &pins) {
+  const Derived first = derived;
+  for (size_t choice : {size_t(0), size_t(1)})
+    if (Status status = affordChoice(searcher, graph, first, choice, limits, pins, derived);
+        !status)
+      return status.error();
   return derived;
 }
 
