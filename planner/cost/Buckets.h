@@ -58,9 +58,9 @@ int64_t gatherUnitBytes(double bytes, int64_t numBlocks);
 
 /// Returns the choices for a step under `pins`, the fastest first. If something is open, the last
 /// choice is without it and takes the least memory.
-/// - Bucket sizes: the best for the kind of reduction that moves most, in whole MiB, half of it
-/// beside
-///   whole gathers, and a quarter.
+/// - Bucket sizes, in whole MiB: the best for the kind of reduction that moves most; half of it,
+/// with
+///   whole gathers; a quarter.
 /// - Sizes of gathers: `gatherUnit` and a quarter of it; 0 if the executor decides.
 ///
 /// Example: buckets of 88 MiB and gathers of 480 MiB, one ahead; of 22 and 120 MiB, one ahead;

@@ -33,8 +33,9 @@ Status checkDevices(const Cluster &cluster, const Job &job, const MeshShape *pin
   return Error{ErrorCode::Usage, "--mesh " + mesh + ": " + devices.error().message};
 }
 
-reshard::OverlapSettings overlapOf(const Plan &plan) {
-  reshard::OverlapSettings settings = plan.overlap;
+reshard::OverlapSettings overlapOf(const Plan &plan) { return overlapOf(plan, plan.overlap); }
+
+reshard::OverlapSettings overlapOf(const Plan &plan, reshard::OverlapSettings settings) {
   settings.joinsUpdates = executorOf(plan.cluster).joinsUpdates;
   return settings;
 }

@@ -12,8 +12,9 @@ namespace tbc::planner {
 /// graph.
 StageDevices stageDevices(const Plan &plan);
 
-/// Returns how `plan` joins and prefetches on its executor.
+/// Returns how `plan` joins and prefetches on its executor, with its own settings or with others.
 reshard::OverlapSettings overlapOf(const Plan &plan);
+reshard::OverlapSettings overlapOf(const Plan &plan, reshard::OverlapSettings settings);
 
 /// Returns an error if `job`, on the pinned mesh if any, does not suit the devices of `cluster`.
 Status checkDevices(const Cluster &cluster, const Job &job, const MeshShape *pinned);

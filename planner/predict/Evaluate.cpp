@@ -370,14 +370,8 @@ StepPredictor::StepPredictor(const PlannedStep &step, const Plan &plan,
     : step(step), plan(plan), derivation(derivation), devices(stageDevices(plan)),
       schedule(scheduleOf(plan)), shares(sharesOf(step.graph, devices)) {}
 
-/// Returns `settings` on the executor of `plan`.
-static OverlapSettings withJoinsOf(const Plan &plan, OverlapSettings settings) {
-  settings.joinsUpdates = executorOf(plan.cluster).joinsUpdates;
-  return settings;
-}
-
 double StepPredictor::seconds(const OverlapSettings &settings) const {
-  const Overlap overlap = planOverlap(step.graph, derivation, withJoinsOf(plan, settings));
+  const Overlap overlap = planOverlap(step.graph, derivation, overlapOf(plan, settings));
   return simulatedStepTime(
              devices, chunkSeconds(step, derivation, overlap, plan.job, devices, nullptr, &shares),
              schedule)
@@ -385,7 +379,7 @@ double StepPredictor::seconds(const OverlapSettings &settings) const {
 }
 
 Prediction StepPredictor::predict(const OverlapSettings &settings) const {
-  const Overlap overlap = planOverlap(step.graph, derivation, withJoinsOf(plan, settings));
+  const Overlap overlap = planOverlap(step.graph, derivation, overlapOf(plan, settings));
   Prediction prediction;
   const std::vector<StageSeconds> seconds =
       chunkSeconds(step, derivation, overlap, plan.job, devices, &prediction.chunks, &shares);

@@ -24,7 +24,11 @@ static std::string firstWord(const std::string &text) { return text.substr(0, te
 static const std::string kernelPrefix = "kernels of ";
 /// All kernels, where a profile does not say what they are for.
 static const char *const anyKernels = "kernels";
-static std::string kernelGroup(const std::string &action) {
+/// The backward of the last micro-batch is predicted with the others.
+static std::string kernelGroup(std::string action) {
+  using Kind = schedule::Action::Kind;
+  if (action == schedule::name(Kind::LastBackward))
+    action = schedule::name(Kind::Backward);
   return action.empty() ? anyKernels : kernelPrefix + action;
 }
 

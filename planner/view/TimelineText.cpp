@@ -25,10 +25,8 @@ bool isCategory(const Slice &slice, const char *category) {
 /// Returns the letter of an action. Example: 'f' for forward 3.
 char letterOf(const Slice &slice) {
   char letter = 'U'; // the update has no micro-batch
-  for (auto [kind, of] : {std::pair(Kind::Forward, 'F'),
-                          {Kind::Backward, 'B'},
-                          {Kind::LastBackward, 'B'},
-                          {Kind::Weight, 'W'}})
+  for (auto [kind, of] :
+       {std::pair(Kind::Forward, 'F'), {Kind::Backward, 'B'}, {Kind::Weight, 'W'}})
     if (slice.microBatch >= 0 && slice.name.rfind(schedule::name(kind), 0) == 0)
       letter = of;
   return slice.microBatch % 2 == 1 ? char(letter - 'A' + 'a') : letter;

@@ -19,6 +19,7 @@ PLANS = {
     "pipeline": "tiny-gpt2 --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --seq 16 --precision f32 --recompute full"
                 " --schedule zero-bubble --virtual-stages 1",
     "sharded": "tiny-gpt2 --gpus 2 --mesh fsdp=2 --batch 8 --seq 16 --precision f32",
+    "accumulated": "tiny-gpt2 --gpus 2 --mesh dp=2 --batch 8 --micro-batch 1 --seq 16 --precision f32",
 }
 ACTION = {"recompute": "backward", "recompute_weight": "weight", "update_step": "update"}
 
@@ -89,7 +90,7 @@ class AgainstTest(unittest.TestCase):
             expected = {"step", "kernels of forward", "kernels of backward", "kernels of update"}
             self.assertLessEqual(expected, set(table))
             self.assertLessEqual({"pipeline": {"send", "kernels of weight", "wait for other stages"},
-                                  "sharded": {"all_gather"}}[name], set(table))  # fmt: skip
+                                  "sharded": {"all_gather"}, "accumulated": {"all_reduce"}}[name], set(table))  # fmt: skip
 
     def test_the_worst_group_is_first(self):
         table, _ = self.compare("sharded", self.as_profile("sharded", slower=3))
@@ -120,6 +121,20 @@ class AgainstTest(unittest.TestCase):
         # The trace alone goes to standard output.
         alone = self.tbc("timeline", "sharded.json", "-o", "-", "--against", "run.json")
         self.assertEqual(json.loads(alone)["traceEvents"], both)
+
+    def test_the_last_backward_of_a_run_is_a_backward(self):
+        self.tbc("compile", "accumulated.json", "-o", "accumulated")
+        self.tbc("run", "accumulated", "--steps", "2", "--profile", "accumulated-run.json")
+        profile = json.loads((self.folder / "accumulated-run.json").read_text())
+        table, _ = self.compare("accumulated", profile)
+        kernels = [e for e in profile["traceEvents"] if e["ph"] == "X" and e["cat"] in ("kernel", "region")]
+        blocks = collections.Counter()
+        for event in kernels:
+            blocks[event["args"]["block"].split()[0]] += event["dur"] / 2 * 1e-6
+        self.assertGreater(blocks["last_backward"], 0)
+        measured = table["kernels of backward"][1]
+        self.assertAlmostEqual(measured / (blocks["backward"] + blocks["last_backward"]), 1, delta=0.02)
+        self.assertNotIn("kernels of last_backward", table)
 
     def as_kineto(self, name, rank, slower=1):
         """Returns the prediction as torch.profiler would write it for a rank, behind another step."""
