@@ -8,12 +8,26 @@ include "ir/TbcBase.td"
 /// An operand beside q, k and v: a bias, the sink, a mask, a position or a number of dropout.
 def Tbc_AttentionMask : AnyTypeOf<[Tbc_FloatTensor, Tbc_BoolTensor, Tbc_IntTensor]>;
 
+/// The attributes of attention, its gradients and the packed forms.
+defvar Tbc_AttentionAttrs = (ins F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
+      DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
+      DefaultValuedAttr<BoolAttr, "false">:$segments, DefaultValuedAttr<BoolAttr, "false">:$ordered,
+      DefaultValuedAttr<BoolAttr, "false">:$placed,
+      DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
+      DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
+      DefaultValuedAttr<I64Attr, "0">:$dropout_key, DefaultValuedAttr<F64Attr, "0.0">:$soft_cap,
+      DefaultValuedAttr<StrAttr, "\"\"">:$biases, DefaultValuedAttr<BoolAttr, "false">:$sink,
+      DefaultValuedAttr<StrAttr, "\"\"">:$token_major, DefaultValuedAttr<I64Attr, "0">:$heads,
+      DefaultValuedAttr<I64Attr, "0">:$key_heads);
+
 def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<StreamedOpInterface>,
     DeclareOpInterfaceMethods<CompositeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>, DeclareOpInterfaceMethods<DropoutOpInterface>,
     DeclareOpInterfaceMethods<ReorderableOpInterface>, 
-    DeclareOpInterfaceMethods<MergeableOpInterface, ["canMakeMerged", "makeMerged"]>]> {
+    DeclareOpInterfaceMethods<MergeableOpInterface, ["canMakeMerged", "makeMerged"]>,
+    DeclareOpInterfaceMethods<PackableOpInterface>]> {
   let resizesFixedLoops = "true";
+  let columnUse = "::tbc::columnsOfAttention(getTokenMajor(), false)";
   let ownKernel = "::tbc::ownAttention(*this)";
   let summary = "softmax(scale * q k^T) v over q[b, h, s, d], k[b, hk, t, d], v[b, hk, t, dv]";
   let description = [{
@@ -91,23 +105,15 @@ def Tbc_AttentionOp : Tbc_InferredOp<"attention", [DeclareOpInterfaceMethods<Str
     (C9) `token_major` has some of the letters q, k, v and o, small or capital, in this order.
     (C10) `heads` divides the last dim of a merged q, `key_heads` that of a merged k or v.
   }];
-  let arguments = (ins Tbc_FloatTensor:$query, Tbc_FloatTensor:$key, Tbc_FloatTensor:$value,
-      Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
-      DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
-      DefaultValuedAttr<BoolAttr, "false">:$segments, DefaultValuedAttr<BoolAttr, "false">:$ordered,
-      DefaultValuedAttr<BoolAttr, "false">:$placed,
-      DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
-      DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
-      DefaultValuedAttr<I64Attr, "0">:$dropout_key, DefaultValuedAttr<F64Attr, "0.0">:$soft_cap,
-      DefaultValuedAttr<StrAttr, "\"\"">:$biases, DefaultValuedAttr<BoolAttr, "false">:$sink,
-      DefaultValuedAttr<StrAttr, "\"\"">:$token_major, DefaultValuedAttr<I64Attr, "0">:$heads,
-      DefaultValuedAttr<I64Attr, "0">:$key_heads);
+  let arguments = !con((ins Tbc_FloatTensor:$query, Tbc_FloatTensor:$key, Tbc_FloatTensor:$value,
+      Variadic<Tbc_AttentionMask>:$masks), Tbc_AttentionAttrs);
   let results = (outs Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator);
 }
 
 def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMethods<StreamedOpInterface>,
-    DeclareOpInterfaceMethods<CompositeOpInterface>]> {
+    DeclareOpInterfaceMethods<CompositeOpInterface>, DeclareOpInterfaceMethods<PackableOpInterface>]> {
   let resizesFixedLoops = "true";
+  let columnUse = "::tbc::columnsOfAttention(getTokenMajor(), true)";
   let ownKernel = "::tbc::ownAttention(*this)";
   let workspace = "::tbc::attentionGradWorkspace(*this)";
   let summary = "The gradients of attention with respect to q, k and v";
@@ -126,18 +132,9 @@ def Tbc_AttentionGradOp : Tbc_InferredOp<"attention_grad", [DeclareOpInterfaceMe
     (C1) attention of query, key, value and masks gives the types of result, maximum and
          denominator; cotangent has the type of result.
   }];
-  let arguments = (ins Tbc_FloatTensor:$cotangent, Tbc_FloatTensor:$query, Tbc_FloatTensor:$key,
+  let arguments = !con((ins Tbc_FloatTensor:$cotangent, Tbc_FloatTensor:$query, Tbc_FloatTensor:$key,
       Tbc_FloatTensor:$value, Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator,
-      Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
-      DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
-      DefaultValuedAttr<BoolAttr, "false">:$segments, DefaultValuedAttr<BoolAttr, "false">:$ordered,
-      DefaultValuedAttr<BoolAttr, "false">:$placed,
-      DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
-      DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
-      DefaultValuedAttr<I64Attr, "0">:$dropout_key, DefaultValuedAttr<F64Attr, "0.0">:$soft_cap,
-      DefaultValuedAttr<StrAttr, "\"\"">:$biases, DefaultValuedAttr<BoolAttr, "false">:$sink,
-      DefaultValuedAttr<StrAttr, "\"\"">:$token_major, DefaultValuedAttr<I64Attr, "0">:$heads,
-      DefaultValuedAttr<I64Attr, "0">:$key_heads);
+      Variadic<Tbc_AttentionMask>:$masks), Tbc_AttentionAttrs);
   let results = (outs Tbc_FloatTensor:$query_cotangent, Tbc_FloatTensor:$key_cotangent,
                  Tbc_FloatTensor:$value_cotangent);
 }
@@ -158,19 +155,54 @@ def Tbc_AttentionBiasGradOp : Tbc_InferredOp<"attention_bias_grad", [
     (C1) The operands are those of attention_grad.
     (C2) `bias` is an index of `biases`.
   }];
-  let arguments = (ins Tbc_FloatTensor:$cotangent, Tbc_FloatTensor:$query, Tbc_FloatTensor:$key,
+  let arguments = !con((ins Tbc_FloatTensor:$cotangent, Tbc_FloatTensor:$query, Tbc_FloatTensor:$key,
       Tbc_FloatTensor:$value, Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator,
-      Variadic<Tbc_AttentionMask>:$masks, F64Attr:$scale, BoolAttr:$causal, DefaultValuedAttr<I64Attr, "-1">:$left,
-      DefaultValuedAttr<I64Attr, "-1">:$right, DefaultValuedAttr<BoolAttr, "false">:$key_mask,
-      DefaultValuedAttr<BoolAttr, "false">:$segments, DefaultValuedAttr<BoolAttr, "false">:$ordered,
-      DefaultValuedAttr<BoolAttr, "false">:$placed,
-      DefaultValuedAttr<StrAttr, "\"zero\"">:$hidden_rows, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
-      DefaultValuedAttr<BoolAttr, "false">:$drops_out, DefaultValuedAttr<I64Attr, "0">:$dropout_seed,
-      DefaultValuedAttr<I64Attr, "0">:$dropout_key, DefaultValuedAttr<F64Attr, "0.0">:$soft_cap,
-      DefaultValuedAttr<StrAttr, "\"\"">:$biases, DefaultValuedAttr<BoolAttr, "false">:$sink,
-      DefaultValuedAttr<StrAttr, "\"\"">:$token_major, DefaultValuedAttr<I64Attr, "0">:$heads,
-      DefaultValuedAttr<I64Attr, "0">:$key_heads, I64Attr:$bias);
+      Variadic<Tbc_AttentionMask>:$masks), Tbc_AttentionAttrs, (ins I64Attr:$bias));
   let results = (outs Tbc_FloatTensor:$bias_cotangent);
+}
+
+def Tbc_PackedAttentionOp : Tbc_InferredOp<"packed_attention"> {
+  let resizesFixedLoops = "true";
+  let ownKernel = "::tbc::ownAttention(*this)";
+  let summary = "Attention of q, k and v that are the columns of one tensor";
+  let description = [{
+    attention of q[b, s, h * d], k[b, s, hk * d] and v[b, s, hk * dv], which are the columns of
+    packed[b, s, c], in this order. The partitioner makes it of an attention and the slices before
+    it, so they need no copies. d is `packed_width`, h is `heads`, hk is `key_heads`; `token_major`
+    has the letter of o alone. The other attributes and the masks are those of attention.
+    Example: packed[16, 1024, 2304] of 12 heads with 64 columns: q is columns 0 to 767.
+
+    FLOPs: as of attention. Only b and the heads are parallel.
+
+    Constraints:
+    (C1) packed has rank 3 and h * d + hk * d + hk * dv columns, with dv > 0.
+    (C2) hk divides h. Masks and numbers are as in attention, of as many keys as queries.
+    (C3) `token_major` is empty, or o, small or capital.
+  }];
+  let arguments = !con((ins Tbc_FloatTensor:$packed, Variadic<Tbc_AttentionMask>:$masks),
+      Tbc_AttentionAttrs, (ins I64Attr:$packed_width));
+  let results = (outs Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator);
+}
+
+def Tbc_PackedAttentionGradOp : Tbc_InferredOp<"packed_attention_grad"> {
+  let resizesFixedLoops = "true";
+  let ownKernel = "::tbc::ownAttention(*this)";
+  let workspace = "::tbc::attentionGradWorkspace(*this)";
+  let summary = "The gradient of packed_attention";
+  let description = [{
+    dq, dk and dv of attention_grad as the columns of one tensor, of the type of packed. The
+    partitioner makes it of an attention_grad, the slices before it and the concat behind it.
+
+    FLOPs: as of attention_grad.
+
+    Constraints:
+    (C1) packed_attention of packed and masks gives the types of result, maximum and denominator;
+         cotangent has the type of result.
+  }];
+  let arguments = !con((ins Tbc_FloatTensor:$cotangent, Tbc_FloatTensor:$packed,
+      Tbc_FloatTensor:$result, Tbc_FloatTensor:$maximum, Tbc_FloatTensor:$denominator,
+      Variadic<Tbc_AttentionMask>:$masks), Tbc_AttentionAttrs, (ins I64Attr:$packed_width));
+  let results = (outs Tbc_FloatTensor:$packed_cotangent);
 }
 
 def Tbc_AttentionMergeOp : Tbc_InferredOp<"attention_merge"> {

@@ -26,6 +26,8 @@ template <typename Op> static KernelClass attentionClass(Op op) {
 KernelClass AttentionOp::getKernelClass() { return attentionClass(*this); }
 KernelClass AttentionGradOp::getKernelClass() { return attentionClass(*this); }
 KernelClass AttentionBiasGradOp::getKernelClass() { return attentionClass(*this); }
+KernelClass PackedAttentionOp::getKernelClass() { return attentionClass(*this); }
+KernelClass PackedAttentionGradOp::getKernelClass() { return attentionClass(*this); }
 
 /// Returns 2 FLOPs for each multiply-add of `qk` matmuls over d and `pv` matmuls over dv.
 template <typename Op> static double attentionFlops(Op op, double qk, double pv) {
@@ -39,49 +41,56 @@ template <typename Op> static double attentionFlops(Op op, double qk, double pv)
 double AttentionOp::getFlops() { return attentionFlops(*this, 1, 1); }
 double AttentionGradOp::getFlops() { return attentionFlops(*this, 3, 2); }
 double AttentionBiasGradOp::getFlops() { return attentionFlops(*this, 1, 1); }
+double PackedAttentionOp::getFlops() { return attentionFlops(*this, 1, 1); }
+double PackedAttentionGradOp::getFlops() { return attentionFlops(*this, 3, 2); }
 
 template <typename Op> static bool isTiled(Op op) {
   const Sizes n(op);
   constexpr unsigned bitsOfHalf = 16;
-  return tensorType(op.getQuery()).getElementTypeBitWidth() == bitsOfHalf &&
+  return tensorType(op.getResult()).getElementTypeBitWidth() == bitsOfHalf &&
          hasTiledAttention(n.d, n.dv);
 }
 static bool isTiledOfBias(AttentionBiasGradOp op) {
   return isTiled(op) && hasTiledBiasGradient(op.getBiases().str(), int64_t(op.getBias()));
 }
 
-OwnKernel ownAttention(AttentionOp op) {
+template <typename Op> static OwnKernel ownForward(Op op) {
   const Sizes n(op);
   if (!isTiled(op))
     return {};
   return {tiledAttentionWork(n.d, n.dv, /*isGradient=*/false), 1, true};
 }
-OwnKernel ownAttention(AttentionGradOp op) {
+template <typename Op> static OwnKernel ownGradient(Op op) {
   const Sizes n(op);
   if (!isTiled(op))
     return {};
   return {tiledAttentionWork(n.d, n.dv, /*isGradient=*/true),
           double(tiledGradientLaunches(n.d, n.dv)), true};
 }
+OwnKernel ownAttention(AttentionOp op) { return ownForward(op); }
+OwnKernel ownAttention(AttentionGradOp op) { return ownGradient(op); }
+OwnKernel ownAttention(PackedAttentionOp op) { return ownForward(op); }
+OwnKernel ownAttention(PackedAttentionGradOp op) { return ownGradient(op); }
 OwnKernel ownAttention(AttentionBiasGradOp op) {
   constexpr double launches = 2; // the rows' numbers and the tiles
   return isTiledOfBias(op) ? OwnKernel{1, launches, true} : OwnKernel{};
 }
 
-template <typename Op> static WorkspaceFn rowWorkspace(Op op) {
+/// `statistic`: the operand with m, [b, h, s].
+template <size_t statistic, typename Op> static WorkspaceFn rowWorkspace(Op op) {
   if (!isTiled(op))
     return nullptr;
   return [](const std::vector<std::vector<int64_t>> &shapes) {
-    constexpr size_t statistic = 5; // [b, h, s]
     int64_t rows = 1;
     for (int64_t size : shapes[statistic])
       rows *= size;
     return attentionRowBytes(rows);
   };
 }
-WorkspaceFn attentionGradWorkspace(AttentionGradOp op) { return rowWorkspace(op); }
+WorkspaceFn attentionGradWorkspace(AttentionGradOp op) { return rowWorkspace<5>(op); }
 WorkspaceFn attentionGradWorkspace(AttentionBiasGradOp op) {
-  return isTiledOfBias(op) ? rowWorkspace(op) : WorkspaceFn();
+  return isTiledOfBias(op) ? rowWorkspace<5>(op) : WorkspaceFn();
 }
+WorkspaceFn attentionGradWorkspace(PackedAttentionGradOp op) { return rowWorkspace<3>(op); }
 
 } // namespace tbc

@@ -35,8 +35,32 @@ struct Order {
 /// The sizes of an attention: batch, key heads, query heads of a key head, queries, keys, width of
 /// queries and keys, width of values. Example: 16 query heads on 4 key heads have hk = 4, g = 4.
 struct Sizes {
-  /// `op`: an attention, one of its gradients, or an adaptor of one.
+  /// `op`: an attention, one of its gradients, a packed one, or an adaptor of one.
   template <typename Op> explicit Sizes(Op op) {
+    if constexpr (isPacked<Op>(0))
+      takePacked(op);
+    else
+      takeTensors(op);
+  }
+  int64_t h() const { return hk * g; }
+  int64_t b, hk, g, s, t, d, dv;
+
+private:
+  template <typename Op> static constexpr auto isPacked(int) -> decltype(&Op::getPacked, true) {
+    return true;
+  }
+  template <typename Op> static constexpr bool isPacked(long) { return false; }
+
+  template <typename Op> void takePacked(Op op) {
+    auto packed = tensorType(op.getPacked());
+    d = int64_t(op.getPackedWidth());
+    hk = std::max<int64_t>(1, int64_t(op.getKeyHeads()));
+    g = int64_t(op.getHeads()) / hk;
+    b = packed.getDimSize(0);
+    s = t = packed.getDimSize(1);
+    dv = (packed.getDimSize(2) - (h() + hk) * d) / hk;
+  }
+  template <typename Op> void takeTensors(Op op) {
     llvm::StringRef letters = op.getTokenMajor();
     const int64_t mergedHeads = int64_t(op.getHeads()), mergedKeyHeads = int64_t(op.getKeyHeads());
     auto headsOf = [&](mlir::Value value, Order order, int64_t merged) {
@@ -55,8 +79,6 @@ struct Sizes {
     d = widthOf(op.getQuery(), ofQuery, mergedHeads);
     dv = widthOf(op.getValue(), ofValue, mergedKeyHeads);
   }
-  int64_t h() const { return hk * g; }
-  int64_t b, hk, g, s, t, d, dv;
 };
 
 /// Returns the letters of the dims of each bias. Example: "hst,bt" is {"hst", "bt"}.

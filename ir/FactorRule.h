@@ -12,6 +12,7 @@
 
 namespace tbc {
 
+using reshard::ColumnUse;
 using reshard::ElementFunction;
 using reshard::KernelClass;
 using reshard::LaunchesFn;

@@ -26,6 +26,21 @@ static SmallVector<unsigned, 4> addLoops(FactorRule &rule, ArrayRef<int64_t> sha
   return loops;
 }
 
+/// Whether `dim` is the last one of a tensor like this.
+static bool isLastDim(int64_t dim, Value tensor) { return dim + 1 == tensorType(tensor).getRank(); }
+
+ColumnUse columnsOfSlice(SliceOp op) {
+  if (!isLastDim(int64_t(op.getDim()), op.getResult()))
+    return {};
+  return {ColumnUse::Kind::Cuts, int64_t(op.getOffset())};
+}
+
+ColumnUse columnsOfConcat(ConcatOp op) {
+  if (!isLastDim(int64_t(op.getDim()), op.getResult()))
+    return {};
+  return {ColumnUse::Kind::Joins};
+}
+
 //===- broadcast -----------------------------------------------------------===//
 
 LogicalResult BroadcastOp::verify() {

@@ -47,6 +47,7 @@ def Tbc_ReshapeOp : Tbc_InferredOp<"reshape", [DeclareOpInterfaceMethods<Differe
 
 let additive = "true" in
 def Tbc_SliceOp : Tbc_InferredOp<"slice", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let columnUse = "::tbc::columnsOfSlice(*this)";
   let summary = "Elements offset .. offset + size - 1 of one dim";
   let arguments = (ins Tbc_Tensor:$input, I64Attr:$dim, I64Attr:$offset, I64Attr:$size);
   let results = (outs Tbc_Tensor:$result);
@@ -54,6 +55,7 @@ def Tbc_SliceOp : Tbc_InferredOp<"slice", [DeclareOpInterfaceMethods<Differentia
 
 let additive = "true" in
 def Tbc_ConcatOp : Tbc_InferredOp<"concat", [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let columnUse = "::tbc::columnsOfConcat(*this)";
   let summary = "Joins tensors along one dim";
   let arguments = (ins Variadic<Tbc_Tensor>:$inputs, I64Attr:$dim);
   let results = (outs Tbc_Tensor:$result);

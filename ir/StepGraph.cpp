@@ -210,6 +210,7 @@ LogicalResult Extractor::addOp(Operation *op) {
   graphOp.logitsOperand = cost.getLogitsOperand();
   graphOp.workspace = cost.getWorkspace();
   graphOp.own = cost.getOwnKernel();
+  graphOp.columns = cost.getColumnUse();
   graphOp.generator = llvm::all_of(op->getOperands(), [&](Value operand) {
     int producer = step.graph.values[indexOf(operand)].producer;
     return producer >= 0 && step.graph.ops[producer].generator;

@@ -67,6 +67,8 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
   string workspace = "nullptr";
   /// A C++ expression: its kernel on GPUs, an OwnKernel.
   string ownKernel = "{}";
+  /// A C++ expression: what it does with the columns of a packed tensor, a ColumnUse.
+  string columnUse = "{}";
   /// Definitions shared by all ops of a family.
   code familyDefinition = "";
   let extraClassDefinition =
@@ -80,7 +82,8 @@ class Tbc_Op<string mnemonic, list<Trait> traits = []>
       "::tbc::ElementFunction $cppClass::getElementFunction() { return " # elementFunction # "; }\n" #
       "int $cppClass::getLogitsOperand() { return " # logitsOperand # "; }\n" #
       "::tbc::WorkspaceFn $cppClass::getWorkspace() { return " # workspace # "; }\n" #
-      "::tbc::OwnKernel $cppClass::getOwnKernel() { return " # ownKernel # "; }\n" # familyDefinition;
+      "::tbc::OwnKernel $cppClass::getOwnKernel() { return " # ownKernel # "; }\n" #
+      "::tbc::ColumnUse $cppClass::getColumnUse() { return " # columnUse # "; }\n" # familyDefinition;
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 

@@ -66,6 +66,10 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
       Returns the launches and FLOPs of tbc's kernel of it on GPUs (planner/reshard/KernelClass.h), which runs where no
       library has the op.
     }], "::tbc::OwnKernel", "getOwnKernel", (ins)>,
+    InterfaceMethod<[{
+      Returns what the op does with the columns of a tensor of several parts (planner/reshard/KernelClass.h).
+      Example: a slice of the last dim cuts them.
+    }], "::tbc::ColumnUse", "getColumnUse", (ins)>,
   ];
 }
 
@@ -210,6 +214,22 @@ def MergeableOpInterface : OpInterface<"MergeableOpInterface"> {
     InterfaceMethod<[{
       Changes the attributes accordingly. The caller sets the type.
     }], "void", "makeMerged", (ins "unsigned":$result)>,
+  ];
+}
+
+def PackableOpInterface : OpInterface<"PackableOpInterface"> {
+  let cppNamespace = "::tbc";
+  let description = [{
+    An op that takes the columns of one tensor as several operands (`ColumnUse::Kind::Takes`), and
+    may make its first results as the columns of one, too. Example: attention of q, k and v.
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Builds the op on the packed tensor, which stands in `operands` in place of its parts. `types`
+      has one type for all parts of the results. Sizes in attributes stay those of this op.
+    }], "::mlir::Operation *", "buildPacked",
+        (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$operands,
+             "::mlir::TypeRange":$types)>,
   ];
 }
 

@@ -67,9 +67,48 @@ static int64_t bitsOf(Value value) {
   return type.getNumElements() * int64_t(type.getElementTypeBitWidth());
 }
 
+static ColumnUse columnUseOf(Operation *op) {
+  auto cost = dyn_cast<CostOpInterface>(op);
+  return cost ? cost.getColumnUse() : ColumnUse();
+}
+
+/// Whether `reader` takes all columns of `value`, cut by ops before it, as operands.
+static bool takesColumns(Operation *reader, Value value) {
+  const ColumnUse use = columnUseOf(reader);
+  if (use.kind != ColumnUse::Kind::Takes)
+    return false;
+  int64_t column = 0;
+  for (size_t i = 0; i < ColumnUse::numParts; ++i) {
+    Value part = reader->getOperand(unsigned(use.first) + unsigned(i));
+    Operation *cut = part.getDefiningOp();
+    if (!cut || columnUseOf(cut).kind != ColumnUse::Kind::Cuts || cut->getOperand(0) != value ||
+        columnUseOf(cut).first != column)
+      return false;
+    column += tensorType(part).getShape().back();
+  }
+  return column == tensorType(value).getShape().back();
+}
+
+/// Whether one op of the backward phase is all that reads the parts of `value` there, and takes
+/// them as columns. It then reads `value` itself, so cutting it once more costs nothing.
+static bool isTakenAsColumns(Value value) {
+  Operation *reader = nullptr;
+  for (Operation *cut : value.getUsers())
+    for (Operation *user : cut->getUsers()) {
+      if (!isBackward(user))
+        continue;
+      if (reader && user != reader)
+        return false;
+      reader = user;
+    }
+  return reader && takesColumns(reader, value);
+}
+
 /// Whether saving the results of free ops of `value`, its readers, takes the place of saving
 /// `value`. `isRepeatable` says whether an op may be repeated.
 static bool isSavedByReaders(Value value, llvm::function_ref<bool(Operation *)> isRepeatable) {
+  if (isTakenAsColumns(value))
+    return false;
   // Repeating needs no residual if it begins with an argument, which is in memory all the same.
   Value root = value;
   while (root.getDefiningOp() && isRepeatable(root.getDefiningOp()) &&

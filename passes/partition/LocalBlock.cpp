@@ -136,7 +136,33 @@ LogicalResult LocalBlock::emitKernel(const reshard::Kernel &emitted) {
         return failure();
     }
   }
-  for (auto [index, values] : llvm::zip_equal(kernel, operands)) {
+  if (emitted.isPacked)
+    emitPacked(kernel, operands, inside);
+  else if (mlir::failed(emitOps(emitted, operands, inside)))
+    return failure();
+  ++numKernels;
+  const bool isGenerated = in.graph.ops[kernel.back()].generator;
+  for (int index : kernel)
+    for (int result : in.graph.ops[index].results) {
+      if (!inside.count(result))
+        continue; // a streamed op has remembered it, or it is part of a packed tensor
+      if (!in.graph.ops[index].generator)
+        remember(result, in.derivation.raw[result], inside.at(result));
+      else if (!in.repeatedOps[size_t(index)] || (isGenerated && index == kernel.back()))
+        generated[result] = inside.at(result);
+    }
+  for (int index : kernel)
+    for (int result : in.graph.ops[index].results)
+      emitGradients(result);
+  return success();
+}
+
+/// Emits the ops of a kernel one after the other. `operands`, by op, are null where the kernel
+/// makes them; `inside` gets the results of its ops.
+LogicalResult LocalBlock::emitOps(const reshard::Kernel &kernel,
+                                  MutableArrayRef<SmallVector<Value>> operands,
+                                  std::map<int, Value> &inside) {
+  for (auto [index, values] : llvm::zip_equal(kernel.ops, operands)) {
     const GraphOp &op = in.graph.ops[index];
     for (auto [i, value] : llvm::enumerate(op.operands))
       if (!values[i])
@@ -148,26 +174,36 @@ LogicalResult LocalBlock::emitKernel(const reshard::Kernel &emitted) {
       continue;
     }
     Operation *local = emitLocal(index, values);
-    if (emitted.isNest)
+    if (kernel.isNest)
       local->setAttr(kKernelAttr, function.builder().getI64IntegerAttr(numKernels));
     for (auto [i, result] : llvm::enumerate(op.results))
       inside[result] = local->getResult(i);
   }
-  ++numKernels;
-  const bool isGenerated = in.graph.ops[kernel.back()].generator;
-  for (int index : kernel)
-    for (int result : in.graph.ops[index].results) {
-      if (!inside.count(result))
-        continue; // a streamed op has remembered it
-      if (!in.graph.ops[index].generator)
-        remember(result, in.derivation.raw[result], inside.at(result));
-      else if (!in.repeatedOps[size_t(index)] || (isGenerated && index == kernel.back()))
-        generated[result] = inside.at(result);
-    }
-  for (int index : kernel)
-    for (int result : in.graph.ops[index].results)
-      emitGradients(result);
   return success();
+}
+
+/// Emits one op in place of those of a packed kernel: it reads the tensor that the first op cuts.
+void LocalBlock::emitPacked(const std::vector<int> &kernel, ArrayRef<SmallVector<Value>> operands,
+                            std::map<int, Value> &inside) {
+  constexpr size_t numParts = reshard::ColumnUse::numParts;
+  const int taker = kernel[numParts];
+  SmallVector<Value> reads = operands[numParts];
+  const auto first = reads.begin() + in.graph.ops[size_t(taker)].columns.first;
+  *first = operands.front().front();
+  reads.erase(first + 1, first + numParts);
+  const std::vector<int> &results = in.graph.ops[size_t(kernel.back())].results;
+  SmallVector<Type> types;
+  for (int result : results)
+    types.push_back(localType(result, in.derivation.raw[result]));
+  Operation *packed =
+      cast<PackableOpInterface>(templateOf(taker)).buildPacked(function.builder(), reads, types);
+  for (NamedAttribute attr : templateOf(taker)->getDiscardableAttrs())
+    if (!isPlanAttribute(attr.getName()))
+      packed->setAttr(attr.getName(), attr.getValue());
+  packed->setAttr(kIdAttr, function.builder().getStringAttr(in.graph.ops[size_t(taker)].id));
+  resize(packed, taker);
+  for (auto [i, result] : llvm::enumerate(results))
+    inside[result] = packed->getResult(i);
 }
 
 /// Returns what an op reads from outside of its kernel.

@@ -77,6 +77,12 @@ private:
 
   void receive();
   mlir::LogicalResult emitKernel(const reshard::Kernel &emitted);
+  mlir::LogicalResult emitOps(const reshard::Kernel &kernel,
+                              llvm::MutableArrayRef<llvm::SmallVector<mlir::Value>> operands,
+                              std::map<int, mlir::Value> &inside);
+  void emitPacked(const std::vector<int> &kernel,
+                  llvm::ArrayRef<llvm::SmallVector<mlir::Value>> operands,
+                  std::map<int, mlir::Value> &inside);
   mlir::Value operandOf(int op, int operand);
   mlir::LogicalResult emitStreamed(int op, llvm::ArrayRef<mlir::Value> operands);
   mlir::LogicalResult emitGenerator(int op);

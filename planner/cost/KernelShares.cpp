@@ -126,6 +126,10 @@ private:
   double bytesOf(int value, int kernel, std::set<int> &seen) const {
     double bytes = fullBytes(graph, value);
     int producer = graph.values[size_t(value)].producer;
+    const bool isPart = producer >= 0 && kernelOf[size_t(producer)] == kernel &&
+                        graph.ops[size_t(producer)].columns.kind == ColumnUse::Kind::Cuts;
+    if (isPart) // of a packed tensor, with columns of its own
+      return seen.insert(value).second ? bytes : 0;
     for (; isViewHere(producer, kernel); producer = graph.values[size_t(value)].producer) {
       value = graph.ops[size_t(producer)].operands[0];
       bytes = std::min(bytes, fullBytes(graph, value));

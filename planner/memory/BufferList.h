@@ -22,8 +22,8 @@ public:
   static constexpr int inSlot = -1;
 
   /// What executes an instruction. Nest: a kernel of one nest of loops; values that only it reads
-  /// stay in registers.
-  enum class Form { Other, Communication, Matmul, Nest };
+  /// stay in registers. Packed: a kernel whose parts of a packed tensor are never apart from it.
+  enum class Form { Other, Communication, Matmul, Nest, Packed };
 
   /// Begins an instruction for graph op `op`.
   void next(int op = -1, Form form = Form::Other) {
@@ -141,7 +141,8 @@ public:
     memory::StreamOrder order(memory::overlapCommunication(uses));
     for (size_t buffer = 0; buffer < usersOf.size(); ++buffer) {
       int maker = usersOf[buffer].front();
-      bool isInside = forms[maker] == Form::Nest && !isKept[buffer];
+      const bool keepsInside = forms[maker] == Form::Nest || forms[maker] == Form::Packed;
+      bool isInside = keepsInside && !isKept[buffer];
       for (int user : usersOf[buffer]) {
         isInside = isInside && user == maker;
         buffers.lifetimes[buffer].last =

@@ -179,9 +179,10 @@ private:
   BufferList::Form formOf(const Kernel &kernel) const {
     const GraphOp &first = graph.ops[kernel.ops.front()];
     bool isMatmul = first.kernelClass == KernelClass::Matmul && first.operands.size() == 2;
-    return kernel.isNest ? BufferList::Form::Nest
-           : isMatmul    ? BufferList::Form::Matmul
-                         : BufferList::Form::Other;
+    return kernel.isNest     ? BufferList::Form::Nest
+           : kernel.isPacked ? BufferList::Form::Packed
+           : isMatmul        ? BufferList::Form::Matmul
+                             : BufferList::Form::Other;
   }
 
   const Sharding &needed(int index, size_t operand) const {

@@ -101,6 +101,7 @@ struct GraphOp {
   int logitsOperand = -1;
   WorkspaceFn workspace = nullptr;
   OwnKernel own;
+  ColumnUse columns;
 };
 
 struct MatrixUpdate;

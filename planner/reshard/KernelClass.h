@@ -57,6 +57,22 @@ struct OwnKernel {
 };
 
 const std::vector<KernelClass> &kernelClasses();
+/// What an op does with the columns, the last dim, of a tensor of several parts. Example: q, k and
+/// v are the columns of the tensor that one linear layer makes.
+struct ColumnUse {
+  /// Cuts: the result is some of the operand's columns. Joins: the operands are the columns of the
+  /// result, in their order. Takes: three operands may be the columns of one tensor, in their
+  /// order.
+  enum class Kind { Other, Cuts, Joins, Takes } kind = Kind::Other;
+  /// Cuts: the first of these columns. Takes: the first of these operands.
+  int64_t first = 0;
+  /// Takes: whether the first three results may then be the columns of one tensor.
+  bool makesColumns = false;
+
+  /// Of the operands and results that are parts of one tensor.
+  static constexpr size_t numParts = 3;
+};
+
 /// Returns the word of cluster files. Example: "causal_attention".
 const char *name(KernelClass kernelClass);
 /// The inverse of name(); nullopt for any other text.

@@ -16,15 +16,18 @@ namespace {
 /// Groups the ops of one block.
 class BlockFuser {
 public:
-  BlockFuser(const Graph &graph, const Derivation &derivation, const std::vector<bool> &isKept,
-             const std::vector<bool> &repeated, NestFinder &nests)
-      : graph(graph), derivation(derivation), isKept(isKept), repeated(repeated), nests(nests),
-        kernelOf(graph.ops.size(), none), inBlock(graph.ops.size(), false) {}
+  BlockFuser(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
+             const std::vector<bool> &isKept, const std::vector<bool> &repeated, NestFinder &nests)
+      : graph(graph), assignment(assignment), derivation(derivation), isKept(isKept),
+        repeated(repeated), nests(nests), kernelOf(graph.ops.size(), none),
+        inBlock(graph.ops.size(), false) {}
 
   /// `ops`: those of the block, in the order of the graph, without generators.
   std::vector<Kernel> run(const std::vector<int> &ops) {
     for (int op : ops)
       inBlock[size_t(op)] = true;
+    for (int op : ops)
+      findPack(op);
     for (int op : ops) {
       if (kernelOf[size_t(op)] != none)
         continue;
@@ -53,8 +56,11 @@ private:
     return op.kernelClass == KernelClass::None && op.isLoopNest && op.operands.size() == 1;
   }
 
-  /// A view waits if an op of this block reads it as it is made.
+  /// A view waits if an op of this block reads it as it is made, and a cut of columns for the op
+  /// that takes them.
   bool waitsForReader(int index) const {
+    if (isCut.count(index))
+      return true;
     const GraphOp &op = graph.ops[size_t(index)];
     if (!isView(op) || isKept[size_t(op.results[0])])
       return false;
@@ -96,9 +102,80 @@ private:
     unit.push_back(index);
   }
 
+  int onlyUserOf(int value) const {
+    const std::vector<int> &users = graph.values[size_t(value)].users;
+    return users.size() == 1 && !isKept[size_t(value)] ? users.front() : none;
+  }
+
+  int64_t columnsOf(int value) const { return graph.values[size_t(value)].layout.shape().back(); }
+
+  /// Notes the ops that are a kernel with `taker`, if it takes and makes columns of one tensor.
+  void findPack(int taker) {
+    const GraphOp &op = graph.ops[size_t(taker)];
+    if (op.columns.kind != ColumnUse::Kind::Takes)
+      return;
+    std::vector<int> pack;
+    int64_t column = 0;
+    int packed = none;
+    for (size_t k = 0; k < ColumnUse::numParts; ++k) {
+      const size_t operand = size_t(op.columns.first) + k;
+      const int part = op.operands[operand], cut = producerOf(part);
+      if (cut < 0 || !inBlock[size_t(cut)] || !isDirect(taker, operand) || !isDirect(cut, 0) ||
+          onlyUserOf(part) != taker)
+        return;
+      const GraphOp &slice = graph.ops[size_t(cut)];
+      if (slice.columns.kind != ColumnUse::Kind::Cuts || slice.columns.first != column ||
+          (k > 0 && slice.operands[0] != packed))
+        return;
+      packed = slice.operands[0];
+      column += columnsOf(part);
+      pack.push_back(cut);
+    }
+    if (column != columnsOf(packed) || isStreamed(taker))
+      return;
+    const std::vector<int> cuts = pack;
+    pack.push_back(taker);
+    if (op.columns.makesColumns) {
+      const int join = joinOf(op);
+      if (join == none)
+        return;
+      pack.push_back(join);
+    }
+    isCut.insert(cuts.begin(), cuts.end());
+    packs[taker] = std::move(pack);
+  }
+
+  bool isStreamed(int op) const {
+    return !assignment.strategies.empty() &&
+           streamedBlocks(graph, op, assignment.strategies[size_t(op)]) > 1;
+  }
+
+  /// Returns the op that makes one tensor of the columns that `op` makes, and nothing else.
+  int joinOf(const GraphOp &op) const {
+    const int join = onlyUserOf(op.results[0]);
+    if (join == none || !inBlock[size_t(join)])
+      return none;
+    const GraphOp &joiner = graph.ops[size_t(join)];
+    if (joiner.columns.kind != ColumnUse::Kind::Joins ||
+        joiner.operands.size() != ColumnUse::numParts)
+      return none;
+    for (size_t k = 0; k < ColumnUse::numParts; ++k)
+      if (joiner.operands[k] != op.results[k] || onlyUserOf(op.results[k]) != join ||
+          !isDirect(join, k))
+        return none;
+    return join;
+  }
+
   /// Puts the op into a kernel, after all ops of the block that it needs.
   void place(int index) {
     const GraphOp &op = graph.ops[size_t(index)];
+    if (auto pack = packs.find(index); pack != packs.end()) {
+      for (int member : pack->second)
+        placeOperands(member, pack->second);
+      begin(pack->second, /*isNest=*/false);
+      kernels.back().isPacked = true;
+      return;
+    }
     if (op.isLoopNest) {
       std::vector<int> unit;
       collect(index, unit);
@@ -356,15 +433,18 @@ private:
   }
 
   const Graph &graph;
+  const Assignment &assignment;
   const Derivation &derivation;
   const std::vector<bool> &isKept;   // by value: a block passes it on
   const std::vector<bool> &repeated; // by op (repeatedOps)
   NestFinder &nests;
   std::vector<Kernel> kernels;
-  std::vector<int> kernelOf; // by op
-  std::vector<bool> inBlock; // by op
-  std::set<int> lastReads;   // values read by the last kernel
-  std::set<int> stored;      // repeated ops whose result a kernel has made for others
+  std::vector<int> kernelOf;             // by op
+  std::vector<bool> inBlock;             // by op
+  std::set<int> lastReads;               // values read by the last kernel
+  std::set<int> isCut;                   // ops that cut columns for an op of `packs`
+  std::map<int, std::vector<int>> packs; // by the op that takes columns: the ops of its kernel
+  std::set<int> stored;                  // repeated ops whose result a kernel has made for others
 };
 
 /// Returns, by value, whether something other than an op reads it: another block, a collective, the
@@ -422,7 +502,7 @@ BlockKernels planKernels(const Graph &graph, const Assignment &assignment,
   NestFinder nests(graph, assignment, derivation);
   BlockKernels result;
   for (const auto &[key, ops] : blocks)
-    result[key] = BlockFuser(graph, derivation, isKept, repeated, nests).run(ops);
+    result[key] = BlockFuser(graph, assignment, derivation, isKept, repeated, nests).run(ops);
   return result;
 }
 

@@ -22,8 +22,13 @@ using BlockKey = std::pair<int, Phase>;
 struct Kernel {
   /// In an order in which they can be executed. Two or more are one nest of loops.
   std::vector<int> ops;
-  /// One nest of loops; else one op with a kernel of its own.
+  /// One nest of loops; else one op with a kernel of its own, or a packed one.
   bool isNest = false;
+  /// An op that takes columns of one tensor in place (ColumnUse), between the ops that cut them
+  /// and, if it makes columns, the op that joins them. Only the first operand of the kernel's first
+  /// op and the other operands of that op are read, and no part is made. Example: three slices, an
+  /// attention_grad and a concat.
+  bool isPacked = false;
   /// Whether it has sums over the rows that the nest right before it reduces, and reads a value
   /// that is read or made there. GPUs execute both in one launch, which then makes the values
   /// between them in registers. Example: the gradient of a norm's scale, behind the norm's own
@@ -54,6 +59,9 @@ std::vector<bool> repeatedOps(const Graph &graph);
 /// - An op that needs a collective for an operand begins a kernel; so does a gather ahead of use.
 /// - A nest that is the only reader of a matmul stands right behind it, where a library can execute
 ///   both in one call. All its other operands must be made before the matmul.
+/// - An op that takes columns (ColumnUse) is a kernel with the ops that cut them, if these read the
+///   same tensor, all of its columns, and serve that op alone. If it makes columns, they must be
+///   joined by an op that is their only reader.
 /// - A nest with sums over the rows of another one stands right behind that (`joinsPrevious`), if
 ///   its operands exist there.
 ///

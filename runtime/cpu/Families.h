@@ -28,6 +28,10 @@ NativeKernel makeMovement(std::string_view op, const kernels::Attrs &attrs, cons
 NativeKernel makeAttention(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
                            const Types &results);
 
+/// packed_attention, packed_attention_grad.
+NativeKernel makePackedAttention(std::string_view op, const kernels::Attrs &attrs,
+                                 const Types &operands, const Types &results);
+
 /// Arithmetic, activations and their gradients, rotary, casts between floats, adam and adamw,
 /// update_if.
 NativeKernel makeElementwise(std::string_view op, const kernels::Attrs &attrs,

@@ -12,8 +12,8 @@ namespace {
 NativeKernel findExactly(std::string_view op, const kernels::Attrs &attrs, const Types &operands,
                          const Types &results) {
   static constexpr NativeKernelMaker makers[] = {
-      makeEinsum,      makeConvolution,   makePooling,    makeMovement, makeAttention,
-      makeElementwise, makeNormalization, makeVocabulary, makeExperts};
+      makeEinsum,          makeConvolution, makePooling,       makeMovement,   makeAttention,
+      makePackedAttention, makeElementwise, makeNormalization, makeVocabulary, makeExperts};
   for (NativeKernelMaker maker : makers)
     if (NativeKernel kernel = maker(op, attrs, operands, results))
       return kernel;

@@ -3,6 +3,7 @@
 #include "runtime/cuda/CudnnOps.h"
 
 #include "runtime/kernels/HeadLayout.h"
+#include "runtime/kernels/PackedAttention.h"
 
 #include <algorithm>
 #include <limits>
@@ -133,18 +134,23 @@ public:
   // For cuDNN a tensor is [b, heads, tokens, width], with strides for its layout.
   static Dims dimsOf(const HeadLayout &x) { return {x.batch, x.heads, x.tokens, x.width}; }
   static Dims stridesOf(const HeadLayout &x) {
-    return {x.offset(1, 0, 0), x.headStride(), x.tokenStride(), 1};
+    return {x.sampleStride(), x.headStride(), x.tokenStride(), 1};
+  }
+  /// The place of a tensor of 16 bits in its operand or result.
+  static CudnnWork::Place at(const HeadLayout &x, CudnnWork::Place place) {
+    place.firstByte = x.first * 2;
+    return place;
   }
   /// Adds a tensor in memory.
   int given(const HeadLayout &x, CudnnWork::Place place) {
-    return given(dimsOf(x), stridesOf(x), place, false);
+    return given(dimsOf(x), stridesOf(x), at(x, place), false);
   }
   /// The same with its last two dims swapped.
   int givenTransposed(const HeadLayout &x, CudnnWork::Place place) {
     Dims dims = dimsOf(x), strides = stridesOf(x);
     std::swap(dims[2], dims[3]);
     std::swap(strides[2], strides[3]);
-    return given(dims, strides, place, false);
+    return given(dims, strides, at(x, place), false);
   }
   int given(const Dims &dims, const Dims &strides, CudnnWork::Place place, bool isF32) {
     int number = step.graph.given(isF32 ? CudnnType::F32 : *type, dims, strides);
@@ -373,10 +379,33 @@ Result<CudnnWork> attentionGrad(const CudnnRequest &r) {
 }
 
 using WorkFn = Result<CudnnWork> (*)(const CudnnRequest &);
+
+/// The work of `Plain` on the columns of one tensor.
+template <WorkFn Plain> Result<CudnnWork> packed(const CudnnRequest &r) {
+  const kernels::PackedAttention parts(r.op);
+  CudnnRequest plain = r;
+  plain.op = parts.plainOp();
+  plain.operands = parts.operands(r.operands);
+  plain.results = parts.results(r.results);
+  plain.isRead = parts.results(r.isRead);
+  Result<CudnnWork> work = Plain(plain);
+  if (!work)
+    return work;
+  for (CudnnWork::Step &step : work->steps)
+    for (auto &[tensor, place] : step.places)
+      if (place.of == Of::Operand)
+        place.number = parts.operandOf(place.number);
+      else if (place.of == Of::Result)
+        place.number = parts.resultOf(place.number);
+  return work;
+}
+
 const std::map<std::string, WorkFn> &workTable() {
   static const std::map<std::string, WorkFn> table = {
       {"attention", attention},
       {"attention_grad", attentionGrad},
+      {"packed_attention", packed<attention>},
+      {"packed_attention_grad", packed<attentionGrad>},
       {"conv", [](const CudnnRequest &r) { return convolution(r, CudnnKind::ConvolutionForward); }},
       {"conv_grad_input",
        [](const CudnnRequest &r) { return convolution(r, CudnnKind::ConvolutionBackwardData); }},

@@ -33,6 +33,7 @@ struct CudnnWork {
   struct Place {
     enum class Of { Operand, Result, Scratch } of;
     int number;
+    int64_t firstByte = 0; // of the tensor in the operand or result
   };
   struct Step {
     CudnnGraph graph;

@@ -231,10 +231,11 @@ Status LibraryCalls::prepareCudnn(BlockId id, const Region &region,
           std::map<int, DeviceAddress> addresses;
           for (auto [tensor, place] : work.steps[i].places) {
             auto number = size_t(place.number);
-            addresses[tensor] = place.of == CudnnWork::Place::Of::Scratch ? scratch[number]
-                                : place.of == CudnnWork::Place::Of::Result
-                                    ? addressOf(results[number])
-                                    : addressOf(operands[number]);
+            const DeviceAddress base = place.of == CudnnWork::Place::Of::Scratch ? scratch[number]
+                                       : place.of == CudnnWork::Place::Of::Result
+                                           ? addressOf(results[number])
+                                           : addressOf(operands[number]);
+            addresses[tensor] = base + DeviceAddress(place.firstByte);
           }
           if (Status status = found[i]->enqueue(stream, addresses, plans->workspace()); !status)
             return status;

@@ -9,6 +9,7 @@
 #include "runtime/kernels/AttentionScore.h"
 #include "runtime/kernels/Gemm.h"
 #include "runtime/kernels/HeadLayout.h"
+#include "runtime/kernels/PackedAttention.h"
 
 #include <optional>
 #include <string_view>
@@ -429,6 +430,58 @@ Tensors attentionMerge(const KernelContext &context, const Attrs &attrs, const T
                      {layout, std::nullopt, std::nullopt, layout}, {layout});
 }
 
+/// Columns [first, first + count) of x[b, s, c].
+Tensor columnsOf(const KernelContext &context, const Tensor &x, int64_t first, int64_t count) {
+  Attrs attrs;
+  attrs.set("dim", int64_t(2));
+  attrs.set("offset", first);
+  attrs.set("size", count);
+  return findKernel("slice")(context, attrs, {x},
+                             {{x.dtype(), {x.shape()[0], x.shape()[1], count}}})[0];
+}
+
+/// Copies the parts of the packed tensor, and joins their gradients.
+template <KernelFn Plain>
+Tensors packed(std::string_view op, const KernelContext &context, const Attrs &attrs,
+               const Tensors &inputs, const Types &resultTypes) {
+  const PackedAttention parts(op);
+  const size_t first = size_t(parts.packedOperand());
+  require(inputs.size() > first, "packed attention has too few operands");
+  const Tensor &x = inputs[first];
+  Tensors operands = parts.operands(inputs);
+  Types types = parts.results(resultTypes);
+  std::string letters = "QKV";
+  for (size_t i = 0; i < PackedAttention::numParts; ++i) {
+    const HeadLayout layout(attrs, "qkv"[i], x.shape());
+    operands[first + i] = columnsOf(context, x, layout.first, layout.heads * layout.width);
+    if (parts.isGradient)
+      types[i].shape = operands[first + i].shape();
+  }
+  if (attrs.has("token_major"))
+    letters += attrs.getString("token_major");
+  Attrs plain;
+  for (const auto &[name, value] : attrs.entries())
+    if (name != packedWidthAttr)
+      plain.set(name, value);
+  plain.set("token_major", letters);
+  Tensors made = Plain(context, plain, operands, types);
+  if (!parts.isGradient)
+    return made;
+  Attrs joins;
+  joins.set("dim", int64_t(2));
+  return findKernel("concat")(context, joins, made, resultTypes);
+}
+
+Tensors packedAttention(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                        const Types &resultTypes) {
+  return packed<attention>("packed_attention", context, attrs, inputs, resultTypes);
+}
+
+Tensors packedAttentionGrad(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
+                            const Types &resultTypes) {
+  return packed<attentionGrad>("packed_attention_grad", context, attrs, inputs, resultTypes);
+}
+
 Tensors rotary(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
                const Types &resultTypes) {
   requireCounts(inputs, 3, resultTypes, 1);
@@ -481,6 +534,8 @@ const KernelTable &tbc::kernels::attentionKernels() {
                                     {"attention_grad", attentionGrad},
                                     {"attention_bias_grad", attentionBiasGrad},
                                     {"attention_merge", attentionMerge},
+                                    {"packed_attention", packedAttention},
+                                    {"packed_attention_grad", packedAttentionGrad},
                                     {"rotary", rotary}};
   return table;
 }

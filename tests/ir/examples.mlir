@@ -593,6 +593,26 @@ func.func @or(%lhs: tensor<2x3xi1>, %rhs: tensor<2x3xi1>) {
   return
 }
 
+func.func @packed_attention(%packed: tensor<2x3x48xf32>) {
+  %result, %maximum, %denominator = tbc.packed_attention %packed
+      {scale = 0.4 : f64, causal = true, token_major = "O", heads = 4 : i64, key_heads = 2 : i64,
+       packed_width = 6 : i64}
+      : (tensor<2x3x48xf32>) -> (tensor<2x3x24xf32>, tensor<2x4x3xf32>, tensor<2x4x3xf32>)
+  return
+}
+
+func.func @packed_attention_grad(%cotangent: tensor<2x3x24xf32>, %packed: tensor<2x3x48xf32>,
+      %result: tensor<2x3x24xf32>, %maximum: tensor<2x4x3xf32>,
+      %denominator: tensor<2x4x3xf32>) {
+  %packed_cotangent = tbc.packed_attention_grad %cotangent, %packed, %result, %maximum,
+        %denominator
+      {scale = 0.4 : f64, causal = true, token_major = "O", heads = 4 : i64, key_heads = 2 : i64,
+       packed_width = 6 : i64}
+      : (tensor<2x3x24xf32>, tensor<2x3x48xf32>, tensor<2x3x24xf32>, tensor<2x4x3xf32>,
+       tensor<2x4x3xf32>) -> tensor<2x3x48xf32>
+  return
+}
+
 func.func @pad(%input: tensor<2x3xf32>) {
   %result = tbc.pad %input {dim = 1 : i64, low = 1 : i64, high = 2 : i64}
       : (tensor<2x3xf32>) -> tensor<2x6xf32>

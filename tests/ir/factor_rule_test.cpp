@@ -69,6 +69,14 @@ std::vector<OpCase> allCases() {
       {"adamw", "2x3xbf16, 2x3xf32, 2x3xf32, 2x3xf32, f32, i64", "2x3xbf16, 2x3xf32, 2x3xf32",
        "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64"},
       {"combine_weights_grad", "2x3x4xf32, 2x2x2x4xf32, 2x3x2xf32", "2x3x2xf32"},
+      {"packed_attention", "2x3x42xf32, 2x3xi1", "2x4x3x6xf32, 2x4x3xf32, 2x4x3xf32",
+       "scale = 0.4 : f64, causal = true, key_mask = true, heads = 4 : i64, key_heads = 2 : i64, "
+       "packed_width = 5 : i64"},
+      {"packed_attention_grad", "2x3x24xf32, 2x3x42xf32, 2x3x24xf32, 2x4x3xf32, 2x4x3xf32",
+       "2x3x42xf32",
+       "scale = 0.4 : f64, causal = false, token_major = \"O\", heads = 4 : i64, "
+       "key_heads = 2 : i64, packed_width = 5 : i64",
+       true},
       {"bitwise_and", "2x3xi64, 2x3xi64", "2x3xi64"},
       {"bitwise_or", "2x3xi32, 2x3xi32", "2x3xi32"},
       {"bitwise_xor", "2x3xui8, 2x3xui8", "2x3xui8"},

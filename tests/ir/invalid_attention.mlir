@@ -177,3 +177,57 @@ func.func @attention_c10(%q: tensor<1x3x8xf32>, %k: tensor<1x2x3x4xf32>) {
   "tbc.attention"(%q, %k, %k) {scale = 1.0 : f64, causal = false, token_major = "Q", heads = 3 : i64, key_heads = 2 : i64} : (tensor<1x3x8xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
   return
 }
+
+// -----
+
+func.func @packed_attention_c1(%x: tensor<1x3x23xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{takes 2 query heads and 2 key heads of 4 columns, and values, from 'tensor<1x3x23xf32>'}}
+  "tbc.packed_attention"(%x) {scale = 1.0 : f64, causal = false, heads = 2 : i64, key_heads = 2 : i64, packed_width = 4 : i64} : (tensor<1x3x23xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @packed_attention_c1_values(%x: tensor<1x3x16xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{takes 2 query heads and 2 key heads of 4 columns, and values, from 'tensor<1x3x16xf32>'}}
+  "tbc.packed_attention"(%x) {scale = 1.0 : f64, causal = false, heads = 2 : i64, key_heads = 2 : i64, packed_width = 4 : i64} : (tensor<1x3x16xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @packed_attention_c2(%x: tensor<1x3x28xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{3 query heads do not share 2 key heads evenly}}
+  "tbc.packed_attention"(%x) {scale = 1.0 : f64, causal = false, heads = 3 : i64, key_heads = 2 : i64, packed_width = 4 : i64} : (tensor<1x3x28xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @packed_attention_c2_masks(%x: tensor<1x3x24xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has 0 masks, expected 1}}
+  "tbc.packed_attention"(%x) {scale = 1.0 : f64, causal = false, key_mask = true, heads = 2 : i64, key_heads = 2 : i64, packed_width = 4 : i64} : (tensor<1x3x24xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @packed_attention_c3(%x: tensor<1x3x24xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has token_major "QO"; expected o, O or nothing}}
+  "tbc.packed_attention"(%x) {scale = 1.0 : f64, causal = false, token_major = "QO", heads = 2 : i64, key_heads = 2 : i64, packed_width = 4 : i64} : (tensor<1x3x24xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @packed_attention_grad_c1(%o: tensor<1x2x3x4xf32>, %x: tensor<1x3x24xf32>, %s: tensor<1x2x3xf32>, %wrong: tensor<1x2x4xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
+  // expected-error@+1 {{has an operand of type 'tensor<1x2x4xf32>', expected 'tensor<1x2x3xf32>'}}
+  "tbc.packed_attention_grad"(%o, %x, %o, %s, %wrong) {scale = 1.0 : f64, causal = false, heads = 2 : i64, key_heads = 2 : i64, packed_width = 4 : i64} : (tensor<1x2x3x4xf32>, tensor<1x3x24xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3xf32>, tensor<1x2x4xf32>) -> tensor<1x3x24xf32>
+  return
+}

@@ -147,7 +147,9 @@ public:
   }
   /// Returns the first element of a row.
   Value begin(const HeadLayout &layout, Value sample, Value head, Value token) const {
-    Value offset = k.e.mul(sample, k.integer(layout.offset(1, 0, 0)));
+    Value offset = k.e.mul(sample, k.integer(layout.sampleStride()));
+    if (layout.first != 0)
+      offset = k.e.add(offset, k.integer(layout.first));
     offset = k.e.add(offset, k.e.mul(head, k.integer(layout.headStride())));
     return k.e.add(offset, k.e.mul(token, k.integer(layout.tokenStride())));
   }
@@ -399,6 +401,19 @@ FailureOr<region::Kernel> attentionBiasGrad(MLIRContext &context, const OpCall &
   return k.finish();
 }
 
+/// The kernel of `Plain` on the columns of one tensor, whose buffer it has for each of the three.
+template <OpKernelFn Plain>
+FailureOr<region::Kernel> packed(MLIRContext &context, const OpCall &call, Form form) {
+  const kernels::PackedAttention parts(call.op);
+  OpCall plain = call;
+  plain.op = parts.plainOp();
+  plain.operands = parts.operands(call.operands);
+  plain.results = parts.results(call.results);
+  plain.operandBuffers = parts.operands(call.operandBuffers);
+  plain.resultBuffers = parts.results(call.resultBuffers);
+  return Plain(context, plain, form);
+}
+
 /// A thread does an element of o; the first thread of a row also does m and l.
 FailureOr<region::Kernel> attentionMerge(MLIRContext &context, const OpCall &call, Form form) {
   HeadLayout layout =
@@ -437,7 +452,9 @@ const OpKernelTable &attentionOpKernels() {
   static const OpKernelTable table = {{"attention", attention},
                                       {"attention_grad", attentionGrad},
                                       {"attention_bias_grad", attentionBiasGrad},
-                                      {"attention_merge", attentionMerge}};
+                                      {"attention_merge", attentionMerge},
+                                      {"packed_attention", packed<attention>},
+                                      {"packed_attention_grad", packed<attentionGrad>}};
   return table;
 }
 

@@ -49,8 +49,9 @@ AttentionTiles::AttentionTiles(const ThreadKernel &k, const AttentionCall &a)
 }
 
 Value AttentionTiles::begin(const HeadLayout &layout, Value sample, Value head) const {
-  return e.add(e.mul(sample, k.integer(layout.offset(1, 0, 0))),
-               e.mul(head, k.integer(layout.headStride())));
+  Value ofSample = e.add(e.mul(sample, k.integer(layout.sampleStride())),
+                         e.mul(head, k.integer(layout.headStride())));
+  return layout.first == 0 ? ofSample : e.add(ofSample, k.integer(layout.first));
 }
 
 //===----------------------------------------------------------------------===//

@@ -409,7 +409,7 @@ FailureOr<region::Kernel> emitRowNumbers(MLIRContext &context, const AttentionCa
   ThreadKernel k(context, a.call, threadsOfWarps(numRows, Form::Device), Form::Device);
   Value lane = k.remainder(k.thread, k.lanes()), row = k.divide(k.thread, k.lanes());
   Values at = k.split(row, {a.batch, a.heads, a.queries});
-  Value begin = k.e.add(k.e.mul(at[0], k.integer(a.o.offset(1, 0, 0))),
+  Value begin = k.e.add(k.e.mul(at[0], k.integer(a.o.sampleStride())),
                         k.e.add(k.e.mul(at[1], k.integer(a.o.headStride())),
                                 k.e.mul(at[2], k.integer(a.o.tokenStride()))));
   Value sum = k.loop(

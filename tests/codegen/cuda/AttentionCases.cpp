@@ -22,6 +22,11 @@ struct Config {
     isTokenMajor = true;
     return *this;
   }
+  /// Adds the packed forms, of q, k and v as columns of one tensor.
+  Config &alsoPacked() {
+    isPacked = true;
+    return *this;
+  }
   Config &inHalf() {
     type = "f16";
     return *this;
@@ -39,7 +44,7 @@ struct Config {
   int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
   std::string attributes;
   std::vector<std::string> masks;
-  bool isTokenMajor = false, hasBias = false;
+  bool isTokenMajor = false, hasBias = false, isPacked = false;
   std::string type = "bf16";
   std::map<unsigned, std::vector<int64_t>> integers;
 };
@@ -49,6 +54,21 @@ std::string shapeOf(const std::vector<int64_t> &sizes, const std::string &type) 
   for (int64_t size : sizes)
     text += std::to_string(size) + "x";
   return text + type;
+}
+
+void addPackedCases(const Config &c, const std::string &masks, std::vector<OpCase> &cases) {
+  const int64_t columns = (c.heads + c.keyHeads) * c.width + c.keyHeads * c.valueWidth;
+  const std::string x = shapeOf({c.batch, c.queries, columns}, c.type),
+                    o = shapeOf({c.batch, c.queries, c.heads * c.valueWidth}, c.type),
+                    rows = shapeOf({c.batch, c.heads, c.queries}, "f32"), comma = ", ";
+  const std::string attributes =
+      "scale = 0.3 : f64, token_major = \"O\", heads = " + std::to_string(c.heads) +
+      " : i64, key_heads = " + std::to_string(c.keyHeads) +
+      " : i64, packed_width = " + std::to_string(c.width) + " : i64, " + c.attributes;
+  cases.push_back({"packed_attention", x + masks, o + comma + rows + comma + rows, attributes});
+  cases.push_back({"packed_attention_grad",
+                   o + comma + x + comma + o + comma + rows + comma + rows + masks, x, attributes,
+                   true});
 }
 
 void addCases(const Config &c, std::vector<OpCase> &cases) {
@@ -78,6 +98,8 @@ void addCases(const Config &c, std::vector<OpCase> &cases) {
       {"attention_grad",
        o + comma + q + comma + k + comma + v + comma + o + comma + rows + comma + rows + masks,
        q + comma + k + comma + v, attributes, true, std::nullopt, integersFrom(7)});
+  if (c.isPacked)
+    addPackedCases(c, masks, cases);
   if (c.hasBias)
     cases.push_back({"attention_bias_grad", std::string(cases.back().operands), c.masks[0],
                      attributes + ", bias = 0 : i64", true, std::nullopt, integersFrom(7)});
@@ -97,14 +119,14 @@ std::vector<OpCase> tiledAttentionCases() {
   std::vector<Config> configs = {
       // One tile; several with parts of tiles; more than one block; few and many heads to a key.
       Config({1, 1, 1, 16, 64, 64, 64}, all),
-      Config({2, 2, 1, 70, 70, 64, 64}, causal),
+      Config({2, 2, 1, 70, 70, 64, 64}, causal).alsoPacked(),
       Config({1, 3, 1, 131, 131, 16, 16}, causal).tokenMajor(),
       Config({1, 1, 1, 5, 3, 8, 8}, all),
       Config({1, 2, 2, 130, 200, 32, 32}, causal),
       // Widths that are no whole steps, that differ, and that two warps share.
       Config({1, 2, 1, 40, 50, 24, 40}, all).tokenMajor(),
       Config({1, 1, 1, 36, 48, 72, 128}, causal + ", key_mask = true", {"1x48xi1"}),
-      Config({1, 1, 1, 40, 40, 128, 128}, causal).inHalf(),
+      Config({1, 1, 1, 40, 40, 128, 128}, causal).inHalf().alsoPacked(),
       Config({1, 2, 1, 33, 35, 192, 128}, causal).tokenMajor(),
       Config({1, 1, 1, 40, 70, 96, 256}, all),
       Config({1, 1, 1, 20, 40, 256, 256}, causal),
@@ -116,7 +138,8 @@ std::vector<OpCase> tiledAttentionCases() {
       Config({2, 2, 2, 40, 70, 32, 32}, all + ", key_mask = true", {"2x70xi1"}),
       Config({2, 2, 1, 70, 70, 32, 32}, causal + ", key_mask = true, segments = true",
              {"2x70xi1", "2x70xi64", "2x70xi32"})
-          .tokenMajor(),
+          .tokenMajor()
+          .alsoPacked(),
       Config({1, 2, 1, 40, 66, 32, 32}, all + ", ordered = true", {"1x40xi64", "1x66xi64"}),
       Config({1, 1, 1, 40, 66, 32, 32}, causal + ", left = 11 : i64, placed = true",
              {"40xi64", "66xi64"})

@@ -234,6 +234,15 @@ static std::vector<OpCase> moreCases() {
       {"attention", "1x2x37x40xf32, 1x1x37x40xf32, 1x1x37x33xf32, 2x37x37xf32, 37xf32, 2xf32",
        "1x2x37x33xf32, 1x2x37xf32, 1x2x37xf32",
        "scale = 0.1 : f64, causal = true, biases = \"hst,t\", soft_cap = 2.0 : f64, sink = true"},
+      // Columns of one tensor: 3 x 10 of queries, 10 of the keys and 7 of the values of one head.
+      {"packed_attention", "2x37x47xf32, 2x37xi1", "2x37x21xf32, 2x3x37xf32, 2x3x37xf32",
+       "scale = 0.1 : f64, causal = true, key_mask = true, token_major = \"O\", heads = 3 : i64, "
+       "key_heads = 1 : i64, packed_width = 10 : i64"},
+      {"packed_attention_grad", "2x37x21xf32, 2x37x47xf32, 2x37x21xf32, 2x3x37xf32, 2x3x37xf32",
+       "2x37x47xf32",
+       "scale = 0.1 : f64, causal = true, token_major = \"O\", heads = 3 : i64, "
+       "key_heads = 1 : i64, packed_width = 10 : i64",
+       true},
       {"constant", "", "1031xi64", "value = " + tableOf("i64", "")},
       {"constant", "", "1031xi32", "value = " + tableOf("i32", "")},
       {"constant", "", "1031xf32", "value = " + tableOf("f32", ".25")},

@@ -62,6 +62,8 @@ TEST(CudaOpKernels, AgreeWithTheReference) {
                                                             {"attention_grad", 5},
                                                             {"attention_bias_grad", 2},
                                                             {"attention_merge", 1},
+                                                            {"packed_attention", 1},
+                                                            {"packed_attention_grad", 1},
                                                             {"cast", 3},
                                                             {"constant", 3},
                                                             {"avg_pool", 2},

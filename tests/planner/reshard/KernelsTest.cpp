@@ -283,6 +283,87 @@ TEST(Kernels, CollectivesCutKernels) {
   EXPECT_EQ(g.kernels(), (Texts{"(in)", "gelu", "(out)", "neg exp", "(loss)"}));
 }
 
+/// Attention of q, k and v, each 'h' columns of x with 'f' = 3 'h', and its gradient.
+struct Columns : Step {
+  Columns() {
+    int x = input("x", "bsh"), w = parameter("w", "hf");
+    packed = forward("einsum", "bsh,hf->bsf", {x, w});
+    cuts("", Phase::Forward);
+    int o = forward("attention", "bsh,bsh,bsh->bsh", parts);
+    opOf(o).columns = {ColumnUse::Kind::Takes, 0, false};
+    result = o;
+  }
+  int cut(const std::string &id, int64_t first, Phase phase) {
+    int value = phase == Phase::Forward ? forward(id, "bsf->bsh", {packed})
+                                        : backward(id, result, "bsf->bsh", {packed});
+    opOf(value).kernelClass = KernelClass::None;
+    opOf(value).columns = {ColumnUse::Kind::Cuts, first};
+    return value;
+  }
+  void cuts(const std::string &suffix, Phase phase) {
+    parts = {cut("q" + suffix, 0, phase), cut("k" + suffix, 4, phase), cut("v" + suffix, 8, phase)};
+  }
+  /// Adds the gradient, with the op that joins its results.
+  void addGradient() {
+    int cotangent = forward("loss", "bsh->bsh", {result});
+    cuts(".rc", Phase::Backward);
+    std::vector<int> operands = {cotangent};
+    operands.insert(operands.end(), parts.begin(), parts.end());
+    grad = backward("grad", result, "bsh,bsh,bsh,bsh->bsh,bsh,bsh", operands);
+    opOf(grad).columns = {ColumnUse::Kind::Takes, 1, true};
+    const std::vector<int> made = opOf(grad).results;
+    joined = backward("concat", result, "bsh,bsh,bsh->bsf", made);
+    opOf(joined).kernelClass = KernelClass::None;
+    opOf(joined).columns = {ColumnUse::Kind::Joins};
+  }
+
+  int packed, result, grad = -1, joined = -1;
+  std::vector<int> parts;
+};
+
+TEST(Kernels, ColumnsOfOneTensorAreTakenInPlace) {
+  Columns g;
+  g.addGradient();
+  g.backward("end", g.result, "bsf->", {g.joined});
+  EXPECT_EQ(g.kernels(), (Texts{"(einsum)", "(q k v attention)", "(loss)",
+                                "(q.rc k.rc v.rc grad concat)", "(end)"}));
+  // The packed tensor with its tokens split, and the parts whole: three all_gathers of parts.
+  Assignment split = test::replicated(g.graph, mesh);
+  for (const char *op : {"einsum", "q", "k", "v"})
+    test::shard(g.graph, split.strategies[size_t(g.opIndex(op))], g.opIndex(op), 's', {tp});
+  EXPECT_EQ(g.kernels(split)[1], "(q)");
+}
+
+TEST(Kernels, ColumnsWithAnotherReaderOrOrderAreCopied) {
+  const Texts apart = {"(einsum)", "(q)", "(k)", "(v)", "(attention)"};
+  auto first = [&](const Columns &g) {
+    Texts all = g.kernels();
+    all.resize(apart.size());
+    return all;
+  };
+  Columns read; // k is read twice
+  read.forward("loss", "bsh,bsh->", {read.result, read.parts[1]});
+  EXPECT_EQ(first(read), apart);
+  Columns order; // v before k
+  order.opOf(order.parts[1]).columns.first = 8;
+  order.opOf(order.parts[2]).columns.first = 4;
+  order.forward("loss", "bsh->", {order.result});
+  EXPECT_EQ(first(order), apart);
+  Columns part; // q again in place of v: not all columns
+  part.opOf(part.parts[2]).columns.first = 0;
+  part.forward("loss", "bsh->", {part.result});
+  EXPECT_EQ(first(part), apart);
+}
+
+TEST(Kernels, ColumnsThatAreNotJoinedAreMadeApart) {
+  Columns g;
+  g.addGradient();
+  const int dk = g.opOf(g.grad).results[1];
+  g.backward("end", g.result, "bsf,bsh->", {g.joined, dk});
+  EXPECT_EQ(g.kernels(), (Texts{"(einsum)", "(q k v attention)", "(loss)", "(q.rc)", "(k.rc)",
+                                "(v.rc)", "(grad)", "(concat)", "(end)"}));
+}
+
 TEST(Kernels, HaveAtMostSoManyOps) {
   Step g;
   int x = g.input("x", "bsh");

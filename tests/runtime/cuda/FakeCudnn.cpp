@@ -219,13 +219,16 @@ struct Value {
     for (size_t i = 0; i < elements.size(); ++i)
       elements[i] = all[size_t(offsetOf(indexOf(int64_t(i), dims)))];
   }
+  /// Leaves the bytes between its elements as they are.
   void write(FakeAccess &memory, cuda::DeviceAddress address) const {
-    Numbers all(size_t(extent()), 0);
+    const auto width = ptrdiff_t(kernels::byteWidth(dtype()));
+    const std::vector<unsigned char> bytes =
+        Tensor::fromDoubles({dtype(), {int64_t(elements.size())}}, Arith::Native, elements)
+            .toBytes();
+    unsigned char *to = memory.write<unsigned char>(address, size_t(extent() * width));
     for (size_t i = 0; i < elements.size(); ++i)
-      all[size_t(offsetOf(indexOf(int64_t(i), dims)))] = elements[i];
-    std::vector<unsigned char> bytes =
-        Tensor::fromDoubles({dtype(), {extent()}}, Arith::Native, all).toBytes();
-    std::copy(bytes.begin(), bytes.end(), memory.write<unsigned char>(address, bytes.size()));
+      std::copy_n(bytes.begin() + ptrdiff_t(i) * width, width,
+                  to + offsetOf(indexOf(int64_t(i), dims)) * width);
   }
 };
 

@@ -183,6 +183,25 @@ TEST_P(CudnnLibraryTest, KnowsAttention) {
   }
 }
 
+TEST_P(CudnnLibraryTest, KnowsAttentionOfColumnsInPlace) {
+  for (const Ints &sizes : {Ints{16, 12, 12, 1024, 64}, Ints{4, 32, 8, 2048, 128}})
+    for (bool mayVary : {true, false}) {
+      const int64_t b = sizes[0], h = sizes[1], hk = sizes[2], s = sizes[3], d = sizes[4];
+      TensorType x{DType::BF16, {b, s, (h + 2 * hk) * d}}, o{DType::BF16, {b, s, h * d}},
+          m{DType::F32, {b, h, s}};
+      CudnnRequest request;
+      request.attrs = Attrs{{"scale", 0.125}, {"causal", true},  {"token_major", std::string("O")},
+                            {"heads", h},     {"key_heads", hk}, {"packed_width", d}};
+      request.mayVary = mayVary;
+      request.op = "packed_attention";
+      request.operands = {x}, request.results = {o, m, m};
+      EXPECT_EQ(refusal(request), "") << testing::PrintToString(sizes);
+      request.op = "packed_attention_grad";
+      request.operands = {o, x, o, m, m}, request.results = {x};
+      EXPECT_EQ(refusal(request), "") << testing::PrintToString(sizes);
+    }
+}
+
 TEST_P(CudnnLibraryTest, KnowsAttentionWithTheSameBitsOnEveryRun) {
   for (bool isTokenMajor : {false, true})
     EXPECT_EQ(refusal(attention("attention_grad", DType::BF16, {4, 32, 8, 1024, 1024, 64}, true,

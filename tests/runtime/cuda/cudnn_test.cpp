@@ -271,6 +271,33 @@ TEST_F(CudnnTest, AttentionAndItsGradient) {
   EXPECT_THAT(said, ElementsAre("by cuDNN: 1 attention_grad"));
 }
 
+/// q, k and v are columns of one tensor, and so are their gradients.
+TEST_F(CudnnTest, AttentionOfColumnsInPlace) {
+  for (int64_t keyHeads : {int64_t(2), int64_t(4)}) {
+    SCOPED_TRACE(testing::Message() << keyHeads << " key heads");
+    const int64_t batch = 2, heads = 4, tokens = 16, width = 8, valueWidth = 16;
+    Attrs attrs = attentionAttrs(true);
+    attrs.set("token_major", std::string("O"));
+    attrs.set("heads", heads);
+    attrs.set("key_heads", keyHeads);
+    attrs.set("packed_width", width);
+    const int64_t columns = (heads + keyHeads) * width + keyHeads * valueWidth;
+    TensorType x{DType::BF16, {batch, tokens, columns}},
+        o{DType::BF16, {batch, tokens, heads * valueWidth}}, m{DType::F32, {batch, heads, tokens}};
+    program::Program program = programOf("packed_attention", attrs, {x}, {o, m, m});
+    std::vector<Tensor> operands = {numbers(x, 1)};
+    std::vector<Tensor> made = run(program, operands), expected = reference(program, operands);
+    ASSERT_EQ(made.size(), 3u) << ::testing::PrintToString(said);
+    expectNear(made[0], expected[0], 2e-2);
+    program::Program gradient = programOf("packed_attention_grad", attrs, {o, x, o, m, m}, {x});
+    std::vector<Tensor> all = {numbers(o, 4), operands[0], made[0], made[1], made[2]};
+    std::vector<Tensor> grads = run(gradient, all), right = reference(gradient, all);
+    ASSERT_EQ(grads.size(), 1u) << ::testing::PrintToString(said);
+    expectNear(grads[0], right[0], 4e-2);
+  }
+  EXPECT_THAT(said, ElementsAre("by cuDNN: 1 packed_attention_grad"));
+}
+
 TEST_F(CudnnTest, RanksThatComputeTheSameGetTheSameBits) {
   AttentionShapes a{16, 16};
   TensorType q{DType::F16, a.q()}, k{DType::F16, a.k()}, v{DType::F16, a.v()}, o{DType::F16, a.o()},
