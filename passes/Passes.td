@@ -148,6 +148,29 @@ def PlaceTokensPass : Pass<"tbc-place-tokens", "mlir::func::FuncOp"> {
   let dependentDialects = ["::tbc::TbcDialect"];
 }
 
+def LiftSlicesPass : Pass<"tbc-lift-slices", "mlir::func::FuncOp"> {
+  let summary = "Moves slices before splits and transposes that only slices read";
+  let description = [{
+    Queries, keys and values that are rows of a transposed tensor become columns of the tensor that a
+    linear layer makes, so attention can take them in place. Dims of one element are dropped before
+    the transpose that is left for each.
+
+    ```mlir
+    // before: the queries of a vision transformer
+    %s = tbc.reshape %x {sizes = array<i64: 2, 5, 3, 4, 8>, in = array<i64: 1, 1, 3>, out = array<i64: 1, 1, 1, 1, 1>}
+       : (tensor<2x5x96xf32>) -> tensor<2x5x3x4x8xf32>
+    %t = tbc.transpose %s {permutation = array<i64: 2, 0, 3, 1, 4>} : (tensor<2x5x3x4x8xf32>) -> tensor<3x2x4x5x8xf32>
+    %r = tbc.slice %t {dim = 0, offset = 1, size = 1} : (tensor<3x2x4x5x8xf32>) -> tensor<1x2x4x5x8xf32>
+    // after
+    %r = tbc.slice %x {dim = 2, offset = 32, size = 32} : (tensor<2x5x96xf32>) -> tensor<2x5x32xf32>
+    %s = tbc.reshape %r {sizes = array<i64: 2, 5, 4, 8>, in = array<i64: 1, 1, 2>, out = array<i64: 1, 1, 1, 1>}
+       : (tensor<2x5x32xf32>) -> tensor<2x5x4x8xf32>
+    %q = tbc.transpose %s {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x5x4x8xf32>) -> tensor<2x4x5x8xf32>
+    ```
+  }];
+  let dependentDialects = ["::tbc::TbcDialect"];
+}
+
 def FoldTransposesPass : Pass<"tbc-fold-transposes", "mlir::func::FuncOp"> {
   let summary = "Makes transposes of operands and results a part of the ops beside them";
   let description = [{

@@ -4,6 +4,7 @@
 #include "ir/Interpreter.h"
 #include "ir/Movement.h"
 #include "passes/layout/FoldTransposes.h"
+#include "passes/layout/LiftSlices.h"
 #include "passes/layout/MergeHeads.h"
 #include "tests/passes/FoldFixture.h"
 
@@ -32,6 +33,17 @@ TEST(FoldTransposes, ExamplesMeanTheSameAfterwards) {
 
 TEST(MergeHeads, ExamplesMeanTheSameAfterwards) {
   EXPECT_EQ(foldExamples<ReshapeOp>("merge_heads.mlir", mergeHeads), 5);
+}
+
+TEST(LiftSlices, ExamplesMeanTheSameAfterwards) {
+  EXPECT_EQ(foldExamples<ReshapeOp>("lift_slices.mlir", liftSlices), 1);
+  EXPECT_EQ(foldExamples<ReshapeOp>("lift_slices.mlir",
+                                    [](func::FuncOp function) {
+                                      liftSlices(function);
+                                      foldTransposes(function);
+                                      mergeHeads(function);
+                                    }),
+            4);
 }
 
 std::string listOf(llvm::ArrayRef<int64_t> numbers) {

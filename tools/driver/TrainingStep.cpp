@@ -13,6 +13,7 @@
 #include "passes/decompose/UseBatchStatistics.h"
 #include "passes/layout/FoldReshapes.h"
 #include "passes/layout/FoldTransposes.h"
+#include "passes/layout/LiftSlices.h"
 #include "passes/layout/MergeHeads.h"
 #include "passes/precision/LowerPrecision.h"
 #include "passes/raise/RaiseComposites.h"
@@ -164,6 +165,8 @@ static LogicalResult prepareModel(TrainingStep &result) {
     result.expertCapacities.assign(capacities->begin(), capacities->end());
   }
   foldReshapes(model);
+  liftSlices(model);
+  foldReshapes(model); // merges that slices were behind
   foldTransposes(model);
   mergeHeads(model);
   if (failed(lowerTo(model, *options.precision)))
