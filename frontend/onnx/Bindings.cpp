@@ -191,14 +191,14 @@ public:
                         [&](const std::string &input) { return isBounded(input, depth + 1); });
   }
 
-  /// Returns true if `name` is one number everywhere. Example: token types, of a model that makes
-  /// zeros where it is given none.
+  /// Returns true if `name` is one number everywhere. Examples: token types, of a model that makes
+  /// zeros where it is given none; the 1 of `table[1]`.
   bool isOneNumber(const std::string &name, int depth = 0) const {
     auto it = producers.find(name);
     if (it == producers.end() || depth == maxDepth)
       return false;
     const std::string &type = it->second->op_type();
-    return type == "ConstantOfShape" ||
+    return type == "ConstantOfShape" || (type == "Constant" && number(name)) ||
            (isMove(type) && isOneNumber(it->second->input(0), depth + 1));
   }
 

@@ -215,6 +215,27 @@ TEST(Bindings, ZerosReadNoPositions) {
   EXPECT_EQ(imported->seq, 4096);
 }
 
+/// TorchScript writes the 0 and the 1 of `mix[0]` and `mix[1]` as nodes.
+TEST(Bindings, OneRowOfATableIsNoPosition) {
+  ModelBuilder b;
+  b.input("x", {"batch", "seq", "4"});
+  b.output("y");
+  b.floats("mix", {2, 4}, std::vector<float>(8, 1));
+  onnx::NodeProto &row = b.node("Constant", {}, {"row"});
+  onnx::AttributeProto &attribute = *row.add_attribute();
+  attribute.set_name("value");
+  attribute.set_type(onnx::AttributeProto::TENSOR);
+  attribute.mutable_t()->set_data_type(onnx::TensorProto::INT64);
+  attribute.mutable_t()->add_int64_data(1);
+  b.node("Gather", {"mix", "row"}, {"m"});
+  b.node("Mul", {"x", "m"}, {"y"});
+  mlir::MLIRContext context;
+  TemporaryFolder folder;
+  auto imported = frontend::importOnnx(context, folder.write("m.onnx", b.bytes()), {});
+  ASSERT_TRUE(bool(imported)) << imported.error().message;
+  EXPECT_EQ(imported->seq, 4096);
+}
+
 TEST(Bindings, TheDefaultSequenceLeavesRoomForAnOffsetOfPositions) {
   for (int64_t added : {0, 2}) {
     test::ModelBuilder b;
