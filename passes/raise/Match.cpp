@@ -297,4 +297,23 @@ void takeIdentity(Operation *made, Operation *root) {
   made->setDiscardableAttrs(root->getDiscardableAttrDictionary());
 }
 
+bool isParameter(Value value) {
+  while (isa_and_nonnull<TransposeOp, ReshapeOp, CastOp>(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return isa<BlockArgument>(value);
+}
+
+bool readsProduct(Value value, int depth) {
+  Operation *op = value.getDefiningOp();
+  if (!op || depth > 6)
+    return false;
+  // Of activations: a router's softmax reads a matmul with a parameter.
+  if (auto einsum = dyn_cast<EinsumOp>(op))
+    return !isParameter(einsum.getLhs()) && !isParameter(einsum.getRhs());
+  return llvm::any_of(op->getOperands(), [&](Value operand) {
+    return tensorType(operand).getNumElements() == tensorType(value).getNumElements() &&
+           readsProduct(operand, depth + 1);
+  });
+}
+
 } // namespace tbc::raise

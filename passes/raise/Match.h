@@ -84,6 +84,12 @@ struct RootOfSum {
 std::optional<RootOfSum> reciprocalRoot(Spread spread);
 std::optional<RootOfSum> root(Spread spread);
 
+/// Returns true if `value` is an argument of the function but for moves and casts.
+bool isParameter(mlir::Value value);
+/// Returns true if `value` is computed from a matmul of activations with as many elements, by a few
+/// elementwise ops.
+bool readsProduct(mlir::Value value, int depth = 0);
+
 /// Gives `made` the location and the id of the replaced op `root`.
 void takeIdentity(mlir::Operation *made, mlir::Operation *root);
 

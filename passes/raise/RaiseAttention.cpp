@@ -46,26 +46,6 @@ Value guardedAgainstNan(SelectOp select) {
   return isNan && isNan.getInput() == kept && splatNumber(replacement) == 0.0 ? kept : Value();
 }
 
-/// Returns true if `value` is computed from a matmul of its shape by a few elementwise ops.
-bool readsProduct(Value value, int depth = 0) {
-  Operation *op = value.getDefiningOp();
-  if (!op || depth > 6)
-    return false;
-  if (auto einsum = dyn_cast<EinsumOp>(op)) {
-    // Of activations: a router's softmax reads a matmul with a parameter.
-    auto isParameter = [](Value operand) {
-      while (isa_and_nonnull<TransposeOp, ReshapeOp, CastOp>(operand.getDefiningOp()))
-        operand = operand.getDefiningOp()->getOperand(0);
-      return isa<BlockArgument>(operand);
-    };
-    return !isParameter(einsum.getLhs()) && !isParameter(einsum.getRhs());
-  }
-  return llvm::any_of(op->getOperands(), [&](Value operand) {
-    return tensorType(operand).getNumElements() == tensorType(value).getNumElements() &&
-           readsProduct(operand, depth + 1);
-  });
-}
-
 /// The pieces of one attention.
 class Attention {
 public:
@@ -124,6 +104,8 @@ private:
   /// The column of scores without values; null: none. The atoms of its dim if it is sliced off.
   View sink;
   std::optional<DimList> slicedDim;
+  bool isSinkFirst = false;
+  std::optional<double> sinkNumber;
   /// The ratio of weights dropped in training.
   double dropout = 0;
   /// Whether a NaN of the softmax is replaced by 0.
@@ -151,9 +133,12 @@ bool Attention::match() {
       resultDims.push_back(lists[label]);
     value = weightsAreLeft ? right : left;
     if (matchWeights(weightsAreLeft ? left : right)) {
-      if (!reason.empty() || !assignRoles() || !readMasks() || !readBiases() || !readFactors())
-        if (reason.empty())
-          reason = "its dims have no roles in an attention";
+      bool isRaised =
+          reason.empty() && assignRoles() && readMasks() && readBiases() && readFactors();
+      if (!isRaised && reason.empty() && (isParameter(key.value) || isParameter(value.value)))
+        return false; // such as a sum of experts with weights of a router
+      if (!isRaised && reason.empty())
+        reason = "its dims have no roles in an attention";
       return true;
     }
   }
@@ -168,6 +153,7 @@ bool Attention::matchWeights(View weights) {
       keys = weights.dims[softmax.getDim()];
       View scores{softmax.getInput(), weights.dims};
       sink = {};
+      sinkNumber.reset();
       if (slicedDim && (*slicedDim != keys || !takeSink(scores, unsigned(softmax.getDim()))))
         return false;
       return matchScores(scores);
@@ -181,9 +167,10 @@ bool Attention::matchWeights(View weights) {
     }
     if (auto slice = dyn_cast<SliceOp>(op)) {
       int64_t dim = int64_t(slice.getDim());
-      if (slicedDim || int64_t(slice.getOffset()) != 0 ||
+      if (slicedDim || int64_t(slice.getOffset()) > 1 ||
           int64_t(slice.getSize()) + 1 != tensorType(slice.getInput()).getDimSize(dim))
         return false;
+      isSinkFirst = int64_t(slice.getOffset()) == 1;
       slicedDim = weights.dims[size_t(dim)];
       weights.value = slice.getInput();
       continue;
@@ -211,17 +198,26 @@ bool Attention::matchWeights(View weights) {
   }
 }
 
-/// Reads concat(scores, sink) over the keys. `scores` becomes the first operand.
+/// Reads concat(scores, sink) over the keys, or concat(sink, scores), where zeros may be a pad.
+/// Sets `scores`, and `sink` or its number.
 bool Attention::takeSink(View &scores, unsigned dim) {
   while (scores.value.getDefiningOp() && isFloatCast(scores.value.getDefiningOp()))
     scores.value = scores.value.getDefiningOp()->getOperand(0);
+  auto pad = definedBy<PadOp>(scores.value);
+  if (pad && pad.getDim() == dim && pad.getLow() == isSinkFirst && pad.getHigh() == !isSinkFirst) {
+    sinkNumber = 0;
+    scores.value = pad.getInput();
+    return true;
+  }
+  unsigned place = isSinkFirst ? 0 : 1;
   auto concat = definedBy<ConcatOp>(scores.value);
   if (!concat || concat.getDim() != dim || concat.getInputs().size() != 2 ||
-      tensorType(concat.getInputs()[1]).getDimSize(dim) != 1)
+      tensorType(concat.getInputs()[place]).getDimSize(dim) != 1)
     return false;
-  sink = {concat.getInputs()[1], scores.dims};
+  sinkNumber = splatNumber(concat.getInputs()[place]);
+  sink = {sinkNumber ? Value() : concat.getInputs()[place], scores.dims};
   sink.dims[dim] = {};
-  scores.value = concat.getInputs()[0];
+  scores.value = concat.getInputs()[1 - place];
   return true;
 }
 
@@ -413,7 +409,7 @@ bool Attention::readBiases() {
     return llvm::all_of(view.atoms(table), [&](unsigned atom) { return contains(list, atom); });
   };
   // A term that is equal for all keys cancels in the softmax, such as the row max of the scores.
-  if (!sink.value)
+  if (!sink.value && !sinkNumber)
     llvm::erase_if(terms.biases, [&](const Bias &bias) { return isOfQueries(bias.view); });
   for (const Bias &bias : terms.biases)
     if (!isWithin(bias.view, all) || bias.view.atoms(table).empty())
@@ -497,7 +493,12 @@ SmallVector<Value> Attention::buildBiases(PatternRewriter &rewriter, std::string
     }
     operands.push_back(value);
   }
-  if (sink.value)
+  if (sinkNumber) // 0 in softmax1: exp(z) / (1 + the sum)
+    operands.push_back(
+        splat(rewriter, product.getLoc(),
+              RankedTensorType::get({sizeOf(heads)}, tensorType(query.value).getElementType()),
+              *sinkNumber));
+  else if (sink.value)
     operands.push_back(buildTerm(rewriter, sink, {heads}));
   return operands;
 }
@@ -563,7 +564,7 @@ Value Attention::build(PatternRewriter &rewriter) {
   auto attention = rewriter.create<AttentionOp>(
       loc, q, k, v, operands, APFloat(number), isCausal, window.left, isCausal ? -1 : window.right,
       hasKeyMask, hasSegments, !mask.orders.empty(), false, hiddenRows, APFloat(dropout), false, 0,
-      0, APFloat(terms.softCap), letters, bool(sink.value), /*token_major=*/"");
+      0, APFloat(terms.softCap), letters, sink.value || sinkNumber, /*token_major=*/"");
   takeIdentity(attention, product);
   View result{attention.getResult(), {samples, heads, queries, valueWidth}};
   return regroup(rewriter, loc, table, result, resultDims);

@@ -80,6 +80,39 @@ func.func @sink(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32>, %v: tensor<2x3
 
 // -----
 
+// A first column of zeros: exp(z) / (1 + the sum).
+// CHECK-LABEL: func.func @zero_sink
+// CHECK:         %[[ZEROS:.*]] = tbc.broadcast {{.*}} -> tensor<3xf32>
+// CHECK:         tbc.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[ZEROS]]
+// CHECK-SAME:      sink = true
+// CHECK-NOT:     tbc.softmax
+func.func @zero_sink(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32>, %v: tensor<2x3x5x4xf32>) -> tensor<2x3x5x4xf32> {
+  %z = tbc.einsum %q, %k {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x3x5x4xf32>, tensor<2x3x5x4xf32>) -> tensor<2x3x5x5xf32>
+  %s = tbc.constant dense<0.0> : tensor<2x3x5x1xf32> : tensor<2x3x5x1xf32>
+  %all = tbc.concat %s, %z {dim = 3 : i64} : (tensor<2x3x5x1xf32>, tensor<2x3x5x5xf32>) -> tensor<2x3x5x6xf32>
+  %w = tbc.softmax %all {dim = 3 : i64} : (tensor<2x3x5x6xf32>) -> tensor<2x3x5x6xf32>
+  %p = tbc.slice %w {dim = 3 : i64, offset = 1 : i64, size = 5 : i64} : (tensor<2x3x5x6xf32>) -> tensor<2x3x5x5xf32>
+  %o = tbc.einsum %p, %v {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 3, 4>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x3x5x5xf32>, tensor<2x3x5x4xf32>) -> tensor<2x3x5x4xf32>
+  return %o : tensor<2x3x5x4xf32>
+}
+
+// -----
+
+// The same by a pad, behind the scores.
+// CHECK-LABEL: func.func @padded_sink
+// CHECK:         sink = true
+// CHECK-NOT:     tbc.softmax
+func.func @padded_sink(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32>, %v: tensor<2x3x5x4xf32>) -> tensor<2x3x5x4xf32> {
+  %z = tbc.einsum %q, %k {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x3x5x4xf32>, tensor<2x3x5x4xf32>) -> tensor<2x3x5x5xf32>
+  %all = tbc.pad %z {dim = 3 : i64, low = 0 : i64, high = 1 : i64} : (tensor<2x3x5x5xf32>) -> tensor<2x3x5x6xf32>
+  %w = tbc.softmax %all {dim = 3 : i64} : (tensor<2x3x5x6xf32>) -> tensor<2x3x5x6xf32>
+  %p = tbc.slice %w {dim = 3 : i64, offset = 0 : i64, size = 5 : i64} : (tensor<2x3x5x6xf32>) -> tensor<2x3x5x5xf32>
+  %o = tbc.einsum %p, %v {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 3, 4>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x3x5x5xf32>, tensor<2x3x5x4xf32>) -> tensor<2x3x5x4xf32>
+  return %o : tensor<2x3x5x4xf32>
+}
+
+// -----
+
 // A mask of numbers may hold anything between.
 // CHECK-LABEL: func.func @numbers(
 // CHECK:         tbc.attention
