@@ -587,8 +587,9 @@ struct RaiseAttention : OpRewritePattern<EinsumOp> {
 void explainAttentions(func::FuncOp function) {
   for (auto einsum : function.getOps<EinsumOp>()) {
     Attention attention(einsum);
-    if (attention.match() && !attention.reason.empty())
-      einsum.emitRemark() << "this attention stays decomposed: " << attention.reason;
+    std::string why = attention.match() ? attention.reason : whyPairsStay(einsum);
+    if (!why.empty())
+      einsum.emitRemark() << "this attention stays decomposed: " << why << priceOfPairs(einsum);
   }
 }
 

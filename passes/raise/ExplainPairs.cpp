@@ -1,0 +1,124 @@
+//===- ExplainPairs.cpp - Warns of weights of pairs that are held ----------===//
+//
+// An attention op computes its weights block by block and holds none. Two matmuls with other ops
+// between them hold a weight for each pair of a query and a key, also if they are no attention that
+// the op can express. Examples: relu(q k') v, softmax(a (q k')) v with a mix `a` of heads.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/raise/Patterns.h"
+
+#include "ir/Contraction.h"
+#include "ir/Elementwise.h"
+#include "ir/Movement.h"
+#include "ir/Vocabulary.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+
+namespace tbc::raise {
+
+namespace {
+
+int64_t elementsOf(Value value) { return tensorType(value).getNumElements(); }
+
+bool isMove(Operation *op) {
+  return isa<CastOp, ReshapeOp, TransposeOp, BroadcastOp, SliceOp, ConcatOp>(op);
+}
+
+/// Returns true if `value` is an argument of the function but for moves: a weight.
+bool isArgument(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isMove(op))
+      return false;
+    value = op->getOperand(0);
+  }
+  return true;
+}
+
+/// A matmul that makes more elements than it reads and is none of weights: scores of pairs. An
+/// outer product sums over no dim.
+bool makesPairs(EinsumOp scores) {
+  bool sums = llvm::any_of(scores.getLhsLabels(), [&](int64_t label) {
+    return !llvm::is_contained(scores.getOutLabels(), label);
+  });
+  return sums && !isArgument(scores.getLhs()) && !isArgument(scores.getRhs()) &&
+         elementsOf(scores.getResult()) > elementsOf(scores.getLhs()) + elementsOf(scores.getRhs());
+}
+
+/// The way from scores of pairs to the matmul that sums over them.
+class Pairs {
+public:
+  explicit Pairs(EinsumOp product) : product(product) {
+    for (Value operand : {product.getLhs(), product.getRhs()})
+      if (!scores && elementsOf(operand) > elementsOf(product.getResult()) && follow(operand, 0))
+        weights = operand;
+    other = weights == product.getLhs() ? product.getRhs() : product.getLhs();
+  }
+
+  bool isFound() const { return scores && computes && !isArgument(other); }
+  const llvm::SmallSetVector<StringRef, 8> &opsBetween() const { return between; }
+
+  /// Returns the number of weights over the elements of queries, keys and values.
+  double ratio() {
+    return double(elementsOf(weights)) /
+           double(elementsOf(scores.getLhs()) + elementsOf(scores.getRhs()) + elementsOf(other));
+  }
+
+private:
+  /// Walks up through ops that keep the number of elements, within a factor of 2.
+  bool follow(Value value, int depth) {
+    Operation *op = value.getDefiningOp();
+    if (!op || depth > 24 || !seen.insert(op).second)
+      return false;
+    if (auto einsum = dyn_cast<EinsumOp>(op); einsum && makesPairs(einsum)) {
+      scores = einsum;
+      return true;
+    }
+    for (Value operand : op->getOperands()) {
+      int64_t elements = elementsOf(operand);
+      if (2 * elements < elementsOf(value) || elements > 2 * elementsOf(value) ||
+          !follow(operand, depth + 1))
+        continue;
+      if (!isMove(op)) {
+        between.insert(op->getName().stripDialect());
+        computes |= !isa<MulOp, DivOp, SelectOp>(op);
+      }
+      return true;
+    }
+    return false;
+  }
+
+  EinsumOp product, scores;
+  Value weights, other;
+  /// Whether an op stands between that is no scale and no mask. Those of linear attention are only
+  /// masks within a chunk.
+  bool computes = false;
+  llvm::DenseSet<Operation *> seen;
+  llvm::SmallSetVector<StringRef, 8> between;
+};
+
+} // namespace
+
+std::string whyPairsStay(Operation *product) {
+  Pairs pairs(cast<EinsumOp>(product));
+  if (!pairs.isFound())
+    return "";
+  return "between its matmuls stand " + llvm::join(pairs.opsBetween(), ", ") +
+         ", which is no softmax of scores, masks and biases";
+}
+
+std::string priceOfPairs(Operation *product) {
+  Pairs pairs(cast<EinsumOp>(product));
+  if (!pairs.isFound())
+    return "";
+  return llvm::formatv(" (its weights are held: {0:F1} times the elements of its queries, keys and "
+                       "values)",
+                       pairs.ratio())
+      .str();
+}
+
+} // namespace tbc::raise
