@@ -26,6 +26,7 @@ void addExpertLoopPatterns(mlir::RewritePatternSet &patterns);
 void addExpertGatherPatterns(mlir::RewritePatternSet &patterns);
 void addAttentionPatterns(mlir::RewritePatternSet &patterns);
 void addEmbeddingPatterns(mlir::RewritePatternSet &patterns);
+void addCrossEntropyPatterns(mlir::RewritePatternSet &patterns);
 
 /// Emits a remark with the reason and the price at each attention that stays decomposed.
 void explainAttentions(mlir::func::FuncOp function);
@@ -35,6 +36,8 @@ std::string whyPairsStay(mlir::Operation *product);
 /// Returns the price of such weights, from " (" to ")", or nothing if they are small. Example:
 /// 4,096 weights of each query are 32 times the elements of its query, key and value of 128.
 std::string priceOfPairs(mlir::Operation *product);
+/// Emits a remark at each log-softmax over the classes of a layer, such as a vocabulary.
+void explainLogSoftmaxes(mlir::func::FuncOp function);
 /// Emits a remark at each topk that routes to experts that stay decomposed, with the share of the
 /// FLOPs that they take. Example: with top 2 of 8, dense experts take 4 times the FLOPs.
 void explainExperts(mlir::func::FuncOp function);

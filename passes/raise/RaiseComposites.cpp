@@ -42,6 +42,7 @@ const Phase phases[] = {
     {"swiglu", raise::addSwigluPatterns},
     {"attention", raise::addAttentionPatterns},
     {"embedding", raise::addEmbeddingPatterns},
+    {"cross_entropy", raise::addCrossEntropyPatterns},
 };
 
 } // namespace
@@ -74,6 +75,8 @@ LogicalResult raiseComposites(func::FuncOp function, ArrayRef<std::string> ops) 
     raise::explainAttentions(function);
   if (ops.empty() || llvm::is_contained(ops, "routed_experts"))
     raise::explainExperts(function);
+  if (ops.empty() || llvm::is_contained(ops, "cross_entropy"))
+    raise::explainLogSoftmaxes(function);
   // Old ops have ids of their own and stay. Equal new ops, such as the tables of all layers, become
   // one.
   IRRewriter rewriter(function.getContext());
