@@ -119,6 +119,29 @@ bool areSinusoids(const ParameterSource &source) {
          (obeyRecurrence(rows, tolerance) || haveRowsOfPairs(rows, tolerance));
 }
 
+bool areCosineAndSine(const ParameterSource &a, const ParameterSource &b) {
+  auto firstOf = [](const ParameterSource &source, size_t count) {
+    std::vector<double> elements;
+    forEachElement(source, [&](double element) {
+      elements.push_back(element);
+      return elements.size() < count;
+    });
+    return elements;
+  };
+  double tolerance = toleranceOf(a.dtype);
+  for (size_t count : {1, 4096}) { // most pairs of tensors differ in the first element
+    std::vector<double> x = firstOf(a, count), y = firstOf(b, count);
+    if (x.empty() || x.size() != y.size())
+      return false;
+    for (size_t i = 0; i < x.size(); ++i)
+      if (!(std::fabs(x[i] * x[i] + y[i] * y[i] - 1) <= tolerance))
+        return false;
+    if (count > 1 && std::all_of(x.begin(), x.end(), [&](double e) { return e == x[0]; }))
+      return false;
+  }
+  return true;
+}
+
 bool areFrequencies(const ParameterSource &source) {
   double last = std::numeric_limits<double>::infinity();
   bool found = false;

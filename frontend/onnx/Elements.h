@@ -29,6 +29,11 @@ bool isAdditiveMask(const ParameterSource &source);
 /// Example: [[0, 1], [sin 1, cos 1], [sin 2, cos 2], ...]. Rows of random numbers obey neither.
 bool areSinusoids(const ParameterSource &source);
 
+/// Whether `a` and `b` hold the cosine and the sine of the same angles, in either order: a^2 + b^2
+/// is 1 everywhere. Example: tables of a rotary embedding of rows and columns, in any layout. The
+/// first 4,096 elements are read.
+bool areCosineAndSine(const ParameterSource &a, const ParameterSource &b);
+
 /// Whether the elements are positive and descend, as the frequencies of rotary embeddings do, also
 /// scaled ones. Example: 1, 0.1, 0.01, 0.001. A trained tensor has another order.
 bool areFrequencies(const ParameterSource &source);

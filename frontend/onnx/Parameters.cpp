@@ -91,6 +91,7 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
   Users users(model);
   Sources sources(model, options);
   RoleFinder roles(model, users, options);
+  roles.pairAngles(sources);
   std::set<std::string> displayNames;
   for (const onnx::TensorProto *initializer : model.initializerOrder) {
     const onnx::TensorProto &tensor = *initializer;

@@ -4,6 +4,7 @@
 
 #include "frontend/onnx/Elements.h"
 #include "frontend/onnx/ModulePath.h"
+#include "frontend/onnx/Sources.h"
 #include "frontend/onnx/Suggest.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -445,6 +446,21 @@ bool RoleFinder::isComputedByTracer(const std::string &name) const {
          });
 }
 
+void RoleFinder::pairAngles(Sources &sources) {
+  auto isTable = [&](const onnx::TensorProto &tensor) {
+    return tensor.dims_size() >= 2 && !users.of(tensor.name()).empty() && !recordOf(tensor.name());
+  };
+  for (size_t i = 0; i + 1 < model.initializerOrder.size(); ++i) {
+    const onnx::TensorProto &a = *model.initializerOrder[i], &b = *model.initializerOrder[i + 1];
+    if (a.data_type() != b.data_type() || a.dims_size() != b.dims_size() || !isTable(a) ||
+        !isTable(b) || !std::equal(a.dims().begin(), a.dims().end(), b.dims().begin()))
+      continue;
+    ParameterSource first = sources.locateIfPacked(a);
+    if (kernels::isFloat(first.dtype) && areCosineAndSine(first, sources.locateIfPacked(b)))
+      angles.insert({a.name(), b.name()});
+  }
+}
+
 std::optional<RoleDecision> RoleFinder::declared(const std::string &name) const {
   const Record *record = recordOf(name);
   if (!record)
@@ -519,7 +535,7 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
       isFolded && std::any_of(record->foldedFrom.begin(), record->foldedFrom.end(), isWeightName);
   if (isReadAs({UseKind::Scale, UseKind::Bias}))
     return {Role::Parameter, Evidence::Reader, isFolded && !isOfWeights};
-  if (areSinusoids(source))
+  if (angles.count(name) || areSinusoids(source))
     return {Role::Constant, Evidence::Sinusoids};
   if (isFolded)
     return {Role::Parameter, Evidence::Default, !isOfWeights};

@@ -27,6 +27,8 @@
 
 namespace tbc::frontend {
 
+class Sources;
+
 enum class Role { Constant, Parameter, State };
 
 /// The evidence for a role.
@@ -68,6 +70,9 @@ public:
   /// open.
   RoleDecision decide(const onnx::TensorProto &tensor, const ParameterSource &source);
 
+  /// Finds tables of cosines and sines side by side in the file, by their elements. Call it first.
+  void pairAngles(Sources &sources);
+
   /// Returns warnings about parameters that the exporter has folded: joined with each
   /// other, as the weight of a batch norm with that of a convolution, or computed to another
   /// tensor, as the norm of a weight, exp(scale), or the rounding error of a weight. The older
@@ -106,6 +111,8 @@ private:
   const Model &model;
   const Users &users;
   std::map<std::string, Record> records;
+  /// Tables whose neighbour completes them: cos^2 + sin^2 = 1.
+  std::set<std::string> angles;
   /// Whether the records have the kind of every tensor of the module.
   bool isComplete = false;
   /// Tensors that PyTorch's older exporter has computed, but for those that options name.

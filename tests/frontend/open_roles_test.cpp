@@ -5,6 +5,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include <cmath>
+
 using namespace tbc;
 using namespace tbc::test;
 using ::testing::ElementsAre;
@@ -47,6 +49,29 @@ TEST(OpenRoles, AnglesAreOpenUnlessTheyDescend) {
   EXPECT_THAT(trained.model->warnings, IsEmpty());
   EXPECT_THAT(parametersOf(kept, withAngles({1, 3, 2})), ElementsAre("w.weight"));
   EXPECT_THAT(kept.model->warnings, IsEmpty());
+}
+
+/// A rotary embedding of rows and columns: no row is one position, but cos^2 + sin^2 is 1.
+TEST(OpenRoles, CosinesBesideSinesAreConstant) {
+  for (float added : {0.0F, 0.2F}) {
+    std::vector<float> cosines, sines;
+    for (int64_t place = 0; place < 6; ++place)
+      for (int64_t column = 0; column < 4; ++column) {
+        float angle = float(column < 2 ? place / 3 : place % 3) * (column % 2 ? 0.1F : 1.0F);
+        cosines.push_back(std::cos(angle) + added);
+        sines.push_back(std::sin(angle));
+      }
+    ModelBuilder b;
+    b.input("x", {"batch", "6", "4"});
+    b.output("y");
+    b.output("z");
+    b.floats("rotary.cos", {6, 4}, cosines);
+    b.floats("rotary.sin", {6, 4}, sines);
+    b.node("Mul", {"x", "rotary.cos"}, {"y"});
+    b.node("Mul", {"x", "rotary.sin"}, {"z"});
+    ModelRunner runner;
+    EXPECT_EQ(parametersOf(runner, b).size(), added == 0 ? 0U : 2U);
+  }
 }
 
 /// Group norms as the newer exporter of PyTorch writes them: instance norms share a scale of ones,
