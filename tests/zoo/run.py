@@ -51,7 +51,8 @@ try:
     import torch
     import transformers  # noqa: F401
 
-    import idioms  # noqa: F401  adds kinds, as others below
+    import guests  # noqa: F401  adds kinds, as others below
+    import idioms  # noqa: F401
     import kinds
     import library  # noqa: F401
     import losses  # noqa: F401
