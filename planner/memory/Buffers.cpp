@@ -15,7 +15,7 @@ namespace {
 
 /// The entries of one block, taken from the derivation's lists.
 struct BlockLists {
-  std::vector<Kernel> kernels;
+  const std::vector<Kernel> *kernels = nullptr;
   std::map<int, std::vector<const Reshard *>> reshards; // by value
   std::vector<const Transfer *> received, sent;
   std::vector<int> residuals;          // indices of the residuals it keeps
@@ -27,10 +27,10 @@ struct BlockLists {
 class StepWalk {
 public:
   StepWalk(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
-           const Overlap &overlap)
+           const Overlap &overlap, const BlockKernels &kernels)
       : graph(graph), assignment(assignment), derivation(derivation), overlap(overlap),
         repeated(repeatedOps(graph)), cache(graph.values.size()) {
-    index();
+    index(kernels);
   }
 
   StepBuffers run() {
@@ -66,9 +66,9 @@ private:
   // Entries by block
   //===--------------------------------------------------------------------===//
 
-  void index() {
-    for (auto &[key, kernels] : planKernels(graph, assignment, derivation))
-      blocks[key].kernels = std::move(kernels);
+  void index(const BlockKernels &kernels) {
+    for (const auto &[key, ofBlock] : kernels)
+      blocks[key].kernels = &ofBlock;
     for (const Reshard &reshard : derivation.reshards) {
       if (!reshard.perStep && reshard.chunk >= 0)
         blocks[{reshard.chunk, reshard.phase}].reshards[reshard.value].push_back(&reshard);
@@ -118,8 +118,9 @@ private:
       remember(transfer->value, transfer->sharding,
                list.make(bytes(transfer->value, transfer->sharding), BufferKind::Transient));
     }
-    for (const Kernel &kernel : here->kernels)
-      emit(kernel);
+    if (here->kernels)
+      for (const Kernel &kernel : *here->kernels)
+        emit(kernel);
     while (!here->gradientsOf.empty())
       addGradients(here->gradientsOf.begin()->first);
     keepResiduals();
@@ -477,8 +478,12 @@ private:
 } // namespace
 
 StepBuffers stepBuffers(const Graph &graph, const Assignment &assignment,
-                        const Derivation &derivation, const Overlap &overlap) {
-  return StepWalk(graph, assignment, derivation, overlap).run();
+                        const Derivation &derivation, const Overlap &overlap,
+                        const BlockKernels *kernels) {
+  if (kernels)
+    return StepWalk(graph, assignment, derivation, overlap, *kernels).run();
+  const BlockKernels planned = planKernels(graph, assignment, derivation);
+  return StepWalk(graph, assignment, derivation, overlap, planned).run();
 }
 
 } // namespace tbc::planner

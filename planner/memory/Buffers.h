@@ -56,10 +56,11 @@ struct StepBuffers {
   std::vector<KeptSlot> kept;
 };
 
-/// Walks all blocks of the step that `derivation` derives of `graph` and `assignment`.
+/// Walks all blocks of the step that `derivation` derives of `graph` and `assignment`. `kernels`:
+/// planKernels() of these; null: planned here.
 StepBuffers stepBuffers(const reshard::Graph &graph, const reshard::Assignment &assignment,
-                        const reshard::Derivation &derivation,
-                        const reshard::Overlap &overlap = {});
+                        const reshard::Derivation &derivation, const reshard::Overlap &overlap = {},
+                        const reshard::BlockKernels *kernels = nullptr);
 
 /// Returns the buffers of the update of stage `stage`. For each parameter in turn: the completed
 /// and scaled gradient, the old and the new value on the state's shard, and the new moments if the

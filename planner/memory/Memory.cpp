@@ -485,8 +485,8 @@ StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const Kept
 std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assignment,
                                      const Derivation &derivation, const Overlap &overlap,
                                      const Job &job, const StageDevices &devices,
-                                     const StageActions &actions) {
-  StepBuffers buffers = stepBuffers(graph, assignment, derivation, overlap);
+                                     const StageActions &actions, const BlockKernels *kernels) {
+  StepBuffers buffers = stepBuffers(graph, assignment, derivation, overlap, kernels);
   std::vector<StaticBytes> fixed = staticBytes(graph, assignment, derivation, job);
   schedule::Pipeline pipeline{assignment.numStages, assignment.chunkStage};
   if (assignment.chunkStage.empty())

@@ -6,6 +6,7 @@
 #include "planner/devices/Cluster.h"
 #include "planner/devices/StageDevices.h"
 #include "planner/plan/Plan.h"
+#include "planner/reshard/Kernels.h"
 #include "planner/reshard/Overlap.h"
 #include "runtime/schedule/Schedule.h"
 
@@ -61,11 +62,14 @@ Logits logitsOf(const reshard::Graph &graph, const reshard::Derivation &derivati
 /// - The kernel workspace is that of the largest kernel of the stage (GraphOp::workspace), if the
 ///   cluster's kernels have one.
 /// - An update reuses the memory of micro-batch data; its excess over that counts as well.
+///
+/// `kernels`: as stepBuffers.
 std::vector<StageMemory> stageMemory(const reshard::Graph &graph,
                                      const reshard::Assignment &assignment,
                                      const reshard::Derivation &derivation,
                                      const reshard::Overlap &overlap, const Job &job,
-                                     const StageDevices &devices, const StageActions &actions);
+                                     const StageDevices &devices, const StageActions &actions,
+                                     const reshard::BlockKernels *kernels = nullptr);
 
 /// Returns the lower and upper end of a stage's memory in bytes. The program's share is exact;
 /// context and margin have the uncertainty of the cluster file, and are at least 0.

@@ -368,7 +368,8 @@ Prediction predictStep(const PlannedStep &step, const Plan &plan, const Derivati
 StepPredictor::StepPredictor(const PlannedStep &step, const Plan &plan,
                              const Derivation &derivation)
     : step(step), plan(plan), derivation(derivation), devices(stageDevices(plan)),
-      schedule(scheduleOf(plan)), shares(sharesOf(step.graph, devices)) {}
+      schedule(scheduleOf(plan)), shares(sharesOf(step.graph, devices)),
+      kernels(planKernels(step.graph, step.assignment, derivation)) {}
 
 double StepPredictor::seconds(const OverlapSettings &settings) const {
   const Overlap overlap = planOverlap(step.graph, derivation, overlapOf(plan, settings));
@@ -395,7 +396,7 @@ Prediction StepPredictor::predict(const OverlapSettings &settings) const {
   }
 
   prediction.stages = stageMemory(step.graph, step.assignment, derivation, overlap, plan.job,
-                                  devices, schedule.actions);
+                                  devices, schedule.actions, &kernels);
   predictRoom(plan, devices, prediction);
 
   double flops = 0; // without clones: they are work, but not the model's

@@ -11,6 +11,7 @@
 #include "planner/plan/PlanApply.h"
 #include "planner/predict/OpSeconds.h"
 #include "planner/predict/Time.h"
+#include "planner/reshard/Kernels.h"
 #include "planner/reshard/Overlap.h"
 
 #include <vector>
@@ -53,6 +54,7 @@ private:
   const StageDevices devices;
   const PipelineSchedule schedule;
   const std::vector<KernelShare> shares;
+  const reshard::BlockKernels kernels; // the same with any buckets and gathers
 };
 
 /// Derives the step and returns the exact prediction for one plan.
