@@ -5,7 +5,6 @@
 #include "planner/search/Families.h"
 #include "planner/search/KernelBound.h"
 #include "planner/search/LeastMemory.h"
-#include "planner/search/RefinedBound.h"
 
 #include <algorithm>
 #include <atomic>
@@ -88,30 +87,36 @@ Bounder::Key Bounder::keyOf(const Candidate &candidate) {
           of.chunksPerStage,           of.thereAndBack};
 }
 
-double Bounder::computed(const Candidate &candidate, double limit) {
-  return knownAhead.get({keyOf(candidate), limit},
-                        [&] { return refinedBound(tables, candidate, limit); });
+/// Returns the key of a bound. A candidate without variants has one bound for both.
+Bounder::MeshesKey Bounder::meshesKeyOf(const Candidate &candidate, BoundMeshes meshes) const {
+  return {keyOf(candidate), mayBeContext(problem, candidate) ? meshes : BoundMeshes::Own};
 }
 
-double Bounder::refined(const Candidate &candidate, double limit) {
-  auto [found, isNew] = known.try_emplace(keyOf(candidate));
+double Bounder::computed(const Candidate &candidate, double limit, BoundMeshes meshes) {
+  return knownAhead.get({meshesKeyOf(candidate, meshes), limit},
+                        [&] { return refinedBound(tables, candidate, limit, meshes); });
+}
+
+double Bounder::refined(const Candidate &candidate, double limit, BoundMeshes meshes) {
+  auto [found, isNew] = known.try_emplace(meshesKeyOf(candidate, meshes));
   Refined &entry = found->second;
   if (isNew || entry.isTooLow(limit))
-    entry = {computed(candidate, limit), limit};
+    entry = {computed(candidate, limit, meshes), limit};
   return entry.seconds;
 }
 
 double Bounder::refinedFinally(const Candidate &candidate, double limit) {
   auto [found, isNew] = finals.try_emplace(keyOf(candidate));
   if (isNew)
-    found->second = refinedBound(tables, candidate, limit, /*isFinal=*/true);
+    found->second =
+        refinedBound(tables, candidate, limit, BoundMeshes::WithContexts, /*isFinal=*/true);
   return found->second;
 }
 
-double Bounder::refinedAhead(const Candidate &candidate, double limit) {
-  auto found = known.find(keyOf(candidate));
+double Bounder::refinedAhead(const Candidate &candidate, double limit, BoundMeshes meshes) {
+  auto found = known.find(meshesKeyOf(candidate, meshes));
   bool isKnown = found != known.end() && !found->second.isTooLow(limit);
-  return isKnown ? found->second.seconds : computed(candidate, limit);
+  return isKnown ? found->second.seconds : computed(candidate, limit, meshes);
 }
 
 } // namespace tbc::planner

@@ -4,6 +4,7 @@
 #define TBC_PLANNER_SEARCH_BOUNDER_H
 
 #include "planner/search/BoundTables.h"
+#include "planner/search/RefinedBound.h"
 
 #include <array>
 #include <cstdint>
@@ -40,11 +41,11 @@ public:
 
   /// Returns refinedBound() of `candidate`. Reuses the result for an earlier limit if it is as
   /// strong.
-  double refined(const Candidate &candidate, double limit);
-  /// Returns the final refinedBound() of `candidate`.
+  double refined(const Candidate &candidate, double limit, BoundMeshes meshes);
+  /// Returns the final refinedBound() of `candidate` and its variants with cp.
   double refinedFinally(const Candidate &candidate, double limit);
   /// Computes the result of refined() ahead. Thread-safe, but not concurrently with refined().
-  double refinedAhead(const Candidate &candidate, double limit);
+  double refinedAhead(const Candidate &candidate, double limit, BoundMeshes meshes);
 
   /// All inputs of a refined bound except its limit. It holds for any recomputation, so candidates
   /// of all modes share it.
@@ -58,17 +59,19 @@ private:
     /// Whether a larger `limit` may give a better bound.
     bool isTooLow(double newLimit) const { return seconds >= limit && limit < newLimit; }
   };
+  using MeshesKey = std::pair<Key, BoundMeshes>;
   void shareWork(const std::vector<Candidate> &candidates, const Deadline &deadline);
-  double computed(const Candidate &candidate, double limit);
+  MeshesKey meshesKeyOf(const Candidate &candidate, BoundMeshes meshes) const;
+  double computed(const Candidate &candidate, double limit, BoundMeshes meshes);
 
   const BoundTables &tables;
   const SearchProblem &problem;
   Workers &workers;
   RunningCounts &counts;
   double leastOfAll = 0, leastOfDropped = std::numeric_limits<double>::infinity();
-  std::map<Key, Refined> known;                       // requested one after another
-  std::map<Key, double> finals;                       // for the limit of the proof
-  OnceMap<std::pair<Key, double>, double> knownAhead; // by limit
+  std::map<MeshesKey, Refined> known;                       // requested one after another
+  std::map<Key, double> finals;                             // for the limit of the proof
+  OnceMap<std::pair<MeshesKey, double>, double> knownAhead; // by limit
 };
 
 } // namespace tbc::planner

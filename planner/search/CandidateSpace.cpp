@@ -191,38 +191,64 @@ std::vector<Candidate> CandidateSpace::list(const Pins &limits,
   return candidates;
 }
 
-std::vector<Candidate> CandidateSpace::withContext(const Candidate &candidate) {
+/// Whether a factor of another axis may become cp.
+bool CandidateSpace::mayHaveContext(const Candidate &candidate) const {
+  return candidate.mesh.cp == 1 && candidate.microBatch == 1 && !problem.space.meshIsPinned() &&
+         problem.graph.sequenceFactor >= 0;
+}
+
+/// Returns the variants of `candidate` with a factor of `axis` moved to cp, in no form yet.
+std::vector<Candidate> CandidateSpace::moved(const Candidate &candidate, Axis axis) {
   const Space &space = problem.space;
   std::vector<Candidate> result;
-  if (candidate.mesh.cp > 1 || candidate.microBatch > 1 || space.meshIsPinned() ||
-      problem.graph.sequenceFactor < 0)
+  for (int64_t cp : {2, 4, 8, 16}) {
+    Candidate next = candidate;
+    int64_t &size = next.mesh.of(axis);
+    // A pipeline of one stage would have another schedule.
+    if (size % cp != 0 || (axis == Axis::Pipeline && size == cp))
+      continue;
+    size /= cp;
+    next.mesh.cp = cp;
+    next.accumulation = next.batch / next.mesh.dataRanks();
+    std::vector<int64_t> microBatches = space.microBatches(next.mesh, next.batch);
+    bool mayTake = std::count(microBatches.begin(), microBatches.end(), next.microBatch) > 0;
+    if (!space.allowed(next.mesh) || !mayTake || !mayRun(next) || !isPlaceable(next.mesh) ||
+        (space.isZigzag() && !whyNoZigzag(problem.graph, cp).empty()))
+      continue;
+    const bool hadNone = candidate.mesh.tokenRanks() == 1;
+    for (const ZeroChoice &zero : space.zeroChoices(next.mesh)) {
+      next.zero = hadNone ? zero : candidate.zero;
+      if (hadNone || zero == candidate.zero)
+        result.push_back(next);
+    }
+  }
+  return result;
+}
+
+std::vector<Candidate> CandidateSpace::inEveryForm(const Candidate &candidate) const {
+  std::vector<Candidate> result;
+  Candidate next = candidate;
+  for (ContextForm form : problem.space.contexts(candidate.mesh)) {
+    next.context = form;
+    if (costs.models.strategiesFor(splitOf(next), next.microBatch))
+      result.push_back(next);
+  }
+  return result;
+}
+
+std::vector<Candidate> CandidateSpace::withContext(const Candidate &candidate) {
+  std::vector<Candidate> result;
+  if (!mayHaveContext(candidate))
     return result;
   for (Axis axis : {Axis::Data, Axis::ShardedData, Axis::Tensor, Axis::Pipeline})
-    for (int64_t cp : {2, 4, 8, 16}) {
-      Candidate next = candidate;
-      int64_t &size = next.mesh.of(axis);
-      // A pipeline of one stage would have another schedule.
-      if (size % cp != 0 || (axis == Axis::Pipeline && size == cp))
-        continue;
-      size /= cp;
-      next.mesh.cp = cp;
-      next.accumulation = next.batch / next.mesh.dataRanks();
-      std::vector<int64_t> microBatches = space.microBatches(next.mesh, next.batch);
-      bool mayTake = std::count(microBatches.begin(), microBatches.end(), next.microBatch) > 0;
-      if (!space.allowed(next.mesh) || !mayTake || !mayRun(next) || !isPlaceable(next.mesh) ||
-          (space.isZigzag() && !whyNoZigzag(problem.graph, cp).empty()))
-        continue;
-      bool hadNone = candidate.mesh.tokenRanks() == 1;
-      for (const ZeroChoice &zero : space.zeroChoices(next.mesh))
-        for (ContextForm form : space.contexts(next.mesh)) {
-          next.context = form;
-          next.zero = hadNone ? zero : candidate.zero;
-          if ((hadNone || zero == candidate.zero) &&
-              costs.models.strategiesFor(splitOf(next), next.microBatch))
-            result.push_back(next);
-        }
-    }
+    for (const Candidate &next : moved(candidate, axis))
+      for (Candidate &inForm : inEveryForm(next))
+        result.push_back(std::move(inForm));
   return result;
+}
+
+std::vector<Candidate> CandidateSpace::withContextOfTensors(const Candidate &candidate) {
+  return mayHaveContext(candidate) ? moved(candidate, Axis::Tensor) : std::vector<Candidate>();
 }
 
 } // namespace tbc::planner

@@ -36,6 +36,12 @@ public:
   /// in every form allowed by the model and the pins. Only with one sample per micro-batch: larger
   /// ones are better split over data ranks, which need no communication between ops.
   std::vector<Candidate> withContext(const Candidate &candidate);
+  /// Returns the same variants with a factor of tp alone, in no form yet. If every tp is tried,
+  /// each mesh with cp is such a variant of one listed candidate. Example: pp=2 tp=8 gives cp=2
+  /// tp=4, cp=4 tp=2 and cp=8 tp=1.
+  std::vector<Candidate> withContextOfTensors(const Candidate &candidate);
+  /// Returns `candidate`, which has cp, in every form allowed by the model and the pins.
+  std::vector<Candidate> inEveryForm(const Candidate &candidate) const;
 
 private:
   void listOn(int64_t devices, bool isPossibleOnly, const Pins &limits,
@@ -46,6 +52,8 @@ private:
   bool isPlaceable(const MeshShape &mesh) const;
   bool mayRun(const Candidate &candidate);
   bool isTooLarge(const Candidate &candidate);
+  bool mayHaveContext(const Candidate &candidate) const;
+  std::vector<Candidate> moved(const Candidate &candidate, Axis axis);
 
   const CostTables &costs;
   const SearchProblem &problem;

@@ -358,8 +358,7 @@ void sortExact(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
   });
 }
 
-/// Keeps the best of each group, the best of all first.
-static void keepBestOfGroups(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
+void keepBestOfGroups(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
   if (exact.empty())
     return;
   sortExact(exact, goal);
@@ -390,7 +389,7 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
   auto mayFit = [&](const Candidate &candidate) {
     return candidate.feasible || candidate.peakBytes <= limit * (1 + memoryError);
   };
-  double best = INFINITY; // of the examined ones, in their order
+  double best = limits.fastest; // and of the examined ones, in their order
   // The smallest ratio of exact seconds to those of the score: pipelines of many stages score too
   // fast, all alike. The error beyond it is small.
   double ratio = INFINITY;
@@ -413,10 +412,10 @@ Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &work
   std::sort(scored.begin(), scored.end(), [&](const Candidate &a, const Candidate &b) {
     return isBetter(a, mayFit(a), b, mayFit(b));
   });
-  constexpr double relativeError = 0.005;
+  constexpr double relativeError = 0.005, mostBeyond = 0.1; // beyond a plan known before
   auto isWanted = [&](size_t i) {
     if (i >= scored.size() || i < top)
-      return i < scored.size();
+      return i < scored.size() && scored[i].seconds < limits.fastest * (1 + mostBeyond);
     // Until a plan fits, take every candidate that is not hopeless.
     if (!std::isfinite(best) && isTiny)
       return i < mostHopes && scored[i].peakBytes - context <= mostShort * room;

@@ -6,6 +6,7 @@
 #include "planner/search/Searcher.h"
 #include "planner/support/Workers.h"
 
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct DeriveLimits {
   size_t top = 1;   // always derived
   size_t most = 16; // until one fits; small graphs have more
   const Deadline &deadline;
+  double fastest = std::numeric_limits<double>::infinity(); // seconds of a plan known before
 
   /// Returns the memory limit in bytes of a device.
   int64_t limitBytes(const Cluster &devices) const;
@@ -29,6 +31,9 @@ struct DeriveLimits {
 
 /// Sorts by step time, plans that meet `goal` first; ties in order of enumeration.
 void sortExact(std::vector<ExactCandidate> &exact, MemoryVerdict goal);
+
+/// Keeps the best of each group (groupOf), the best of all first.
+void keepBestOfGroups(std::vector<ExactCandidate> &exact, MemoryVerdict goal);
 
 /// Whether a graph is small enough to derive candidates exhaustively.
 bool isSmallGraph(const reshard::Graph &graph);

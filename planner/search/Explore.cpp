@@ -9,10 +9,9 @@
 #include "planner/reshard/Rebatch.h"
 #include "planner/reshard/SequenceOrder.h"
 #include "planner/search/CandidateBound.h"
-#include "planner/search/CandidateOrder.h"
+#include "planner/search/Contexts.h"
 #include "planner/search/DeriveBest.h"
 #include "planner/search/Families.h"
-#include "planner/search/LookAhead.h"
 #include "planner/search/Scorer.h"
 #include "planner/search/WhyNone.h"
 #include "planner/support/Format.h"
@@ -28,38 +27,6 @@
 using namespace tbc::reshard;
 
 namespace tbc::planner {
-
-/// Tries context parallelism for the best candidates without it, unless the best is already near
-/// its bound.
-static void addContexts(Searcher &searcher, Workers &workers, bool refine, int nextOrder,
-                        const Deadline &deadline, Exploration &exploration,
-                        std::vector<Candidate> &winners) {
-  constexpr size_t mostMeshes = 4;
-  constexpr double worthwhile = 1.05;
-  if (!winners.empty() && winners[0].feasible &&
-      winners[0].seconds <= worthwhile * exploration.lowerBoundSeconds)
-    return;
-  std::vector<Candidate> asked, found;
-  for (size_t i = 0; i < winners.size() && i < mostMeshes; ++i)
-    for (Candidate &candidate : searcher.space.withContext(winners[i]))
-      asked.push_back(candidate);
-  searcher.bounder.boundTime(asked, deadline);
-  LookAhead ahead(searcher, workers, asked, refine);
-  ahead.scoreAll();
-  for (size_t i = 0; i < asked.size(); ++i) {
-    bool isKnown = std::any_of(found.begin(), found.end(), [&](const Candidate &other) {
-      return groupOf(other) == groupOf(asked[i]);
-    });
-    if (isKnown || !ahead.score(i))
-      continue;
-    asked[i].order = nextOrder++;
-    exploration.scored.push_back(asked[i]);
-    found.push_back(asked[i]);
-  }
-  winners.insert(winners.end(), found.begin(), found.end());
-  std::sort(winners.begin(), winners.end(),
-            [](const Candidate &a, const Candidate &b) { return isBetter(a, b); });
-}
 
 /// Whether the model allows the split of a pinned cp axis.
 static Status checkContext(const Graph &graph, const Space &space, const Pins &pins) {
@@ -120,10 +87,12 @@ static double refineBounds(Searcher &searcher, Workers &workers,
         return loose[next]->provenBound;
       if (next >= ahead && workers.count() > 1) {
         ahead = std::min(loose.size(), next + size_t(workers.count()));
-        workers.run(ahead - next,
-                    [&](size_t k) { searcher.bounder.refinedAhead(*loose[next + k], seconds); });
+        workers.run(ahead - next, [&](size_t k) {
+          searcher.bounder.refinedAhead(*loose[next + k], seconds, BoundMeshes::WithContexts);
+        });
       }
-      const double bound = searcher.bounder.refined(*loose[next], seconds);
+      const double bound =
+          searcher.bounder.refined(*loose[next], seconds, BoundMeshes::WithContexts);
       if (bound < seconds)
         refined.emplace(bound, false, next);
       ++next;
@@ -328,23 +297,53 @@ static Status checkBlocks(const Space &space, const Pins &pins, int64_t numBlock
   return Status::ok();
 }
 
-/// Derives the best candidates. Where derivation contradicts scores, goes on with the scoring: in a
+/// Derives the best of `winners` that may be faster than the fastest plan of `exact`, and adds
+/// them. Scores of candidates with cp have other errors, so those of other candidates are judged
+/// apart.
+static Status deriveFaster(Searcher &searcher, Workers &workers, const Graph &graph,
+                           std::vector<Candidate> winners, DeriveLimits limits,
+                           const OverlapPins &pins, DerivedCandidates &derived,
+                           std::vector<ExactCandidate> &exact) {
+  if (exact.empty() || !exact.front().plan.prediction.meets(limits.goal))
+    return Status::ok();
+  limits.fastest = exact.front().plan.prediction.stepSeconds;
+  Result<std::vector<ExactCandidate>> more =
+      deriveBest(searcher, workers, graph, std::move(winners), limits, pins, derived);
+  if (!more)
+    return more.error();
+  for (ExactCandidate &candidate : *more)
+    exact.push_back(std::move(candidate));
+  keepBestOfGroups(exact, limits.goal);
+  return Status::ok();
+}
+
+/// Derives the best candidates: of `contexts`, if there are any, and of `winners` those that may be
+/// faster. Where derivation contradicts scores, goes on with the scoring: in a
 /// small graph until no other candidate can win, in a large one until a plan fits or for a few
 /// turns.
 static Status deriveInTurns(Searcher &searcher, Workers &workers, const Graph &graph,
                             Scorer &scorer, std::vector<Candidate> winners,
-                            const DeriveLimits &limits, const OverlapPins &pins,
-                            Exploration &exploration) {
+                            std::vector<Candidate> contexts, const DeriveLimits &limits,
+                            const OverlapPins &pins, Exploration &exploration) {
   constexpr int mostTurns = 4; // in a large graph
   const bool isSmall = isSmallGraph(graph);
   DerivedCandidates derived;
   for (int turn = 0;; ++turn) {
-    Result<std::vector<ExactCandidate>> exact =
-        deriveBest(searcher, workers, graph, isSmall ? exploration.scored : std::move(winners),
-                   limits, pins, derived);
+    const bool hasContexts = !isSmall && !contexts.empty();
+    Result<std::vector<ExactCandidate>> exact = deriveBest(searcher, workers, graph,
+                                                           isSmall       ? exploration.scored
+                                                           : hasContexts ? contexts
+                                                                         : winners,
+                                                           limits, pins, derived);
     if (!exact)
       return exact.error();
     exploration.exact = std::move(*exact);
+    if (hasContexts)
+      if (Status status = deriveFaster(searcher, workers, graph, winners, limits, pins, derived,
+                                       exploration.exact);
+          !status)
+        return status;
+    contexts.clear();
     const bool hasFit = exploration.hasFit(limits.goal);
     const bool wasRight = scorer.correct(derived, limits);
     if (wasRight || limits.deadline.isOver() || (!isSmall && (hasFit || turn + 1 == mostTurns)))
@@ -485,12 +484,13 @@ Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &c
                  toString(*pinned->splitter) +
                      ": no mesh has an axis tp that divides all that is pinned to be split; "
                      "choose another tp, or pin less"};
+  std::vector<Candidate> contexts;
   if (!pins.deadline.isOver())
-    addContexts(searcher, workers, isSmall, int(exploration.numCandidates), pins.deadline,
-                exploration, winners);
+    contexts = addContexts(searcher, workers, candidates,
+                           {pins, top, purpose, isSmall, /*progress=*/{}}, exploration, winners);
   double scoreSeconds = watch.lap();
-  Status derived = deriveInTurns(searcher, workers, graph, scorer, std::move(winners), limits,
-                                 space->overlap(), exploration);
+  Status derived = deriveInTurns(searcher, workers, graph, scorer, std::move(winners),
+                                 std::move(contexts), limits, space->overlap(), exploration);
   if (!derived)
     return derived.error();
   double deriveSeconds = watch.lap();

@@ -44,7 +44,8 @@ bool LookAhead::isRuledOut(size_t i, double limit) {
   if (i >= lookedUntil || limit != lookedLimit)
     look(i, farPerThread * size_t(workers.count()), limit);
   return isNeedless(candidates[i], limit) ||
-         (std::isfinite(limit) && searcher.bounder.refined(candidates[i], limit) >= limit);
+         (std::isfinite(limit) &&
+          searcher.bounder.refined(candidates[i], limit, BoundMeshes::Own) >= limit);
 }
 
 bool LookAhead::score(size_t i) {
@@ -75,7 +76,7 @@ void LookAhead::look(size_t begin, size_t number, double limit) {
   if (std::isfinite(limit)) {
     std::vector<double> bounds(next.size());
     workers.run(next.size(), [&](size_t k) {
-      bounds[k] = searcher.bounder.refinedAhead(candidates[next[k]], limit);
+      bounds[k] = searcher.bounder.refinedAhead(candidates[next[k]], limit, BoundMeshes::Own);
     });
     std::vector<size_t> left;
     for (size_t k = 0; k < next.size(); ++k)

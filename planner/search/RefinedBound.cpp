@@ -114,11 +114,12 @@ static double boundOfMesh(const BoundTables &tables, const Candidate &candidate,
 }
 
 double refinedBound(const BoundTables &tables, const Candidate &candidate, double limit,
-                    bool isFinal) {
+                    BoundMeshes meshes, bool isFinal) {
   double seconds = boundOfMesh(tables, candidate, limit, isFinal);
-  for (const Candidate &variant : contextVariants(tables.costs.problem, candidate))
-    if (seconds > candidate.provenBound)
-      seconds = std::min(seconds, boundOfMesh(tables, variant, limit, isFinal));
+  if (meshes == BoundMeshes::WithContexts)
+    for (const Candidate &variant : contextVariants(tables.costs.problem, candidate))
+      if (seconds > candidate.provenBound)
+        seconds = std::min(seconds, boundOfMesh(tables, variant, limit, isFinal));
   return std::min(std::max(seconds, candidate.provenBound), limit);
 }
 

@@ -11,11 +11,14 @@
 
 namespace tbc::planner {
 
+/// The meshes of a bound: the candidate's own, or also its unlisted variants with cp
+/// (mayBeContext), of which the least bound counts.
+enum class BoundMeshes { Own, WithContexts };
+
 /// Returns a lower bound on the seconds of every plan faster than `limit` with the candidate's
-/// mesh, micro-batch, ZeRO and schedule: at least candidate.provenBound, at most `limit`. A result
-/// of `limit` means that no such plan is faster. Candidates with unlisted variants with cp
-/// (mayBeContext) get the least over the variants. `isFinal`: takes all rounds for a bound below
-/// `limit`, too. Without it, a bound that cannot reach the limit costs less and proves less.
+/// `meshes`, micro-batch, ZeRO and schedule: at least candidate.provenBound, at most `limit`. A
+/// result of `limit` means that no such plan is faster. `isFinal`: takes all rounds for a bound
+/// below `limit`, too. Without it, a bound that cannot reach the limit costs less and proves less.
 ///
 /// Theorem: step >= P + E.
 /// - P, the pipeline: leastPipelineSeconds() of a micro-batch with its kernels, the exposed
@@ -30,7 +33,7 @@ namespace tbc::planner {
 /// Example: 4 micro-batches on 1 stage, each with 10 ms of kernels, 1 ms of exposed collectives and
 /// 2 ms of forced recomputation; an update of 3 ms: 4 * 13 + 3 = 55 ms.
 double refinedBound(const BoundTables &tables, const Candidate &candidate, double limit,
-                    bool isFinal = false);
+                    BoundMeshes meshes, bool isFinal = false);
 
 } // namespace tbc::planner
 

@@ -113,11 +113,15 @@ bool Scorer::correct(const DerivedCandidates &derived, const DeriveLimits &limit
         double(limits.goal == MemoryVerdict::Fits ? prediction.highBytes : prediction.peakBytes);
     ahead.correct(candidate);
   }
+  rankAll();
+  return wasRight;
+}
+
+void Scorer::rankAll() {
   best.clear();
   fastest.clear();
   for (size_t i = 0; i < exploration.scored.size(); ++i)
     rank(i);
-  return wasRight;
 }
 
 std::vector<Candidate> Scorer::winners() const {

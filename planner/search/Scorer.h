@@ -46,6 +46,9 @@ public:
   /// Returns whether all verdicts of the scores were right.
   bool correct(const DerivedCandidates &derived, const DeriveLimits &limits);
 
+  /// Compares all candidates of `exploration.scored`, also those that others scored.
+  void rankAll();
+
   /// Returns the best scored candidate of each group (groupOf), the best first.
   std::vector<Candidate> winners() const;
 
