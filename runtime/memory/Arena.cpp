@@ -324,7 +324,8 @@ static void shorten(std::vector<int64_t> &offsets) {
     }
 }
 
-FrameLayout layOutFrames(const std::vector<std::vector<Lifetime>> &frames) {
+/// `frames` in an order of their own.
+static FrameLayout layOutInOrder(const std::vector<std::vector<Lifetime>> &frames) {
   FrameLayout rings;
   std::vector<Lifetime> all;
   for (const std::vector<Lifetime> &instances : frames) {
@@ -360,6 +361,27 @@ FrameLayout layOutFrames(const std::vector<std::vector<Lifetime>> &frames) {
     shorten(offsets);
   }
   return packed;
+}
+
+FrameLayout layOutFrames(const std::vector<std::vector<Lifetime>> &frames) {
+  auto isBefore = [](const Lifetime &a, const Lifetime &b) {
+    return std::make_tuple(-a.bytes, a.first, a.last) < std::make_tuple(-b.bytes, b.first, b.last);
+  };
+  std::vector<size_t> order(frames.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::lexicographical_compare(frames[a].begin(), frames[a].end(), frames[b].begin(),
+                                        frames[b].end(), isBefore);
+  });
+  std::vector<std::vector<Lifetime>> sorted;
+  for (size_t frame : order)
+    sorted.push_back(frames[frame]);
+  FrameLayout laidOut = layOutInOrder(sorted), layout;
+  layout.bytes = laidOut.bytes;
+  layout.offsets.resize(frames.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    layout.offsets[order[i]] = std::move(laidOut.offsets[i]);
+  return layout;
 }
 
 } // namespace tbc::memory

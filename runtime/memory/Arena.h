@@ -63,7 +63,8 @@ struct FrameLayout {
 /// is the same for all m. An instance with last < first is never live. Every frame becomes a
 /// ring with the fewest instances n such that micro-batch m can use instance m mod n. If all rings
 /// together exceed the bytes live at one time, `assignOffsets` of all instances is tried,
-/// and the smaller layout is taken.
+/// and the smaller layout is taken. The bytes do not depend on the order of the frames, because the
+/// planner does not have them in the order of a Program.
 ///
 /// Example: micro-batches live over [0, 2], [1, 3], [4, 6] and [5, 7] need a ring of 2.
 FrameLayout layOutFrames(const std::vector<std::vector<Lifetime>> &frames);

@@ -72,5 +72,32 @@ TEST(Arena, RandomLifetimesAreDisjointAndNearTheBound) {
   EXPECT_LT(ratio / rounds, 1.08);
 }
 
+/// Planner and Program have the same frames in different orders, and must agree about their bytes.
+TEST(Arena, FramesTakeTheSameBytesInAnyOrder) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::vector<Lifetime>> frames;
+    for (unsigned f = 0, n = 2 + random() % 6; f < n; ++f) {
+      const int64_t bytes = 256 * int64_t(1 + random() % 20), length = int64_t(random() % 9);
+      std::vector<Lifetime> &instances = frames.emplace_back();
+      for (int64_t first = int64_t(random() % 4), m = 0; m < 4; ++m, first += 2)
+        instances.push_back({bytes, first, first + length});
+    }
+    const FrameLayout layout = layOutFrames(frames);
+    std::shuffle(frames.begin(), frames.end(), random);
+    const FrameLayout shuffled = layOutFrames(frames);
+    ASSERT_EQ(layout.bytes, shuffled.bytes) << "round " << round;
+    std::vector<Lifetime> all;
+    Layout places;
+    places.bytes = shuffled.bytes;
+    for (size_t f = 0; f < frames.size(); ++f)
+      for (size_t m = 0; m < frames[f].size(); ++m) {
+        all.push_back(frames[f][m]);
+        places.offsets.push_back(shuffled.offsets[f][m % shuffled.offsets[f].size()]);
+      }
+    expectDisjoint(all, places);
+  }
+}
+
 } // namespace
 } // namespace tbc::memory
