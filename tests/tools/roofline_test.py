@@ -12,7 +12,7 @@ import unittest
 
 TBC, SOURCE = sys.argv[1], sys.argv[2]
 # The ops that count for a model's FLOPs (docs/design.md, section 7).
-COUNTED = ("einsum", "conv", "attention", "routed_experts", "dispatch", "combine")
+COUNTED = ("einsum", "conv", "attention", "packed_attention", "routed_experts", "dispatch", "combine")
 MODELS = {
     "tiny-gpt2": "--batch 4 --seq 16",
     "masked-bert": "--batch 4 --seq 8",
