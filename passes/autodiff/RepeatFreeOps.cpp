@@ -90,7 +90,8 @@ static bool takesColumns(Operation *reader, Value value) {
 }
 
 /// Whether one op of the backward phase is all that reads the parts of `value` there, and takes
-/// them as columns. It then reads `value` itself, so cutting it once more costs nothing.
+/// them as columns. It then reads `value` itself, and no part is cut, unless a plan keeps the parts
+/// apart (`cp`).
 static bool isTakenAsColumns(Value value) {
   Operation *reader = nullptr;
   for (Operation *cut : value.getUsers())

@@ -22,7 +22,7 @@ public:
   static constexpr int inSlot = -1;
 
   /// What executes an instruction. Nest: a kernel of one nest of loops; values that only it reads
-  /// stay in registers. Packed: a kernel whose parts of a packed tensor are never apart from it.
+  /// stay in registers. Packed: one op on a packed tensor, whose parts take no bytes.
   enum class Form { Other, Communication, Matmul, Nest, Packed };
 
   /// Begins an instruction for graph op `op`.

@@ -166,7 +166,7 @@ static LogicalResult prepareModel(TrainingStep &result) {
   }
   foldReshapes(model);
   liftSlices(model);
-  foldReshapes(model); // merges that slices were behind
+  foldReshapes(model); // slices stood behind some merges
   foldTransposes(model);
   mergeHeads(model);
   if (failed(lowerTo(model, *options.precision)))
