@@ -383,10 +383,7 @@ using WorkFn = Result<CudnnWork> (*)(const CudnnRequest &);
 /// The work of `Plain` on the columns of one tensor.
 template <WorkFn Plain> Result<CudnnWork> packed(const CudnnRequest &r) {
   const kernels::PackedAttention parts(r.op);
-  CudnnRequest plain = r;
-  plain.op = parts.plainOp();
-  plain.operands = parts.operands(r.operands);
-  plain.results = parts.results(r.results);
+  CudnnRequest plain = parts.plain(r);
   plain.isRead = parts.results(r.isRead);
   Result<CudnnWork> work = Plain(plain);
   if (!work)

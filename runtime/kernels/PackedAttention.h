@@ -44,6 +44,13 @@ struct PackedAttention {
   template <typename T> std::vector<T> results(const std::vector<T> &packed) const {
     return isGradient ? repeated(packed, 0) : packed;
   }
+  /// Returns `packed`, which has an op, operands and results, as the op of three tensors.
+  template <typename Call> Call plain(Call packed) const {
+    packed.op = plainOp();
+    packed.operands = operands(packed.operands);
+    packed.results = results(packed.results);
+    return packed;
+  }
   /// Returns the number of the packed op's operand or result, from that of the op of three tensors.
   int operandOf(int number) const { return numberOf(number, packedOperand()); }
   int resultOf(int number) const { return isGradient ? numberOf(number, 0) : number; }

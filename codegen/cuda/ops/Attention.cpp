@@ -405,10 +405,7 @@ FailureOr<region::Kernel> attentionBiasGrad(MLIRContext &context, const OpCall &
 template <OpKernelFn Plain>
 FailureOr<region::Kernel> packed(MLIRContext &context, const OpCall &call, Form form) {
   const kernels::PackedAttention parts(call.op);
-  OpCall plain = call;
-  plain.op = parts.plainOp();
-  plain.operands = parts.operands(call.operands);
-  plain.results = parts.results(call.results);
+  OpCall plain = parts.plain(call);
   plain.operandBuffers = parts.operands(call.operandBuffers);
   plain.resultBuffers = parts.results(call.resultBuffers);
   return Plain(context, plain, form);
