@@ -6,8 +6,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <optional>
+#include <string>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,6 +30,14 @@ void listenForStop() {
 }
 
 bool stopRequested() { return stopSignals != 0; }
+
+/// Whether a signal has stopped the process, so that it cannot end by itself.
+static bool isStopped(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t nameEnd = text.rfind(')'); // a name may hold anything
+  return nameEnd != std::string::npos && text.compare(nameEnd, 3, ") T") == 0;
+}
 
 namespace {
 
@@ -50,6 +61,7 @@ private:
       if (child.isRunning)
         kill(child.pid, signal);
   }
+  bool onlyStoppedRun() const;
   void heed(int signal);
   void reap();
   void ended(int64_t rank, int status);
@@ -122,6 +134,17 @@ void Family::reap() {
   }
 }
 
+/// Whether ranks are left, and all of them are stopped.
+bool Family::onlyStoppedRun() const {
+  bool anyRuns = false;
+  for (const Child &child : children) {
+    if (child.isRunning && !isStopped(child.pid))
+      return false;
+    anyRuns |= child.isRunning;
+  }
+  return anyRuns;
+}
+
 int Family::outcome() const {
   // Reports the cause rather than its consequences, in this order: a rank killed by a signal; a
   // hang; the first other code that does not itself report another rank's failure.
@@ -182,7 +205,7 @@ int Family::watch() {
     if (signal > 0 && signal != SIGCHLD)
       heed(signal);
     reap();
-    if (killAt && Clock::now() >= *killAt && !hasKilled) {
+    if (killAt && !hasKilled && (Clock::now() >= *killAt || onlyStoppedRun())) {
       for (size_t rank = 0; rank < children.size(); ++rank)
         if (children[rank].isRunning)
           std::cerr << "tbc: rank " << rank << " does not end by itself and is killed\n";

@@ -31,9 +31,10 @@ struct LaunchOptions {
 /// count as a stop. Example: Slurm's --signal=USR1@300 warns, then SIGTERM follows at the end of
 /// the time.
 ///
-/// After a rank has failed, the others get `grace` and are then killed. A rank cannot outlive this
-/// process. Returns 0 or the code of the failure: RankFailed if a signal killed a rank (also
-/// reported on stderr), else the rank's own code, such as HangDetected or StoppedOnRequest.
+/// After a rank has failed, the others get `grace` and are then killed; at once if all that are
+/// left are stopped (SIGSTOP). A rank cannot outlive this process. Returns 0 or the code of the
+/// failure: RankFailed if a signal killed a rank (also reported on stderr), else the rank's own
+/// code, such as HangDetected or StoppedOnRequest.
 int launch(const LaunchOptions &options, const RankBody &body,
            const std::function<void()> &started = {});
 

@@ -67,6 +67,19 @@ TEST(Launcher, AFailedRankEndsTheOthers) {
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(60));
 }
 
+TEST(Launcher, AStoppedRankGetsNoGraceOnceTheOthersHaveEnded) {
+  Clock::time_point begin = Clock::now();
+  int code = launch(ranks(2, std::chrono::minutes(5)), [&](int64_t rank) {
+    if (rank == 1)
+      return int(ErrorCode::Usage);
+    raise(SIGSTOP);
+    sleepForever();
+    return 0;
+  });
+  EXPECT_EQ(code, int(ErrorCode::Usage));
+  EXPECT_LT(Clock::now() - begin, std::chrono::minutes(2));
+}
+
 TEST(Launcher, AKilledRankIsAFailedRank) {
   int code = launch(ranks(2), [&](int64_t rank) {
     if (rank == 1)
