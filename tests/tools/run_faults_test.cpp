@@ -127,39 +127,56 @@ std::set<std::string> accusedIn(const std::string &text) {
   return accused;
 }
 
+/// A run with one rank stopped or killed.
+struct FaultyJob {
+  std::string name;
+  size_t culprit;
+  int signal;
+  Job job;
+};
+
+void expectOneAccused(const FaultyJob &faulty) {
+  SCOPED_TRACE(faulty.name + (faulty.signal == SIGSTOP ? ", stopped" : ", killed"));
+  EXPECT_EQ(faulty.job.wait(), faulty.signal == SIGSTOP ? 7 : 6);
+  std::string err = readAll(faulty.job.err);
+  EXPECT_EQ(accusedIn(err), std::set<std::string>{"rank " + std::to_string(faulty.culprit)}) << err;
+  if (faulty.signal == SIGSTOP) {
+    EXPECT_THAT(err, HasSubstr("where ranks stand:"));
+  }
+  EXPECT_THAT(err, HasSubstr("its last calls are in "));
+  for (size_t at = err.find("/tbc-rank-"); at != std::string::npos;
+       at = err.find("/tbc-rank-", at + 1)) {
+    size_t begin = err.rfind(' ', at) + 1;
+    std::string file = err.substr(begin, err.find_first_of(" \n", at) - begin);
+    EXPECT_THAT(readAll(file), HasSubstr("\"event\":\"begin\"")) << file;
+    fs::remove(file);
+  }
+}
+
 TEST_F(Run, TheCulpritAloneIsAccused) {
   struct Case {
     const char *model, *flags;
     size_t ranks, culprit;
   };
+  // The next run starts while the ranks of those before only wait for the one that is stopped.
+  std::vector<FaultyJob> jobs;
   for (const Case &tried :
        {Case{"tiny-mlp", "--gpus 2 --mesh fsdp=2", 2, 0},
         Case{"tiny-mlp", "--gpus 4 --mesh dp=2,tp=2", 4, 3},
         Case{"tiny-mlp", "--gpus 8 --mesh pp=2,dp=2,tp=2 --micro-batch 2", 8, 5}})
     for (int signal : {SIGSTOP, SIGKILL}) {
-      SCOPED_TRACE(std::string(tried.flags) + (signal == SIGSTOP ? ", stopped" : ", killed"));
-      Job job = start(folder, program(tried.model, tried.flags),
-                      {"--steps", "1000000", "--timeout", "6", "--threads", "1"});
+      const std::string path = program(tried.model, tried.flags);
+      const std::string own = folder + "/job" + std::to_string(jobs.size());
+      fs::create_directory(own);
+      Job job = start(own, path, {"--steps", "1000000", "--timeout", "6", "--threads", "1"});
       waitForText(job.out, "step 2/");
       std::vector<pid_t> ranks = childrenOf(job.pid, tried.ranks);
       ASSERT_EQ(ranks.size(), tried.ranks);
       kill(ranks[tried.culprit], signal);
-      EXPECT_EQ(job.wait(), signal == SIGSTOP ? 7 : 6);
-      std::string err = readAll(job.err);
-      EXPECT_EQ(accusedIn(err), std::set<std::string>{"rank " + std::to_string(tried.culprit)})
-          << err;
-      if (signal == SIGSTOP) {
-        EXPECT_THAT(err, HasSubstr("where ranks stand:"));
-      }
-      EXPECT_THAT(err, HasSubstr("its last calls are in "));
-      for (size_t at = err.find("/tbc-rank-"); at != std::string::npos;
-           at = err.find("/tbc-rank-", at + 1)) {
-        size_t begin = err.rfind(' ', at) + 1;
-        std::string file = err.substr(begin, err.find_first_of(" \n", at) - begin);
-        EXPECT_THAT(readAll(file), HasSubstr("\"event\":\"begin\"")) << file;
-        fs::remove(file);
-      }
+      jobs.push_back({tried.flags, tried.culprit, signal, job});
     }
+  for (const FaultyJob &faulty : jobs)
+    expectOneAccused(faulty);
 }
 
 TEST_F(Run, AStopIsACheckpoint) {
