@@ -9,6 +9,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <tuple>
+
 using namespace tbc;
 
 namespace {
@@ -26,21 +29,34 @@ std::string describe(const driver::Comparison &line) {
          std::to_string(line.bound);
 }
 
-/// For the test name in CTest.
-void PrintTo(const Case &testCase, std::ostream *out) {
-  *out << testCase.model << " " << testCase.request.mesh << " " << testCase.request.strategy << " "
-       << testCase.request.schedule << " " << testCase.request.recompute << " "
-       << testCase.request.context << " " << testCase.request.sequenceOrder;
+std::string describe(const Case &testCase) {
+  const test::PlanRequest &request = testCase.request;
+  std::string text = testCase.model + std::string(" ") + request.mesh + " " + request.strategy +
+                     " " + request.schedule + " " + request.recompute + " " + request.context +
+                     " " + request.sequenceOrder;
+  if (request.virtualStages > 0)
+    text += " x" + std::to_string(request.virtualStages) + request.placement;
+  return text;
 }
 
-class VerifyPlans : public testing::TestWithParam<Case> {};
+/// Plans of one step. They are compared with the same serial runs, which take longer than a plan's.
+using Group = std::vector<Case>;
 
-TEST_P(VerifyPlans, ParallelEqualsSerial) {
-  test::Model model =
-      test::loadModel(GetParam().model, GetParam().optimizer, GetParam().settings, GetParam().kept);
-  auto plan = test::makePlan(model, GetParam().request);
+/// For the test name in CTest.
+void PrintTo(const Group &group, std::ostream *out) {
+  *out << group.front().model << " " << group.front().optimizer << ", " << group.size() << " plans";
+}
+
+class VerifyPlans : public testing::TestWithParam<Group> {};
+
+void verify(const test::Model &model, const Case &testCase,
+            const std::shared_ptr<driver::SerialRuns> &serial) {
+  SCOPED_TRACE(describe(testCase));
+  auto plan = test::makePlan(model, testCase.request);
   ASSERT_TRUE(plan) << plan.error().message;
-  auto report = driver::verifyPlan(*model.step, *plan, {});
+  driver::VerifyOptions options;
+  options.serial = serial;
+  auto report = driver::verifyPlan(*model.step, *plan, options);
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_FALSE(report->residues.empty());
   EXPECT_FALSE(report->floats.empty());
@@ -48,6 +64,42 @@ TEST_P(VerifyPlans, ParallelEqualsSerial) {
     EXPECT_TRUE(line.equal) << "residue differs: " << line.name;
   for (const driver::Comparison &line : report->floats)
     EXPECT_TRUE(line.equal) << describe(line);
+}
+
+TEST_P(VerifyPlans, ParallelEqualsSerial) {
+  const Case &first = GetParam().front();
+  test::Model model = test::loadModel(first.model, first.optimizer, first.settings, first.kept);
+  auto serial = std::make_shared<driver::SerialRuns>();
+  for (const Case &testCase : GetParam())
+    verify(model, testCase, serial);
+}
+
+/// A run that another plan or setting left behind is not taken for this one's.
+TEST(SerialRuns, AreThoseOfThePlanAndTheSetting) {
+  test::Model model = test::loadModel("tiny-mlp", "sgd");
+  driver::SerialRuns runs;
+  using Setting = driver::SerialRuns::Setting;
+  for (const char *mesh : {"dp=2", "dp=4"}) {
+    auto plan = test::makePlan(model, {mesh});
+    ASSERT_TRUE(plan) << plan.error().message;
+    for (const Setting &setting :
+         {Setting{1, kernels::Arith::F64, 1}, Setting{2, kernels::Arith::F64, 1},
+          Setting{1, kernels::Arith::Native, 1}, Setting{1, kernels::Arith::F64, 2},
+          Setting{1, kernels::Arith::F64, 1, std::nullopt, driver::InputRange::positive()}}) {
+      auto data = driver::makeRunData(*model.step, *plan, setting.steps, setting.arith,
+                                      setting.seed, setting.range);
+      ASSERT_TRUE(data) << data.error().message;
+      auto expected = driver::runSerial(*model.step, *plan, *data, setting.arith);
+      ASSERT_TRUE(expected) << expected.error().message;
+      for (int time = 0; time < 2; ++time) {
+        auto record = runs.run(*model.step, *plan, setting);
+        ASSERT_TRUE(record) << record.error().message;
+        ASSERT_EQ(record->size(), expected->size());
+        for (const auto &[name, value] : *expected)
+          EXPECT_TRUE(bitwiseEqual(record->at(name), value)) << mesh << " " << name;
+      }
+    }
+  }
 }
 
 /// Several chunks per stage, looped and V-shaped, and a split backward. Covers tied weights, long
@@ -192,22 +244,36 @@ std::vector<Case> allCases() {
   return cases;
 }
 
-std::string caseName(const testing::TestParamInfo<Case> &info) {
-  const test::PlanRequest &request = info.param.request;
-  std::string name = std::string(info.param.model) + "_" + request.mesh + "_" + request.strategy +
-                     "_" + request.schedule + "_" + request.recompute + "_" + info.param.optimizer;
-  if (request.virtualStages > 0)
-    name += "_x" + std::to_string(request.virtualStages) + request.placement;
-  if (!request.context.empty())
-    name += "_" + request.context + "_" + request.sequenceOrder;
-  for (const auto &[setting, value] : info.param.settings)
+/// Returns the cases by step, in groups that take about as long as each other.
+std::vector<Group> allGroups() {
+  constexpr size_t most = 12;
+  std::vector<Group> groups;
+  std::map<std::tuple<std::string, std::string, std::map<std::string, double>, std::string>, size_t>
+      open;
+  for (const Case &one : allCases()) {
+    auto [it, isNew] =
+        open.try_emplace({one.model, one.optimizer, one.settings, one.kept}, groups.size());
+    if (!isNew && groups[it->second].size() == most)
+      it->second = groups.size();
+    if (it->second == groups.size())
+      groups.emplace_back();
+    groups[it->second].push_back(one);
+  }
+  return groups;
+}
+
+std::string groupName(const testing::TestParamInfo<Group> &info) {
+  const Case &first = info.param.front();
+  std::string name = std::string(first.model) + "_" + first.optimizer;
+  for (const auto &[setting, value] : first.settings)
     name += "_" + setting + "_" + std::to_string(value);
+  name += "_" + std::to_string(info.index);
   for (char &c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)))
       c = '_';
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Plans, VerifyPlans, testing::ValuesIn(allCases()), caseName);
+INSTANTIATE_TEST_SUITE_P(Plans, VerifyPlans, testing::ValuesIn(allGroups()), groupName);
 
 } // namespace

@@ -43,4 +43,23 @@ Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const
   return record;
 }
 
+Result<RunRecord> SerialRuns::run(TrainingStep &step, const planner::Plan &plan,
+                                  const Setting &setting) {
+  const Key key{step.model.hash,      step.hash,
+                plan.job.globalBatch, plan.microBatch * plan.mesh.dataRanks(),
+                setting.steps,        setting.arith,
+                setting.seed,         setting.lossScale,
+                setting.range.low,    setting.range.high};
+  if (auto known = made.find(key); known != made.end())
+    return known->second;
+  auto data = makeRunData(step, plan, setting.steps, setting.arith, setting.seed, setting.range);
+  if (!data)
+    return data.error();
+  data->lossScale = setting.lossScale;
+  auto record = runSerial(step, plan, *data, setting.arith);
+  if (record)
+    made[key] = *record;
+  return record;
+}
+
 } // namespace tbc::driver

@@ -180,7 +180,8 @@ static Status runBoth(TrainingStep &step, const planner::Plan &plan,
   auto data = makeRunData(step, plan, options.steps, kernels::Arith::Residue61, options.seed);
   if (!data)
     return data.error();
-  auto serial = runSerial(step, plan, *data, kernels::Arith::Residue61);
+  auto serial = options.serial->run(
+      step, plan, {options.steps, kernels::Arith::Residue61, options.seed, std::nullopt, {}});
   if (!serial)
     return serial.error();
   auto parallel = runParallel(program, *data, kernels::Arith::Residue61);
@@ -232,7 +233,8 @@ static Status runOverflow(TrainingStep &step, const planner::Plan &plan,
   auto planted = plantOverflow(step, plan, *data, options.seed);
   if (!planted)
     return planted.error();
-  auto usual = runSerial(step, plan, *data, kernels::Arith::Residue61);
+  auto usual = options.serial->run(
+      step, plan, {options.steps, kernels::Arith::Residue61, options.seed, std::nullopt, {}});
   auto serial = runSerial(step, plan, *data, planted->context);
   if (!usual || !serial)
     return usual ? serial.error() : usual.error();
@@ -250,26 +252,23 @@ static Status runOverflow(TrainingStep &step, const planner::Plan &plan,
 
 namespace {
 /// Runs of the serial program in floats and in f64, on the inputs of each seed.
-struct SerialRuns {
+struct FloatRuns {
   std::vector<RunRecord> native, exact;
 };
 } // namespace
 
-static Result<SerialRuns> runSeeds(TrainingStep &step, const planner::Plan &plan, int numSteps,
-                                   uint64_t firstSeed, std::optional<double> lossScale,
-                                   const InputRange &range) {
+static Result<FloatRuns> runSeeds(TrainingStep &step, const planner::Plan &plan, int numSteps,
+                                  const VerifyOptions &options, std::optional<double> lossScale,
+                                  const InputRange &range) {
   // The bound is the serial program's own largest error over this many inputs (docs/design.md,
   // 4.2).
   constexpr int numSeeds = 8;
-  SerialRuns runs;
+  FloatRuns runs;
   for (int i = 0; i < numSeeds; ++i) {
     for (auto [arith, records] : {std::pair(kernels::Arith::Native, &runs.native),
                                   std::pair(kernels::Arith::F64, &runs.exact)}) {
-      auto data = makeRunData(step, plan, numSteps, arith, firstSeed + i, range);
-      if (!data)
-        return data.error();
-      data->lossScale = lossScale;
-      auto record = runSerial(step, plan, *data, arith);
+      auto record =
+          options.serial->run(step, plan, {numSteps, arith, options.seed + i, lossScale, range});
       if (!record)
         return record.error();
       records->push_back(std::move(*record));
@@ -285,7 +284,7 @@ static bool isFinite(const kernels::Tensor &tensor) {
 
 /// Returns the tensor that makes a float run incomparable with f64, or "". It is not finite, or it
 /// is a loss scale changed by a skipped step.
-static std::string whatOverflows(const SerialRuns &runs) {
+static std::string whatOverflows(const FloatRuns &runs) {
   for (size_t seed = 0; seed < runs.native.size(); ++seed)
     for (const auto &[name, value] : runs.native[seed]) {
       bool isScale = name == kLossScaleName;
@@ -298,14 +297,15 @@ static std::string whatOverflows(const SerialRuns &runs) {
 
 /// Returns the serial runs at the first loss scale without overflow, halved from the step's initial
 /// scale; then the same on positive inputs. Example: 65536, 32768, 16384 ...
-static Result<SerialRuns> runWithoutOverflow(TrainingStep &step, const planner::Plan &plan,
-                                             int numSteps, uint64_t seed, VerifyReport &report) {
+static Result<FloatRuns> runWithoutOverflow(TrainingStep &step, const planner::Plan &plan,
+                                            int numSteps, const VerifyOptions &options,
+                                            VerifyReport &report) {
   LossScale scale = tbc::driver::lossScale(step.options);
   std::string name;
   for (const InputRange &range : {InputRange(), InputRange::positive()}) {
     report.lossScale.reset();
     for (double at = scale.initial;; at /= 2) {
-      auto runs = runSeeds(step, plan, numSteps, seed, report.lossScale, range);
+      auto runs = runSeeds(step, plan, numSteps, options, report.lossScale, range);
       if (!runs)
         return runs.error();
       name = whatOverflows(*runs);
@@ -338,7 +338,7 @@ static Status runFloats(TrainingStep &step, const planner::Plan &plan,
                         const program::Program &program, const VerifyOptions &options,
                         VerifyReport &report) {
   const int numSteps = scalesNoise(step) ? 1 : options.steps;
-  auto runs = runWithoutOverflow(step, plan, numSteps, options.seed, report);
+  auto runs = runWithoutOverflow(step, plan, numSteps, options, report);
   if (!runs)
     return runs.error();
   auto data = makeRunData(step, plan, numSteps, kernels::Arith::Native, options.seed,
@@ -370,8 +370,11 @@ Result<VerifyReport> verifyPlan(TrainingStep &step, const planner::Plan &plan,
 }
 
 Result<VerifyReport> verifyProgram(TrainingStep &step, const planner::Plan &plan,
-                                   const program::Program &program, const VerifyOptions &options) {
+                                   const program::Program &program, const VerifyOptions &asked) {
   VerifyReport report;
+  VerifyOptions options = asked;
+  if (!options.serial)
+    options.serial = std::make_shared<SerialRuns>();
   report.ranks = program.mesh.numRanks();
   for (const reshard::CollectiveCount &line : countInstructions(program))
     if (line.stage == 0)

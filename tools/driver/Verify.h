@@ -8,8 +8,10 @@
 #include "tools/driver/Compile.h"
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace tbc::driver {
@@ -44,6 +46,27 @@ Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int s
 /// Runs the unpartitioned step in the interpreter, with the plan's batch and accumulation.
 Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const RunData &data,
                             const kernels::KernelContext &context);
+
+/// Serial runs of steps on seeded data, each made once. They depend on a plan through its batch and
+/// the samples of a micro-batch alone, so plans of the same step share them.
+class SerialRuns {
+public:
+  struct Setting {
+    int steps = 1;
+    kernels::Arith arith = kernels::Arith::Native;
+    uint64_t seed = 1;
+    std::optional<double> lossScale = std::nullopt;
+    InputRange range = {};
+  };
+  /// Returns runSerial() on the data of makeRunData().
+  Result<RunRecord> run(TrainingStep &step, const planner::Plan &plan, const Setting &setting);
+
+private:
+  /// Hashes of model and step; batch and samples of a micro-batch; the setting.
+  using Key = std::tuple<std::string, std::string, int64_t, int64_t, int, kernels::Arith, uint64_t,
+                         std::optional<double>, double, double>;
+  std::map<Key, RunRecord> made;
+};
 
 /// Runs all ranks of the Program in this process, by default on reference backends.
 Result<RunRecord> runParallel(const program::Program &program, const RunData &data,
@@ -92,6 +115,8 @@ struct VerifyOptions {
   uint64_t seed = 1;
   /// The backends of a run; if not empty, they also compute the floats.
   runtime::RankMachines machines = {};
+  /// Serial runs to share with other plans, if not null. For one thread at a time.
+  std::shared_ptr<SerialRuns> serial = nullptr;
 };
 
 struct VerifyReport {
