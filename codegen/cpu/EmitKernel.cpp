@@ -150,7 +150,7 @@ private:
       builder.setInsertionPoint(scope.block, scope.point);
       int argument = int(cast<BlockArgument>(value).getArgNumber());
       lastRead[argument] = std::max(lastRead[argument], pass);
-      return scopes[level].values[value] = load(value, buffers[argument]);
+      return scopes[level].values[value] = load(cast<BlockArgument>(value));
     }
     assert(!domain.isReduction(*op) && "reductions are computed by the passes before");
     SmallVector<Value> elements = operandsOf(*op);
@@ -197,19 +197,22 @@ private:
     return known;
   }
 
-  /// Returns the offset, in elements, of `value` at the current indices.
-  Value offsetOf(Value value) {
-    Value offset = integer(0);
+  /// Returns the offset, in elements, of `value` at the current indices in the buffer of `array`.
+  Value offsetOf(Value value, const Array &array) {
+    Value offset = integer(array.first);
     bool hasVector = domain.hasVector(value);
-    for (auto [loop, stride] : llvm::zip_equal(domain.loops.lookup(value), domain.strides(value)))
+    for (auto [loop, stride] :
+         llvm::zip_equal(domain.loops.lookup(value), domain.strides(value, array)))
       if (!llvm::is_contained(domain.vector, loop))
         offset = e.add(offset, e.mul(indices.lookup(loop), integer(stride)));
     return hasVector ? e.add(offset, position) : offset;
   }
 
-  Value load(Value value, Value buffer) {
-    MemoryAccess access(builder, loc, tensorType(value).getElementType());
-    return access.load(buffer, offsetOf(value), domain.hasVector(value) ? width : 0, valid);
+  Value load(BlockArgument argument) {
+    const Array &array = domain.arrayOf(argument);
+    MemoryAccess access(builder, loc, tensorType(argument).getElementType());
+    return access.load(buffers[array.buffer], offsetOf(argument, array),
+                       domain.hasVector(argument) ? width : 0, valid);
   }
 
   /// Stores these results at the current indices. All are computed before the first store, because
@@ -224,7 +227,9 @@ private:
     for (auto [result, element] : llvm::zip_equal(results, elements)) {
       Value value = returned()[result];
       MemoryAccess access(builder, loc, tensorType(value).getElementType());
-      access.store(element, buffers[function.getNumArguments() + result], offsetOf(value), valid);
+      const Array &array = domain.results[result];
+      access.store(element, buffers[domain.numOperands + array.buffer], offsetOf(value, array),
+                   valid);
       written[result] = pass;
     }
   }
@@ -240,7 +245,7 @@ private:
     auto kernel = builder.create<func::FuncOp>(loc, kKernelName, type);
     Block *entry = kernel.addEntryBlock();
     builder.setInsertionPointToEnd(entry);
-    int numBuffers = int(function.getNumArguments() + returned().size());
+    int numBuffers = domain.numOperands + domain.numResults;
     for (int i = 0; i < numBuffers; ++i) {
       Value at = builder.create<LLVM::GEPOp>(loc, pointer, pointer, entry->getArgument(0),
                                              ArrayRef<LLVM::GEPArg>{i}, true);
@@ -438,15 +443,9 @@ private:
   /// `store` reads all operands before it writes. Example: with t = f(a), x = g(b), y = h(t), x may
   /// lie over a although y is stored after x.
   std::vector<std::vector<bool>> mayOverwrite() {
-    std::vector<std::vector<bool>> answer;
-    for (auto [i, value] : llvm::enumerate(returned())) {
-      std::vector<bool> &row = answer.emplace_back();
-      for (BlockArgument argument : function.getArguments())
-        row.push_back(domain.loops.lookup(value) == domain.loops.lookup(argument) &&
-                      value.getType() == argument.getType() &&
-                      lastRead[argument.getArgNumber()] <= written[i]);
-    }
-    return answer;
+    return domain.overwrites(function, [&](size_t result, BlockArgument argument) {
+      return lastRead[argument.getArgNumber()] <= written[result];
+    });
   }
 
   func::FuncOp function;

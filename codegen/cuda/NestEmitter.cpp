@@ -14,6 +14,7 @@ using namespace mlir;
 
 namespace tbc::cuda {
 
+using region::Array;
 using region::Combiner;
 using region::Domain;
 using region::KernelOpInterface;
@@ -140,8 +141,10 @@ Value NestEmitter::evaluate(Value value) {
 }
 
 Value NestEmitter::load(BlockArgument argument) {
-  return accessTo(argument).load(buffers[argument.getArgNumber()], offsetOf(argument),
-                                 isWide(argument) ? width : 0, width);
+  const Array &array = domain.arrayOf(argument);
+  return accessTo(argument, array)
+      .load(buffers[size_t(array.buffer)], offsetOf(argument, array), isWide(argument) ? width : 0,
+            width);
 }
 
 Value NestEmitter::splat(Value element) {
@@ -150,17 +153,21 @@ Value NestEmitter::splat(Value element) {
   return e.make<vector::SplatOp>(VectorType::get({width}, element.getType()), element);
 }
 
-Value NestEmitter::offsetOf(Value value) {
-  Value offset = integer(0);
-  for (auto [loop, stride] : llvm::zip_equal(domain.loops.lookup(value), domain.strides(value)))
+Value NestEmitter::offsetOf(Value value, const Array &array) {
+  Value offset = integer(array.first);
+  for (auto [loop, stride] :
+       llvm::zip_equal(domain.loops.lookup(value), domain.strides(value, array)))
     if (!llvm::is_contained(domain.vector, loop))
       offset = e.add(offset, e.mul(indices.lookup(loop), integer(stride)));
   return domain.hasVector(value) ? e.add(offset, position) : offset;
 }
 
-MemoryAccess NestEmitter::accessTo(Value value) {
+MemoryAccess NestEmitter::accessTo(Value value, const Array &array) {
   int64_t elements = isWide(value) ? width : 1;
-  for (auto [loop, stride] : llvm::zip_equal(domain.loops.lookup(value), domain.strides(value)))
+  if (array.first % elements != 0)
+    elements = 1;
+  for (auto [loop, stride] :
+       llvm::zip_equal(domain.loops.lookup(value), domain.strides(value, array)))
     if (!llvm::is_contained(domain.vector, loop) && stride % elements != 0)
       elements = 1;
   return MemoryAccess(builder, loc, tensorType(value).getElementType(),
@@ -175,8 +182,10 @@ void NestEmitter::store(ArrayRef<int> results) {
   }
   for (auto [result, element] : llvm::zip_equal(results, elements)) {
     Value value = returned()[result];
-    accessTo(value).store(element, buffers[function.getNumArguments() + result], offsetOf(value),
-                          width);
+    const Array &array = domain.results[size_t(result)];
+    accessTo(value, array)
+        .store(element, buffers[size_t(domain.numOperands + array.buffer)], offsetOf(value, array),
+               width);
     written[result] = pass;
   }
 }
@@ -244,17 +253,12 @@ Value NestEmitter::overLanes(Operation *reduction, Value sum) {
 }
 
 std::vector<std::vector<bool>> NestEmitter::mayOverwrite() {
-  std::vector<std::vector<bool>> answer;
-  for (auto [i, value] : llvm::enumerate(returned())) {
-    std::vector<bool> &row = answer.emplace_back();
+  return domain.overwrites(function, [&](size_t i, BlockArgument argument) {
+    Value value = returned()[i];
     bool isOwn = domain.hasVector(value) || numThreads == domain.product(domain.rows) ||
                  (isInParts && !domain.hasReduced(value));
-    for (BlockArgument argument : function.getArguments())
-      row.push_back(isOwn && domain.loops.lookup(value) == domain.loops.lookup(argument) &&
-                    value.getType() == argument.getType() &&
-                    lastRead[argument.getArgNumber()] <= written[i]);
-  }
-  return answer;
+    return isOwn && lastRead[argument.getArgNumber()] <= written[i];
+  });
 }
 
 } // namespace tbc::cuda

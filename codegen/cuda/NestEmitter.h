@@ -37,7 +37,7 @@ protected:
   virtual region::Kernel emit() = 0;
 
   mlir::ValueRange returned() { return function.getBody().front().getTerminator()->getOperands(); }
-  int numBuffers() { return int(function.getNumArguments() + returned().size()); }
+  int numBuffers() const { return domain.numOperands + domain.numResults; }
   mlir::Value integer(int64_t value) {
     return builder.create<mlir::arith::ConstantIntOp>(loc, value, 64);
   }
@@ -59,9 +59,9 @@ protected:
   mlir::Value load(mlir::BlockArgument argument);
   mlir::Value splat(mlir::Value element);
   bool isWide(mlir::Value value) const { return width > 1 && domain.hasVector(value); }
-  /// Returns the offset, in elements, of `value` at the current indices.
-  mlir::Value offsetOf(mlir::Value value);
-  region::MemoryAccess accessTo(mlir::Value value);
+  /// Returns the offset, in elements, of `value` at the current indices in the buffer of `array`.
+  mlir::Value offsetOf(mlir::Value value, const region::Array &array);
+  region::MemoryAccess accessTo(mlir::Value value, const region::Array &array);
   /// Stores these results at the current indices. All are computed before the first store, because
   /// a result may lie over another one's operand (`mayOverwrite`).
   void store(mlir::ArrayRef<int> results);

@@ -3,9 +3,13 @@
 #include "codegen/region/Domain.h"
 
 #include "codegen/region/KernelOp.h"
+#include "codegen/region/RegionFunction.h"
 #include "ir/Tbc.h"
 
+#include "llvm/ADT/MapVector.h"
+
 #include <iterator>
+#include <map>
 #include <set>
 
 using namespace mlir;
@@ -64,12 +68,42 @@ SmallVector<int> Domain::resultsBehindPasses(func::FuncOp function) const {
   return result;
 }
 
-SmallVector<int64_t> Domain::strides(Value value) const {
+const Array &Domain::arrayOf(BlockArgument argument) const {
+  return arguments[argument.getArgNumber()];
+}
+
+SmallVector<int64_t> Domain::strides(Value value, const Array &array) const {
   const Loops list = loops.lookup(value);
-  SmallVector<int64_t> result(list.size(), 1);
-  for (int i = int(list.size()) - 2; i >= 0; --i)
-    result[i] = result[i + 1] * sizes[list[i + 1]];
+  SmallVector<int64_t> result(list.size());
+  int64_t stride = 1;
+  for (int i = int(list.size()) - 1; i >= 0; --i) {
+    if (!array.isWhole() && int(list.size()) - 1 - i == array.columnLoops)
+      stride = array.pitch;
+    result[i] = stride;
+    stride *= sizes[list[i]];
+  }
   return result;
+}
+
+std::vector<std::vector<bool>>
+Domain::overwrites(func::FuncOp function,
+                   llvm::function_ref<bool(size_t, BlockArgument)> mayLieOver) const {
+  const std::vector<bool> never(size_t(numOperands), false);
+  std::vector<std::vector<bool>> answer(size_t(numResults), never);
+  Block &body = function.getBody().front();
+  for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands()))
+    for (BlockArgument argument : body.getArguments())
+      if (const Array &result = results[i], &operand = arrayOf(argument);
+          result.isWhole() && operand.isWhole())
+        answer[size_t(result.buffer)][size_t(operand.buffer)] =
+            loops.lookup(value) == loops.lookup(argument) &&
+            value.getType() == argument.getType() && mayLieOver(i, argument);
+  // Other columns of the operand are read at other indices.
+  for (const Array &operand : arguments)
+    if (!operand.isWhole())
+      for (std::vector<bool> &row : answer)
+        row[size_t(operand.buffer)] = false;
+  return answer;
 }
 
 namespace {
@@ -141,8 +175,11 @@ public:
     for (Operation &op : function.getBody().front().without_terminator())
       if (failed(addOp(op)))
         return failure();
-    if (failed(unifyReductions()) || failed(resolveAll()) || failed(findPasses()) ||
-        failed(findNest()) || failed(checkResults()))
+    if (failed(unifyReductions()) || failed(unifyJoined()) || failed(resolveAll()) ||
+        failed(findPasses()))
+      return failure();
+    findArrays();
+    if (failed(findNest()) || failed(checkResults()))
       return failure();
     return std::move(domain);
   }
@@ -202,6 +239,23 @@ private:
         first = reduced;
       const Loops others = table.resolve(listed.lookup(first));
       if (!shares(loops, others) && failed(table.unify(others, loops)))
+        return failure();
+    }
+    return success();
+  }
+
+  /// Makes results that are columns of one tensor one nest, if they have equal sizes. Example: the
+  /// halves of y are neg(u) and neg(v), of unrelated u[4, 6] and v[4, 6].
+  LogicalResult unifyJoined() {
+    auto numbers = function->getAttrOfType<DenseI64ArrayAttr>(kArraysAttr);
+    std::map<int64_t, Value> firsts; // by buffer
+    for (auto [i, value] : llvm::enumerate(returned())) {
+      if (!numbers)
+        break;
+      const size_t at = 3 * (function.getNumArguments() + i);
+      auto [first, isNew] = firsts.try_emplace(numbers[at], value);
+      if (!isNew && first->second.getType() == value.getType() &&
+          failed(table.unify(listed.lookup(first->second), listed.lookup(value))))
         return failure();
     }
     return success();
@@ -283,14 +337,38 @@ private:
     return success();
   }
 
-  /// Whether the last `count` loops of the order are the last ones of `value`, in order, or are
-  /// absent from it.
-  bool isContiguous(Value value, size_t count) const {
+  /// Notes where the arguments and results lie.
+  void findArrays() {
+    auto numbers = function->getAttrOfType<DenseI64ArrayAttr>(kArraysAttr);
+    size_t next = 0;
+    auto arraysOf = [&](ValueRange values, int &numBuffers) {
+      SmallVector<Array> arrays;
+      for (Value value : values) {
+        Array array{int(arrays.size())};
+        if (numbers) {
+          array = {int(numbers[next]), numbers[next + 1], numbers[next + 2]};
+          next += 3;
+        }
+        if (!array.isWhole())
+          array.columnLoops = int(table.resolve(listed.lookup(value).back()).size());
+        numBuffers = std::max(numBuffers, array.buffer + 1);
+        arrays.push_back(array);
+      }
+      return arrays;
+    };
+    domain.arguments = arraysOf(function.getArguments(), domain.numOperands);
+    domain.results = arraysOf(returned(), domain.numResults);
+  }
+
+  /// Whether the last `count` loops of the order are the last ones of `value`, in order, and next
+  /// to each other where it lies; or are absent from it.
+  bool isContiguous(Value value, const Array &array, size_t count) const {
     ArrayRef<int> suffix = ArrayRef<int>(order).take_back(count);
     const Loops list = domain.loops.lookup(value);
     if (!shares(list, suffix))
       return true;
-    return list.size() >= count && ArrayRef<int>(list).take_back(count) == suffix;
+    return (array.isWhole() || int(count) <= array.columnLoops) && list.size() >= count &&
+           ArrayRef<int>(list).take_back(count) == suffix;
   }
 
   LogicalResult findNest() {
@@ -300,10 +378,14 @@ private:
           return failure();
     domain.isVectorReduced = !order.empty() && allReduced.count(order.back()) > 0;
     size_t count = 0;
+    auto areContiguous = [&](ValueRange values, ArrayRef<Array> arrays, size_t wanted) {
+      return llvm::all_of(llvm::zip_equal(values, arrays), [&](auto pair) {
+        return isContiguous(std::get<0>(pair), std::get<1>(pair), wanted);
+      });
+    };
     auto isInMemory = [&](size_t wanted) {
-      return llvm::all_of(function.getArguments(),
-                          [&](Value value) { return isContiguous(value, wanted); }) &&
-             llvm::all_of(returned(), [&](Value value) { return isContiguous(value, wanted); });
+      return areContiguous(function.getArguments(), domain.arguments, wanted) &&
+             areContiguous(returned(), domain.results, wanted);
     };
     while (count < order.size() &&
            (allReduced.count(order[order.size() - count - 1]) > 0) == domain.isVectorReduced &&

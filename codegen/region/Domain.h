@@ -6,7 +6,19 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
 
+#include <vector>
+
 namespace tbc::region {
+
+/// Where an argument or result of a kernel's function lies in memory.
+struct Array {
+  int buffer = 0; // of the operands, or of the results
+  /// Of columns of a wider tensor: the first one, and the elements between rows; 0: a whole tensor.
+  int64_t first = 0, pitch = 0;
+  int columnLoops = 0; // the last ones of its loops, which are of its columns
+
+  bool isWhole() const { return pitch == 0; }
+};
 
 /// A kernel's function as one nest of loops. Every value is an array over some of the loops, in
 /// some order. A reduction runs over the loops of its operand that its result lacks. Loops of size
@@ -39,6 +51,9 @@ struct Domain {
   Loops reduced; // sequential, outside of `vector`
   Loops vector;  // the loops of vectors; contiguous in memory in every value with them
   bool isVectorReduced = false;
+  llvm::SmallVector<Array> arguments, results; // of the function
+  int numOperands = 0, numResults = 0;         // buffers
+
   /// If there are any, the vector is reduced, and no other loop but the rows.
   llvm::SmallVector<mlir::Operation *> columnSums;
 
@@ -61,8 +76,16 @@ struct Domain {
   bool hasVector(mlir::Value value) const;
   /// Whether `value` has one of the reduced loops.
   bool hasReduced(mlir::Value value) const;
-  /// Returns the strides of `value`, in elements, in the order of its loops.
-  llvm::SmallVector<int64_t> strides(mlir::Value value) const;
+  /// Returns the place of an argument.
+  const Array &arrayOf(mlir::BlockArgument argument) const;
+  /// Returns the strides of `value` as it lies in `array`, in elements, in the order of its loops.
+  llvm::SmallVector<int64_t> strides(mlir::Value value, const Array &array) const;
+  /// Returns by buffer of the results, then of the operands: whether a result may lie over an
+  /// operand. `mayLieOver(i, argument)` is asked for result i of the function, if both are whole
+  /// tensors with the same loops and type.
+  std::vector<std::vector<bool>>
+  overwrites(mlir::func::FuncOp function,
+             llvm::function_ref<bool(size_t, mlir::BlockArgument)> mayLieOver) const;
 };
 
 /// Returns the loops of `function`. Its ops must have KernelOpInterface and one element per index;

@@ -85,10 +85,12 @@ private:
                                  /*hasColumnSums=*/true);
   }
 
-  bool isKernel(int i) const {
+  /// Whether a kernel might execute instruction `i`, in a region of `count` instructions.
+  bool isKernel(int i, int count = 1) const {
     const program::Instruction &instruction = block.instructions[i];
     return ops[i] && instruction.kind == program::InstructionKind::Kernel &&
-           instruction.id != program::gradientNormId && mayBeCompiled(ops[i]);
+           instruction.id != program::gradientNormId &&
+           (mayBeCompiled(ops[i]) || (count > 1 && movesColumns(ops[i])));
   }
 
   OwningOpRef<ModuleOp> functionOfRegion(const Region &region,
@@ -105,7 +107,7 @@ private:
   /// it is such a kernel.
   bool addRegion(Region region, bool hasColumnSums = false) {
     for (int i = region.first; i < region.first + region.count; ++i)
-      if (!isKernel(i))
+      if (!isKernel(i, region.count))
         return false;
     program::RegionValues values = regionValues(block, region);
     if (values.results.empty())

@@ -2,11 +2,15 @@
 
 #include "codegen/region/RegionFunction.h"
 
+#include "codegen/region/Domain.h"
 #include "codegen/region/KernelOp.h"
 #include "codegen/region/MemoryAccess.h"
 #include "ir/Tbc.h"
 
 #include "mlir/IR/IRMapping.h"
+
+#include <map>
+#include <tuple>
 
 using namespace mlir;
 
@@ -63,6 +67,103 @@ static LogicalResult expand(func::FuncOp function) {
   return success();
 }
 
+static ColumnUse columnUseOf(Operation *op) {
+  auto cost = dyn_cast_or_null<CostOpInterface>(op);
+  return cost ? cost.getColumnUse() : ColumnUse();
+}
+
+bool movesColumns(Operation *op) {
+  const ColumnUse::Kind kind = columnUseOf(op).kind;
+  return kind == ColumnUse::Kind::Cuts || kind == ColumnUse::Kind::Joins;
+}
+
+namespace {
+
+/// Takes the ops that move columns out of a function.
+class ColumnTaker {
+public:
+  explicit ColumnTaker(func::FuncOp function)
+      : function(function), body(function.getBody().front()), numOperands(body.getNumArguments()) {}
+
+  void run() {
+    for (int64_t i = 0; i < numOperands; ++i)
+      arguments.push_back({int(i)});
+    takeCuts();
+    takeJoins();
+    if (!isChanged)
+      return;
+    SmallVector<int64_t> numbers;
+    for (const SmallVector<Array> *list : {&arguments, &results})
+      for (const Array &array : *list)
+        numbers.append({array.buffer, array.first, array.pitch});
+    Operation *end = body.getTerminator();
+    Builder builder(function.getContext());
+    function.setType(builder.getFunctionType(body.getArgumentTypes(), end->getOperandTypes()));
+    function->setAttr(kArraysAttr, builder.getDenseI64ArrayAttr(numbers));
+  }
+
+private:
+  void takeCuts() {
+    std::map<std::tuple<unsigned, int64_t, int64_t>, Value> cuts; // operand, first column, columns
+    for (Operation &op : llvm::make_early_inc_range(body.without_terminator())) {
+      const ColumnUse use = columnUseOf(&op);
+      auto whole = use.kind == ColumnUse::Kind::Cuts ? dyn_cast<BlockArgument>(op.getOperand(0))
+                                                     : BlockArgument();
+      if (!whole)
+        continue;
+      Value part = op.getResult(0);
+      Value &argument = cuts[{whole.getArgNumber(), use.first, tensorType(part).getShape().back()}];
+      if (!argument) {
+        arguments.push_back(
+            {int(whole.getArgNumber()), use.first, tensorType(whole).getShape().back()});
+        argument = body.addArgument(part.getType(), op.getLoc());
+      }
+      part.replaceAllUsesWith(argument);
+      op.erase();
+      isChanged = true;
+    }
+    // Operands that are only cut are no arguments.
+    for (int64_t i = numOperands; isChanged && i-- > 0;)
+      if (body.getArgument(unsigned(i)).use_empty()) {
+        body.eraseArgument(unsigned(i));
+        arguments.erase(arguments.begin() + i);
+      }
+  }
+
+  void takeJoins() {
+    Operation *end = body.getTerminator();
+    SmallVector<Value> returned;
+    SmallVector<Operation *> joins;
+    for (auto [i, value] : llvm::enumerate(end->getOperands())) {
+      Operation *join = value.getDefiningOp();
+      if (columnUseOf(join).kind != ColumnUse::Kind::Joins || !value.hasOneUse()) {
+        results.push_back({int(i)});
+        returned.push_back(value);
+        continue;
+      }
+      int64_t first = 0;
+      for (Value part : join->getOperands()) {
+        results.push_back({int(i), first, tensorType(value).getShape().back()});
+        returned.push_back(part);
+        first += tensorType(part).getShape().back();
+      }
+      joins.push_back(join);
+    }
+    end->setOperands(returned);
+    for (Operation *join : joins)
+      join->erase();
+    isChanged |= !joins.empty();
+  }
+
+  func::FuncOp function;
+  Block &body;
+  const int64_t numOperands;
+  SmallVector<Array> arguments, results;
+  bool isChanged = false;
+};
+
+} // namespace
+
 OwningOpRef<ModuleOp> makeRegionFunction(ArrayRef<Operation *> ops, ValueRange operands,
                                          ValueRange results) {
   Location loc = ops.front()->getLoc();
@@ -80,7 +181,9 @@ OwningOpRef<ModuleOp> makeRegionFunction(ArrayRef<Operation *> ops, ValueRange o
   for (Value result : results)
     returned.push_back(mapping.lookup(result));
   builder.create<func::ReturnOp>(loc, returned);
-  if (failed(expand(function)))
+  ColumnTaker(function).run();
+  const bool isCopy = llvm::all_of(ops, movesColumns); // with a kernel of its own
+  if (isCopy || failed(expand(function)))
     return {};
   return module;
 }

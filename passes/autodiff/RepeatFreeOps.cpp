@@ -105,6 +105,15 @@ static bool isTakenAsColumns(Value value) {
   return reader && takesColumns(reader, value);
 }
 
+/// Whether `op` cuts columns that nests of loops alone read: they read them where they lie.
+static bool servesNests(Operation *op) {
+  return columnUseOf(op).kind == ColumnUse::Kind::Cuts &&
+         llvm::all_of(op->getUsers(), [](Operation *user) {
+           auto cost = dyn_cast<CostOpInterface>(user);
+           return cost && cost.isLoopNest();
+         });
+}
+
 /// Whether saving the results of free ops of `value`, its readers, takes the place of saving
 /// `value`. `isRepeatable` says whether an op may be repeated.
 static bool isSavedByReaders(Value value, llvm::function_ref<bool(Operation *)> isRepeatable) {
@@ -118,15 +127,18 @@ static bool isSavedByReaders(Value value, llvm::function_ref<bool(Operation *)> 
   if (!root.getDefiningOp())
     return false;
   int64_t bits = 0;
+  bool isCutInPlace = true;
   for (Operation *user : value.getUsers()) {
     if (isBackward(user))
       return false;
     // The result of a free op may become one of the backward phase by a reader that is repeated.
     if (isRepeatable(user) &&
-        (hasBackwardUser(user) || llvm::any_of(user->getUsers(), isRepeatable)))
+        (hasBackwardUser(user) || llvm::any_of(user->getUsers(), isRepeatable))) {
       bits += bitsOf(user->getResult(0));
+      isCutInPlace = isCutInPlace && servesNests(user);
+    }
   }
-  return bits <= bitsOf(value);
+  return isCutInPlace ? bits < bitsOf(value) : bits <= bitsOf(value);
 }
 
 void repeatFreeOps(func::FuncOp train) {

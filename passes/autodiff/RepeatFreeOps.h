@@ -18,10 +18,10 @@ llvm::SetVector<mlir::Value> residuals(mlir::func::FuncOp train);
 /// Saving their results would be a copy without gain.
 ///
 /// Results that take no more memory than their operand are saved in its place, if the backward
-/// phase has no other use of it. Example: a gate and a value are the halves of one matmul's result
-/// [b, s, 2 d]. The residuals are the two slices, not the whole tensor, which would be cut once
-/// more. It is saved whole if its reader there takes all of its columns in place (ColumnUse), such
-/// as attention_grad of q, k and v.
+/// phase has no other use of it. Example: of a table of scores, half of the rows are read. It is
+/// saved whole if its readers there take all of its columns in place (ColumnUse): attention_grad of
+/// q, k and v does, and so do nests of loops. Example: a gate and a value are the halves of one
+/// matmul's result [b, s, 2 d].
 ///
 /// The clone of op "i" has the id "i.rc", the phase `bwd`, "i" in tbc.forward, and stands right
 /// before its first use there. These clones are part of the step under every plan; a plan's

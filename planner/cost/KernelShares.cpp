@@ -38,7 +38,7 @@ public:
     for (const auto &[key, kernels] : launched)
       for (const Kernel &kernel : kernels) {
         for (int op : kernel.ops)
-          if (!graph.ops[size_t(op)].generator)
+          if (!graph.ops[size_t(op)].generator && !isCutInNest(kernel, op))
             kernelOf[size_t(op)] = number;
         ++number;
       }
@@ -109,6 +109,11 @@ private:
     keep(graph.count);
   }
 
+  /// Whether the kernel reads what the op cuts where it lies.
+  bool isCutInNest(const Kernel &kernel, int op) const {
+    return kernel.isNest && graph.ops[size_t(op)].columns.kind == ColumnUse::Kind::Cuts;
+  }
+
   bool isViewHere(int op, int kernel) const {
     return op >= 0 && kernelOf[size_t(op)] == kernel && isView(graph.ops[size_t(op)]);
   }
@@ -126,8 +131,10 @@ private:
   double bytesOf(int value, int kernel, std::set<int> &seen) const {
     double bytes = fullBytes(graph, value);
     int producer = graph.values[size_t(value)].producer;
-    const bool isPart = producer >= 0 && kernelOf[size_t(producer)] == kernel &&
-                        graph.ops[size_t(producer)].columns.kind == ColumnUse::Kind::Cuts;
+    const bool isPart =
+        producer >= 0 && !graph.ops[size_t(producer)].generator &&
+        graph.ops[size_t(producer)].columns.kind == ColumnUse::Kind::Cuts &&
+        (kernelOf[size_t(producer)] == kernel || kernelOf[size_t(producer)] == none);
     if (isPart) // of a packed tensor, with columns of its own
       return seen.insert(value).second ? bytes : 0;
     for (; isViewHere(producer, kernel); producer = graph.values[size_t(value)].producer) {
@@ -155,7 +162,7 @@ private:
     auto first = std::find_if(ops.begin(), ops.end(), isWork);
     if (ops.empty())
       return;
-    const int number = kernelOf[size_t(ops.front())];
+    const int number = kernelOf[size_t(ops.back())];
     const bool isCopy = first == ops.end();
     KernelShare &launched = shares[size_t(isCopy ? ops.back() : *first)];
     launched.isFused = false;
@@ -169,7 +176,8 @@ private:
       for (size_t k = 0; counts && k < op.operands.size(); ++k)
         share.readBytes[k] = bytesOf(op.operands[k], number, seen);
       for (size_t r = 0; r < op.results.size(); ++r)
-        if ((counts || !isView(op)) && isWritten(op.results[r], number))
+        if ((counts || !isView(op)) && !isCutInNest(kernel, index) &&
+            isWritten(op.results[r], number))
           share.writtenBytes[r] = fullBytes(graph, op.results[r]);
     }
   }
@@ -212,7 +220,7 @@ private:
 
   const Graph &graph;
   const bool hasLibrary;
-  std::vector<int> kernelOf; // by op; none for constants
+  std::vector<int> kernelOf; // by op; none for constants and for what nests cut themselves
   std::vector<bool> isKept;  // by value
   std::vector<KernelShare> shares;
 };

@@ -171,7 +171,7 @@ private:
         inside[value] = list.make(bytes(value, derivation.raw[value]), BufferKind::Transient);
       holdBlocks(kernel[i]);
     }
-    keepResults(kernel, inside);
+    keepResults(emitted, inside);
     for (int index : kernel)
       for (int value : graph.ops[index].results)
         addGradients(value);
@@ -190,10 +190,13 @@ private:
     return derivation.operands[index][operand].sharding;
   }
 
-  void keepResults(const std::vector<int> &kernel, const std::map<int, int> &inside) {
+  void keepResults(const Kernel &emitted, const std::map<int, int> &inside) {
+    const std::vector<int> &kernel = emitted.ops;
     const bool isGenerated = graph.ops[kernel.back()].generator;
     for (int index : kernel) {
-      if (repeated[size_t(index)] && !(isGenerated && index == kernel.back()))
+      const bool isCutHere =
+          emitted.isNest && graph.ops[index].columns.kind == reshard::ColumnUse::Kind::Cuts;
+      if (isCutHere || (repeated[size_t(index)] && !(isGenerated && index == kernel.back())))
         continue;
       for (int value : graph.ops[index].results)
         remember(value, derivation.raw[value], inside.at(value));

@@ -20,7 +20,7 @@ public:
              const std::vector<bool> &isKept, const std::vector<bool> &repeated, NestFinder &nests)
       : graph(graph), assignment(assignment), derivation(derivation), isKept(isKept),
         repeated(repeated), nests(nests), kernelOf(graph.ops.size(), none),
-        inBlock(graph.ops.size(), false) {}
+        inBlock(graph.ops.size(), false), isCutByReaders(graph.ops.size(), false) {}
 
   /// `ops`: those of the block, in the order of the graph, without generators.
   std::vector<Kernel> run(const std::vector<int> &ops) {
@@ -28,8 +28,10 @@ public:
       inBlock[size_t(op)] = true;
     for (int op : ops)
       findPack(op);
+    for (int op : ops)
+      isCutByReaders[size_t(op)] = servesNests(op);
     for (int op : ops) {
-      if (kernelOf[size_t(op)] != none)
+      if (kernelOf[size_t(op)] != none || isCutByReaders[size_t(op)])
         continue;
       if (waitsForReader(op))
         continue;
@@ -37,7 +39,7 @@ public:
     }
     // A view whose readers are in no kernel of this block.
     for (int op : ops)
-      if (kernelOf[size_t(op)] == none)
+      if (kernelOf[size_t(op)] == none && !isCutByReaders[size_t(op)])
         place(op);
     return inEmittedOrder();
   }
@@ -70,7 +72,25 @@ private:
     return false;
   }
 
-  bool isRepeated(int op) const { return repeated[size_t(op)]; }
+  /// Whether each kernel that reads the op executes it again.
+  bool isRepeated(int op) const { return repeated[size_t(op)] || isCutByReaders[size_t(op)]; }
+
+  /// Whether the op cuts columns that nests of this block alone read, as it makes them.
+  bool servesNests(int index) const {
+    const GraphOp &op = graph.ops[size_t(index)];
+    if (op.columns.kind != ColumnUse::Kind::Cuts || isCut.count(index) || !isDirect(index, 0))
+      return false;
+    const int part = op.results[0];
+    const std::vector<int> &users = graph.values[size_t(part)].users;
+    return !isKept[size_t(part)] && !users.empty() &&
+           std::all_of(users.begin(), users.end(), [&](int user) {
+             const GraphOp &reader = graph.ops[size_t(user)];
+             bool isRead = inBlock[size_t(user)] && reader.isLoopNest;
+             for (size_t k = 0; k < reader.operands.size(); ++k)
+               isRead = isRead && (reader.operands[k] != part || isDirect(user, k));
+             return isRead;
+           });
+  }
 
   /// Whether operand k of the op is read as its producer makes it, without communication.
   bool isDirect(int index, size_t k) const {
@@ -91,7 +111,9 @@ private:
     if (std::find(unit.begin(), unit.end(), index) != unit.end())
       return;
     const GraphOp &op = graph.ops[size_t(index)];
-    for (size_t k = 0; k < op.operands.size(); ++k) {
+    // What is cut lies in memory.
+    const size_t numOperands = isCutByReaders[size_t(index)] ? 0 : op.operands.size();
+    for (size_t k = 0; k < numOperands; ++k) {
       int producer = producerOf(op.operands[k]);
       if (!isHere(producer) || !isDirect(index, k))
         continue;
@@ -189,6 +211,10 @@ private:
     }
     placeOperands(index, {});
     const std::vector<int> alone = {index};
+    if (op.columns.kind == ColumnUse::Kind::Joins)
+      for (int kernel : candidates(alone))
+        if (joins(kernel, alone))
+          return;
     begin(alone, op.isLoopNest && nests.isNest(alone, [&](int value) {
       return isReadOutside(value, alone, {});
     }));
@@ -441,6 +467,7 @@ private:
   std::vector<Kernel> kernels;
   std::vector<int> kernelOf;             // by op
   std::vector<bool> inBlock;             // by op
+  std::vector<bool> isCutByReaders;      // by op
   std::set<int> lastReads;               // values read by the last kernel
   std::set<int> isCut;                   // ops that cut columns for an op of `packs`
   std::map<int, std::vector<int>> packs; // by the op that takes columns: the ops of its kernel

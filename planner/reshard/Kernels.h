@@ -22,7 +22,8 @@ using BlockKey = std::pair<int, Phase>;
 struct Kernel {
   /// In an order in which they can be executed. Two or more are one nest of loops.
   std::vector<int> ops;
-  /// One nest of loops; else one op with a kernel of its own, or a packed one.
+  /// One nest of loops; else one op with a kernel of its own, or a packed one. A nest makes no
+  /// value of an op that cuts columns: it reads them where they lie.
   bool isNest = false;
   /// An op that takes columns of one tensor in place (ColumnUse), between the ops that cut them
   /// and, if it makes columns, the op that joins them. Only the first operand of the kernel's first
@@ -62,6 +63,9 @@ std::vector<bool> repeatedOps(const Graph &graph);
 /// - An op that takes columns (ColumnUse) is a kernel with the ops that cut them, if these read the
 ///   same tensor, all of its columns, and serve that op alone. If it makes columns, they must be
 ///   joined by an op that is their only reader.
+/// - Columns that nests alone read are cut by each of these: the op is a part of all their kernels,
+///   and no part is made. Columns that one nest makes, for an op that joins them, are written where
+///   they lie in its result.
 /// - A nest with sums over the rows of another one stands right behind that (`joinsPrevious`), if
 ///   its operands exist there.
 ///
@@ -75,7 +79,8 @@ std::vector<bool> repeatedOps(const Graph &graph);
 /// kernels {add, layer_norm}, {einsum}, {reshape, mul, sum}. And dx = dy w'; dw = x' dy; dh = dx +
 /// r; cast(dw) gives {einsum dx}, {add}, {einsum dw}, {cast}.
 ///
-/// Every op of the block stands in one kernel, and those of constants alone in any number. Linear
+/// Every op of the block stands in one kernel; those of constants alone, and those that cut columns
+/// for nests, in any number. Linear
 /// in the ops of the graph, for kernels of bounded size.
 BlockKernels planKernels(const Graph &graph, const Assignment &assignment,
                          const Derivation &derivation);

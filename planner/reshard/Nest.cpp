@@ -17,13 +17,12 @@ int NestFinder::LoopTable::ofSegments(const std::vector<Segment> &segments) {
   return number(segmented, key);
 }
 
-NestFinder::Loops NestFinder::loopsOf(int value, const Sharding &sharding, bool &isPossible) {
-  const TensorLayout &layout = graph.values[size_t(value)].layout;
-  auto localSize = [&](int dim, const Factor &factor) {
+void NestFinder::addLoops(int value, const Sharding &sharding, int dim, Loops &loops,
+                          bool &isPossible) {
+  auto localSize = [&](const Factor &factor) {
     const FactorSharding *split = find(sharding, dim, factor.id);
     return factor.size / (split ? groupSize(split->axes) : 1);
   };
-  Loops loops;
   auto add = [&](int number, int64_t size) {
     if (size == 1)
       return;
@@ -32,24 +31,37 @@ NestFinder::Loops NestFinder::loopsOf(int value, const Sharding &sharding, bool 
     isPossible = isPossible && size > 0;
     loops.push_back({number, size});
   };
-  isPossible = isPossible && sharding.flat.empty();
-  for (int dim = 0; dim < int(layout.dims.size()); ++dim) {
-    const std::vector<Segment> &segments = layout.dims[size_t(dim)].segments;
-    if (segments.size() == 1) {
-      for (const Factor &factor : segments[0].factors)
-        add(table.ofFactor(factor.id), localSize(dim, factor));
-      continue;
-    }
-    int64_t size = 0;
-    for (const Segment &segment : segments) {
-      int64_t product = 1;
-      for (const Factor &factor : segment.factors)
-        product *= localSize(dim, factor);
-      size += product;
-    }
-    add(table.ofSegments(segments), size);
+  const std::vector<Segment> &segments =
+      graph.values[size_t(value)].layout.dims[size_t(dim)].segments;
+  if (segments.size() == 1) {
+    for (const Factor &factor : segments[0].factors)
+      add(table.ofFactor(factor.id), localSize(factor));
+    return;
   }
+  int64_t size = 0;
+  for (const Segment &segment : segments) {
+    int64_t product = 1;
+    for (const Factor &factor : segment.factors)
+      product *= localSize(factor);
+    size += product;
+  }
+  add(table.ofSegments(segments), size);
+}
+
+NestFinder::Loops NestFinder::loopsOf(int value, const Sharding &sharding, bool &isPossible) {
+  Loops loops;
+  isPossible = isPossible && sharding.flat.empty();
+  for (int dim = 0; dim < int(graph.values[size_t(value)].layout.dims.size()); ++dim)
+    addLoops(value, sharding, dim, loops, isPossible);
   return loops;
+}
+
+size_t NestFinder::columnLoopsOf(int value, const Sharding &sharding) {
+  Loops loops;
+  bool isPossible = true;
+  addLoops(value, sharding, int(graph.values[size_t(value)].layout.dims.size()) - 1, loops,
+           isPossible);
+  return loops.size();
 }
 
 const NestFinder::OpLoops &NestFinder::loopsOf(int index) {
@@ -63,9 +75,14 @@ const NestFinder::OpLoops &NestFinder::loopsOf(int index) {
         loopsOf(op.operands[k], derivation.operands[size_t(index)][k].sharding, result.isPossible));
   for (int value : op.results)
     result.results.push_back(loopsOf(value, derivation.raw[size_t(value)], result.isPossible));
+  if (op.columns.kind == ColumnUse::Kind::Cuts)
+    result.columnLoops = {columnLoopsOf(op.results[0], derivation.raw[size_t(op.results[0])])};
+  for (size_t k = 0; op.columns.kind == ColumnUse::Kind::Joins && k < op.operands.size(); ++k)
+    result.columnLoops.push_back(
+        columnLoopsOf(op.operands[k], derivation.operands[size_t(index)][k].sharding));
   std::set<int> reduced;
   for (const reshard::Loop &loop : op.loops) {
-    if (!loop.isReduced)
+    if (!loop.isReduced || movesColumns(op))
       continue;
     for (const TensorDim &place : loop.operandDims) {
       const std::vector<Segment> &segments = graph.values[size_t(op.operands[size_t(place.tensor)])]
@@ -88,6 +105,28 @@ bool NestFinder::isCopy(int index) {
   const OpLoops &loops = loopsOf(index);
   return op.kernelClass == KernelClass::None && op.operands.size() == 1 &&
          loops.operands == std::vector<Loops>{loops.results[0]};
+}
+
+bool NestFinder::movesColumnsAtItsEnds(const std::vector<int> &ops,
+                                       const std::function<bool(int value)> &isReadOutside) const {
+  std::set<int> made, joined, parts;
+  bool isCopy = true;
+  for (int index : ops) {
+    const GraphOp &op = graph.ops[size_t(index)];
+    isCopy = isCopy && movesColumns(op);
+    for (int value : op.operands) {
+      const bool isMade = made.count(value) > 0;
+      if (joined.count(value) || (op.columns.kind == ColumnUse::Kind::Cuts && isMade))
+        return false;
+      if (op.columns.kind == ColumnUse::Kind::Joins &&
+          (!isMade || isReadOutside(value) || !parts.insert(value).second))
+        return false;
+    }
+    made.insert(op.results.begin(), op.results.end());
+    if (op.columns.kind == ColumnUse::Kind::Joins)
+      joined.insert(op.results[0]);
+  }
+  return !isCopy;
 }
 
 bool NestFinder::isNest(const std::vector<int> &ops,
@@ -113,6 +152,18 @@ bool NestFinder::isNest(const std::vector<int> &ops,
   for (int index : ops)
     all.push_back(&loopsOf(index));
   sizes.assign(size_t(table.count()), 0);
+  if (!movesColumnsAtItsEnds(ops, isReadOutside))
+    return false;
+  // Of an op that moves columns, the parts alone are arrays.
+  auto arraysOf = [&](size_t i) {
+    std::vector<const Loops *> list;
+    const ColumnUse::Kind kind = graph.ops[size_t(ops[i])].columns.kind;
+    for (size_t k = 0; kind != ColumnUse::Kind::Cuts && k < all[i]->operands.size(); ++k)
+      list.push_back(&all[i]->operands[k]);
+    for (size_t r = 0; kind != ColumnUse::Kind::Joins && r < all[i]->results.size(); ++r)
+      list.push_back(&all[i]->results[r]);
+    return list;
+  };
   // Whether the loops are those of `order` that are not in `reduced`.
   auto areOthers = [&](const std::vector<int> &loops) {
     size_t others = 0;
@@ -130,8 +181,11 @@ bool NestFinder::isNest(const std::vector<int> &ops,
     const bool isBehind = std::any_of(op.operands.begin(), op.operands.end(),
                                       [&](int value) { return ofColumns.count(value) > 0; });
     bool isColumnSum = false;
-    if (!loops.isPossible || !std::all_of(loops.operands.begin(), loops.operands.end(), agrees) ||
-        !std::all_of(loops.results.begin(), loops.results.end(), agrees))
+    const std::vector<const Loops *> arrays = arraysOf(i);
+    if (!loops.isPossible || !std::all_of(arrays.begin(), arrays.end(),
+                                          [&](const Loops *array) { return agrees(*array); }))
+      return false;
+    if (isBehind && movesColumns(op))
       return false;
     if (!loops.reduced.empty()) {
       if (!order)
@@ -150,21 +204,30 @@ bool NestFinder::isNest(const std::vector<int> &ops,
   if (hasColumnSums && ofColumns.empty())
     return false;
   // The arrays in memory.
-  std::vector<const Loops *> arguments, results, columns;
+  std::vector<Array> arguments, results, columns;
   for (size_t i = 0; i < ops.size(); ++i) {
     const GraphOp &op = graph.ops[size_t(ops[i])];
-    for (size_t k = 0; k < op.operands.size(); ++k)
-      if (std::find(made.begin(), made.end(), op.operands[k]) == made.end())
-        arguments.push_back(&all[i]->operands[k]);
+    if (op.columns.kind == ColumnUse::Kind::Joins) {
+      for (size_t k = 0; k < op.operands.size(); ++k)
+        results.push_back({&all[i]->operands[k], all[i]->columnLoops[k]});
+      continue;
+    }
+    if (op.columns.kind == ColumnUse::Kind::Cuts)
+      arguments.push_back({&all[i]->results[0], all[i]->columnLoops[0]});
+    else
+      for (size_t k = 0; k < op.operands.size(); ++k)
+        if (std::find(made.begin(), made.end(), op.operands[k]) == made.end())
+          arguments.push_back({&all[i]->operands[k], allLoops});
     for (size_t r = 0; r < op.results.size(); ++r) {
       made.push_back(op.results[r]);
       if (isReadOutside(op.results[r]))
-        (ofColumns.count(op.results[r]) ? columns : results).push_back(&all[i]->results[r]);
+        (ofColumns.count(op.results[r]) ? columns : results)
+            .push_back({&all[i]->results[r], allLoops});
     }
   }
-  for (const Loops *loops : results)
-    if (reduced.empty() && (!order || loops->size() > order->size()))
-      order = loops;
+  for (const Array &array : results)
+    if (reduced.empty() && (!order || array.loops->size() > order->size()))
+      order = array.loops;
   if (!order)
     return false;
 
@@ -174,25 +237,25 @@ bool NestFinder::isNest(const std::vector<int> &ops,
   auto isIn = [](const Loops &loops, const Loop &loop) {
     return std::find(loops.begin(), loops.end(), loop) != loops.end();
   };
-  for (const OpLoops *loops : all)
-    for (const std::vector<Loops> *lists : {&loops->operands, &loops->results})
-      for (const Loops &list : *lists)
-        for (const Loop &loop : list)
-          if (!isIn(*order, loop))
-            return false;
+  for (size_t i = 0; i < ops.size(); ++i)
+    for (const Loops *list : arraysOf(i))
+      for (const Loop &loop : *list)
+        if (!isIn(*order, loop))
+          return false;
 
   // The innermost loops, contiguous in every array that has one of them.
   const bool isVectorReduced = !order->empty() && isReduced(order->back());
-  auto isContiguous = [&](const Loops &loops, size_t count) {
+  auto isContiguous = [&](const Array &array, size_t count) {
+    const Loops &loops = *array.loops;
     bool hasAny = std::any_of(order->end() - std::ptrdiff_t(count), order->end(),
                               [&](const Loop &loop) { return isIn(loops, loop); });
-    return !hasAny ||
-           (loops.size() >= count && std::equal(order->end() - std::ptrdiff_t(count), order->end(),
-                                                loops.end() - std::ptrdiff_t(count)));
+    return !hasAny || (array.contiguous >= count && loops.size() >= count &&
+                       std::equal(order->end() - std::ptrdiff_t(count), order->end(),
+                                  loops.end() - std::ptrdiff_t(count)));
   };
-  auto areContiguous = [&](const std::vector<const Loops *> &arrays, size_t count) {
+  auto areContiguous = [&](const std::vector<Array> &arrays, size_t count) {
     return std::all_of(arrays.begin(), arrays.end(),
-                       [&](const Loops *loops) { return isContiguous(*loops, count); });
+                       [&](const Array &array) { return isContiguous(array, count); });
   };
   size_t count = 0;
   while (count < order->size() &&
@@ -206,12 +269,13 @@ bool NestFinder::isNest(const std::vector<int> &ops,
     return false;
 
   // Column sums have the innermost loops alone.
-  for (const Loops *loops : columns)
-    if (loops->size() != count || !isContiguous(*loops, count))
+  for (const Array &array : columns)
+    if (array.loops->size() != count || !isContiguous(array, count))
       return false;
 
   // Different iterations write different elements.
-  for (const Loops *loops : results) {
+  for (const Array &array : results) {
+    const Loops *loops = array.loops;
     bool hasReduced = std::any_of(loops->begin(), loops->end(), isReduced);
     for (size_t i = 0; i < order->size(); ++i) {
       const Loop &loop = (*order)[i];

@@ -40,6 +40,12 @@ public:
   /// Whether the op only writes its operand once more: a reshape.
   bool isCopy(int op);
 
+  /// Whether the op cuts the columns of a tensor or joins columns to one (ColumnUse). Nests with
+  /// other ops read and write them in place.
+  static bool movesColumns(const GraphOp &op) {
+    return op.columns.kind == ColumnUse::Kind::Cuts || op.columns.kind == ColumnUse::Kind::Joins;
+  }
+
 private:
   /// Numbers for loops: a factor is a loop; so is a dim of several segments, as a whole.
   class LoopTable {
@@ -72,13 +78,30 @@ private:
     bool isKnown = false;
     bool isPossible = true; // no value has a loop twice
     std::vector<Loops> operands, results;
+    /// Of an op that cuts or joins columns: how many loops of each part, the last ones, are of its
+    /// columns. The parts are the result of the one, and the operands of the other.
+    std::vector<size_t> columnLoops;
     std::vector<int> reduced; // ascending
+  };
+  static constexpr size_t allLoops = size_t(-1);
+  /// An array in memory.
+  struct Array {
+    const Loops *loops;
+    size_t contiguous; // the last loops that are next to each other there; more: all of them
   };
 
   bool isNest(const std::vector<int> &ops, const std::function<bool(int value)> &isReadOutside,
               bool hasColumnSums);
+  /// Whether ops that cut columns read what other kernels make, those that join columns write the
+  /// kernel's results and nothing else reads their parts, and there are other ops than these.
+  bool movesColumnsAtItsEnds(const std::vector<int> &ops,
+                             const std::function<bool(int value)> &isReadOutside) const;
   const OpLoops &loopsOf(int op);
   Loops loopsOf(int value, const Sharding &sharding, bool &isPossible);
+  /// Adds the loops of dim `dim` of a value to `loops`.
+  void addLoops(int value, const Sharding &sharding, int dim, Loops &loops, bool &isPossible);
+  /// Returns the number of loops of the last dim of a value.
+  size_t columnLoopsOf(int value, const Sharding &sharding);
 
   const Graph &graph;
   const Assignment &assignment;

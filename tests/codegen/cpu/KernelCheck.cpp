@@ -3,6 +3,7 @@
 #include "tests/codegen/cpu/KernelCheck.h"
 
 #include "codegen/cuda/EmitCudaKernel.h"
+#include "codegen/region/KernelOp.h"
 #include "codegen/region/RegionFunction.h"
 #include "ir/Evaluate.h"
 #include "ir/Interpreter.h"
@@ -70,15 +71,34 @@ OpCase withType(OpCase opCase, const std::string &from, const std::string &to) {
   return opCase;
 }
 
+/// Returns `count` of the columns of a tensor in f64, from column `first` on.
+static Tensor columnsOf(const Tensor &whole, int64_t first, int64_t count) {
+  kernels::TensorType type = whole.type();
+  const int64_t pitch = type.shape.back();
+  type.shape.back() = count;
+  const std::vector<double> all = whole.toDoubles();
+  std::vector<double> part;
+  for (int64_t i = 0; i < kernels::numElements(type.shape); ++i)
+    part.push_back(all[size_t(i / count * pitch + first + i % count)]);
+  return Tensor::fromDoubles(type, Arith::F64, part);
+}
+
 /// Returns the steps and magnitude of the region in f64, see ErrorBound.
 static ErrorBound boundOf(Compiled &compiled, const std::vector<Tensor> &operands, int lanes) {
   ErrorBound bound;
   SmallVector<RankTensors> inputs;
-  for (const Tensor &operand : operands)
-    inputs.push_back({operand});
+  // What the kernel reads: operands, or columns of them.
+  for (auto [argument, array] : llvm::zip_equal(region::functionOf(*compiled.region).getArguments(),
+                                                compiled.domain.arguments)) {
+    const Tensor &operand = operands[size_t(array.buffer)];
+    inputs.push_back({array.isWhole() ? operand
+                                      : columnsOf(operand, array.first,
+                                                  tensorType(argument).getShape().back())});
+  }
   auto observe = [&](Operation *op, ArrayRef<RankTensors> results) {
     bound.steps += 1;
-    if (compiled.domain.isReduction(*op)) {
+    auto kernel = dyn_cast<region::KernelOpInterface>(op);
+    if (kernel && kernel.getCombiner() != region::Combiner::None) {
       int64_t terms = tensorType(op->getOperand(0)).getNumElements() /
                       std::max<int64_t>(1, tensorType(op->getResult(0)).getNumElements());
       bound.steps += double(terms) / (compiled.domain.isVectorReduced ? lanes : 1) + lanes;
@@ -256,6 +276,93 @@ std::vector<OpCase> otherCases() {
       {"adamw", "9xf32, 9xbf16, 9xf32, 9xf32, f32, i64", "9xf32, 9xf32, 9xf32", adaptive, true,
        std::nullopt, step},
   };
+}
+
+std::vector<std::string> columnFunctions() {
+  // U and V: columns of x[ROWS, WIDTH] from FIRST and SECOND on, COUNT each.
+  const std::vector<std::string> texts = {
+      R"(
+func.func @f(%x: tensor<ROWSxWIDTHxTYPE>) -> tensor<ROWSxCOUNTxTYPE> {
+  %u = U
+  %v = V
+  %s = tbc.silu %v : (tensor<ROWSxCOUNTxTYPE>) -> tensor<ROWSxCOUNTxTYPE>
+  %y = tbc.mul %u, %s : tensor<ROWSxCOUNTxTYPE>
+  return %y : tensor<ROWSxCOUNTxTYPE>
+})",
+      R"(
+func.func @f(%x: tensor<ROWSxWIDTHxTYPE>, %dy: tensor<ROWSxCOUNTxTYPE>)
+    -> (tensor<ROWSxTWICExTYPE>, tensor<ROWSxCOUNTxTYPE>) {
+  %u = U
+  %v = V
+  %du = tbc.mul %dy, %v : tensor<ROWSxCOUNTxTYPE>
+  %dv = tbc.mul %dy, %u : tensor<ROWSxCOUNTxTYPE>
+  %g = tbc.neg %dv : tensor<ROWSxCOUNTxTYPE>
+  %dx = tbc.concat %du, %g {dim = 1 : i64}
+      : (tensor<ROWSxCOUNTxTYPE>, tensor<ROWSxCOUNTxTYPE>) -> tensor<ROWSxTWICExTYPE>
+  return %dx, %dv : tensor<ROWSxTWICExTYPE>, tensor<ROWSxCOUNTxTYPE>
+})",
+      R"(
+func.func @f(%x: tensor<ROWSxWIDTHxTYPE>, %w: tensor<COUNTxTYPE>)
+    -> (tensor<ROWSxTWICExTYPE>, tensor<ROWSxTYPE>) {
+  %u = U
+  %v = V
+  %n = tbc.softmax %u {dim = 1 : i64} : (tensor<ROWSxCOUNTxTYPE>) -> tensor<ROWSxCOUNTxTYPE>
+  %b = tbc.broadcast %w {dims = array<i64: 1>} : (tensor<COUNTxTYPE>) -> tensor<ROWSxCOUNTxTYPE>
+  %y = tbc.mul %n, %b : tensor<ROWSxCOUNTxTYPE>
+  %s = tbc.reduce_sum %v {dims = array<i64: 1>} : (tensor<ROWSxCOUNTxTYPE>) -> tensor<ROWSxTYPE>
+  %z = tbc.concat %v, %y {dim = 1 : i64}
+      : (tensor<ROWSxCOUNTxTYPE>, tensor<ROWSxCOUNTxTYPE>) -> tensor<ROWSxTWICExTYPE>
+  return %z, %s : tensor<ROWSxTWICExTYPE>, tensor<ROWSxTYPE>
+})",
+      R"(
+func.func @f(%x: tensor<ROWSxWIDTHxTYPE>) -> (tensor<COUNTxTYPE>, tensor<COUNTxf32>) {
+  %u = U
+  %v = V
+  %s = tbc.reduce_sum %u {dims = array<i64: 0>} : (tensor<ROWSxCOUNTxTYPE>) -> tensor<COUNTxTYPE>
+  %p = tbc.mul %u, %v : tensor<ROWSxCOUNTxTYPE>
+  %t = tbc.reduce_sum %p {dims = array<i64: 0>} : (tensor<ROWSxCOUNTxTYPE>) -> tensor<COUNTxTYPE>
+  %w = tbc.cast %t : (tensor<COUNTxTYPE>) -> tensor<COUNTxf32>
+  return %s, %w : tensor<COUNTxTYPE>, tensor<COUNTxf32>
+})",
+      R"(
+func.func @f(%x: tensor<ROWSxWIDTHxTYPE>, %h: tensor<ROWSx3xCOUNTxTYPE>)
+    -> tensor<ROWSx3xCOUNTxTYPE> {
+  %u = U
+  %v = V
+  %scale = tbc.broadcast %u {dims = array<i64: 0, 2>}
+      : (tensor<ROWSxCOUNTxTYPE>) -> tensor<ROWSx3xCOUNTxTYPE>
+  %shift = tbc.broadcast %v {dims = array<i64: 0, 2>}
+      : (tensor<ROWSxCOUNTxTYPE>) -> tensor<ROWSx3xCOUNTxTYPE>
+  %m = tbc.mul %h, %scale : tensor<ROWSx3xCOUNTxTYPE>
+  %y = tbc.add %m, %shift : tensor<ROWSx3xCOUNTxTYPE>
+  return %y : tensor<ROWSx3xCOUNTxTYPE>
+})"};
+  struct Sizes {
+    int rows, width, first, second, count;
+    const char *type;
+  };
+  std::vector<std::string> functions;
+  for (const Sizes &n : {Sizes{4, 64, 0, 32, 32, "bf16"}, Sizes{3, 7, 0, 4, 3, "f32"},
+                         Sizes{5, 24, 16, 8, 8, "bf16"}, Sizes{1, 40, 3, 20, 17, "f32"},
+                         Sizes{2, 5, 1, 1, 4, "bf16"}, Sizes{300, 99, 0, 66, 33, "f32"},
+                         Sizes{2, 2000, 0, 1000, 1000, "bf16"}})
+    for (std::string text : texts) {
+      auto replace = [&](const std::string &name, const std::string &by) {
+        for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at))
+          text.replace(at, name.size(), by);
+      };
+      auto cut = [](const char *first) {
+        return "tbc.slice %x {dim = 1 : i64, offset = " + std::string(first) +
+               " : i64, size = COUNT : i64} : (tensor<ROWSxWIDTHxTYPE>) -> tensor<ROWSxCOUNTxTYPE>";
+      };
+      replace("= U\n", "= " + cut("FIRST") + "\n"), replace("= V\n", "= " + cut("SECOND") + "\n");
+      replace("ROWS", std::to_string(n.rows)), replace("WIDTH", std::to_string(n.width));
+      replace("FIRST", std::to_string(n.first)), replace("SECOND", std::to_string(n.second));
+      replace("COUNT", std::to_string(n.count)), replace("TWICE", std::to_string(2 * n.count));
+      replace("TYPE", n.type);
+      functions.push_back(text);
+    }
+  return functions;
 }
 
 std::vector<OpCase> shapeCases() {

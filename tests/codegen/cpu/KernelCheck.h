@@ -56,6 +56,9 @@ OpCase withType(OpCase opCase, const std::string &from, const std::string &to);
 std::vector<OpCase> allCases();
 /// Returns cases of ops without a gradient and without a decomposition.
 std::vector<OpCase> otherCases();
+/// Returns functions @f that cut and join columns of tensors in place: gates and their gradients,
+/// norms, sums, broadcasts and casts of columns, whole vectors of them and others.
+std::vector<std::string> columnFunctions();
 /// Returns shapes for nine ops: tails of every length, exact vectors, blocks of rows, single
 /// elements.
 std::vector<OpCase> shapeCases();

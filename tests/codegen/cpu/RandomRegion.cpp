@@ -14,9 +14,7 @@ public:
     constexpr std::array sizes = {1, 2, 3, 5, 8, 17};
     for (int dim = 0; dim < 4; ++dim)
       shape[size_t(dim)] = sizes[pick(sizes.size())];
-    for (int size : shape)
-      tensorType += std::to_string(size) + "x";
-    tensorType = "tensor<" + tensorType + "f32>";
+    tensorType = typeOfColumns(shape.back());
     vectorType = "tensor<" + std::to_string(shape[1]) + "xf32>";
   }
 
@@ -29,7 +27,8 @@ public:
     for (size_t i = 0; i < numVectors + numTensors; ++i) {
       bool isVector = i < numVectors;
       std::string name = "%a" + std::to_string(i);
-      arguments += (i > 0 ? ", " : "") + name + ": " + (isVector ? vectorType : tensorType);
+      arguments += (i > 0 ? ", " : "") + name + ": ";
+      arguments += isVector ? vectorType : pick(4) == 0 ? cutOf(name) : tensorType;
       values.push_back({name, isVector, 1}); // an argument may not be a result
     }
     size_t numArguments = values.size();
@@ -41,6 +40,10 @@ public:
         continue;
       names += (names.empty() ? "" : ", ") + values[i].name;
       types += (types.empty() ? "" : ", ") + typeOf(values[i]);
+    }
+    if (std::string joined = join(numArguments); !joined.empty()) {
+      names += (names.empty() ? "" : ", ") + joined;
+      types += (types.empty() ? "" : ", ") + typeOfColumns(2 * shape.back());
     }
     return "func.func @f(" + arguments + ") -> (" + types + ") {\n" + body + "  return " + names +
            " : " + types + "\n}\n";
@@ -56,6 +59,41 @@ private:
   size_t pick(size_t count) { return random() % count; }
   const std::string &typeOf(const Value &value) const {
     return value.isVector ? vectorType : tensorType;
+  }
+
+  std::string typeOfColumns(int columns) const {
+    std::string sizes;
+    for (size_t dim = 0; dim + 1 < shape.size(); ++dim)
+      sizes += std::to_string(shape[dim]) + "x";
+    return "tensor<" + sizes + std::to_string(columns) + "xf32>";
+  }
+
+  /// Cuts a tensor of the columns of argument `name`, and gives it that name. Returns the type of
+  /// the argument.
+  std::string cutOf(std::string &name) {
+    const int before = int(pick(4)), behind = int(pick(4));
+    const std::string type = typeOfColumns(before + shape.back() + behind);
+    const std::string cut = "%c" + name.substr(1);
+    addLine(cut + " = tbc.slice " + name + " {dim = 3 : i64, offset = " + std::to_string(before) +
+            " : i64, size = " + std::to_string(shape.back()) + " : i64} : (" + type + ") -> " +
+            tensorType);
+    name = cut;
+    return type;
+  }
+
+  /// Joins the columns of two tensors that are no arguments, at times. Returns the name, or "".
+  std::string join(size_t numArguments) {
+    std::vector<std::string> tensors;
+    for (size_t i = numArguments; i < values.size(); ++i)
+      if (!values[i].isVector)
+        tensors.push_back(values[i].name);
+    if (tensors.size() < 2 || pick(2) > 0)
+      return "";
+    const size_t first = pick(tensors.size() - 1);
+    addLine("%joined = tbc.concat " + tensors[first] + ", " + tensors.back() +
+            " {dim = 3 : i64} : (" + tensorType + ", " + tensorType + ") -> " +
+            typeOfColumns(2 * shape.back()));
+    return "%joined";
   }
 
   /// Returns the name of a value of this kind; both kinds exist by now.

@@ -54,6 +54,45 @@ TEST(Domain, BroadcastVectorLeavesRows) {
             "4 x 1 x 6");
 }
 
+/// The rows of columns lie apart, so the vector ends with the columns.
+TEST(Domain, ColumnsAreCutAndJoinedInPlace) {
+  const std::string gate = R"(func.func @f(%x: tensor<4x12xf32>) -> tensor<4x6xf32> {
+    %u = tbc.slice %x {dim = 1 : i64, offset = 0 : i64, size = 6 : i64}
+         : (tensor<4x12xf32>) -> tensor<4x6xf32>
+    %v = tbc.slice %x {dim = 1 : i64, offset = 6 : i64, size = 6 : i64}
+         : (tensor<4x12xf32>) -> tensor<4x6xf32>
+    %y = tbc.mul %u, %v : tensor<4x6xf32>
+    return %y : tensor<4x6xf32> })";
+  EXPECT_EQ(nestOf(gate), "4 x 1 x 6");
+  EXPECT_EQ(nestOf(R"(func.func @f(%u: tensor<4x6xf32>, %v: tensor<4x6xf32>) -> tensor<4x12xf32> {
+    %w = tbc.neg %v : tensor<4x6xf32>
+    %y = tbc.concat %u, %w {dim = 1 : i64}
+         : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x12xf32>
+    return %y : tensor<4x12xf32> })"),
+            "4 x 1 x 6");
+  // The elements of one column lie apart.
+  EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<4x3xf32>) -> tensor<4x1xf32> {
+    %u = tbc.slice %x {dim = 1 : i64, offset = 1 : i64, size = 1 : i64}
+         : (tensor<4x3xf32>) -> tensor<4x1xf32>
+    %y = tbc.neg %u : tensor<4x1xf32>
+    return %y : tensor<4x1xf32> })"),
+            "");
+  // Rows, and columns of what the kernel makes itself.
+  EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<8x6xf32>) -> tensor<4x6xf32> {
+    %u = tbc.slice %x {dim = 0 : i64, offset = 0 : i64, size = 4 : i64}
+         : (tensor<8x6xf32>) -> tensor<4x6xf32>
+    %y = tbc.neg %u : tensor<4x6xf32>
+    return %y : tensor<4x6xf32> })"),
+            "not compiled");
+  EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<4x12xf32>) -> tensor<4x6xf32> {
+    %n = tbc.neg %x : tensor<4x12xf32>
+    %u = tbc.slice %n {dim = 1 : i64, offset = 0 : i64, size = 6 : i64}
+         : (tensor<4x12xf32>) -> tensor<4x6xf32>
+    %y = tbc.neg %u : tensor<4x6xf32>
+    return %y : tensor<4x6xf32> })"),
+            "not compiled");
+}
+
 TEST(Domain, TransposeIsReadInRuns) {
   EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<2x3x4x5xf32>) -> tensor<2x4x3x5xf32> {
     %0 = tbc.transpose %x {permutation = array<i64: 0, 2, 1, 3>}

@@ -69,6 +69,24 @@ TEST(Regions, ResultsOverOperandsThatOthersNeed) {
   }
 }
 
+TEST(Regions, ColumnsAreReadAndWrittenInPlace) {
+  auto target = cpu::findCpuTarget("native");
+  ASSERT_TRUE(target);
+  for (auto [emit, lanes] :
+       {std::pair(cpuEmitter(*target), target->lanes), std::pair(region::EmitFn(emitThreads), 1)}) {
+    std::vector<Compiled> compiled;
+    for (const std::string &text : columnFunctions()) {
+      auto one = compileFunction(text, text, emit, int(compiled.size()));
+      ASSERT_TRUE(one) << text;
+      // Other columns of x are read at other indices.
+      for (const std::vector<bool> &row : one->kernel.mayOverwrite)
+        EXPECT_FALSE(row[0]) << text;
+      compiled.push_back(std::move(*one));
+    }
+    checkCompiled(compiled, *target, lanes);
+  }
+}
+
 TEST(Regions, AtRandom) {
   auto target = cpu::findCpuTarget("native");
   ASSERT_TRUE(target);

@@ -310,6 +310,16 @@ TEST_F(DeviceTest, ColumnSumsAgreeWithTheReference) {
   EXPECT_FALSE(compileFunction("region", normGradients("8x", "16384", "f32"), emitter(), 0));
 }
 
+TEST_F(DeviceTest, ColumnsAreReadAndWrittenInPlace) {
+  std::vector<Compiled> compiled;
+  for (const std::string &text : columnFunctions()) {
+    auto one = compileFunction(text, text, emitter(), int(compiled.size()));
+    ASSERT_TRUE(one) << text;
+    compiled.push_back(std::move(*one));
+  }
+  check(std::move(compiled));
+}
+
 /// Whether a row is true anywhere. All elements have one byte, and sums have four: a block has
 /// memory for 8 beside each other of each thread.
 TEST_F(DeviceTest, ReductionsOfBytesAgreeWithTheReference) {

@@ -364,6 +364,66 @@ TEST(Kernels, ColumnsThatAreNotJoinedAreMadeApart) {
                                 "(v.rc)", "(grad)", "(concat)", "(end)"}));
 }
 
+/// A gate u * silu(v) and its gradient. u and v, each 'h', are columns of x with 'f' = 3 'h'.
+struct Gate : Step {
+  Gate() {
+    int x = input("x", "bsh"), w = parameter("w", "hf");
+    packed = forward("einsum", "bsh,hf->bsf", {x, w});
+    u = cut("u", 0, Phase::Forward), v = cut("v", 4, Phase::Forward);
+    gated = nest("mul", "bsh,bsh->bsh", {u, nest("silu", "bsh->bsh", {v})});
+  }
+  int cut(const std::string &id, int64_t first, Phase phase) {
+    int value = phase == Phase::Forward ? forward(id, "bsf->bsh", {packed})
+                                        : backward(id, gated, "bsf->bsh", {packed});
+    opOf(value).kernelClass = KernelClass::None;
+    opOf(value).columns = {ColumnUse::Kind::Cuts, first};
+    return value;
+  }
+  int gradientNest(const std::string &id, const std::string &spec, std::vector<int> operands) {
+    int value = backward(id, gated, spec, std::move(operands));
+    opOf(value).isLoopNest = true;
+    return value;
+  }
+  void addGradient() {
+    int cotangent = forward("loss", "bsh->bsh", {gated});
+    int u2 = cut("u.rc", 0, Phase::Backward), v2 = cut("v.rc", 4, Phase::Backward);
+    du = gradientNest("du", "bsh,bsh->bsh", {cotangent, v2});
+    int dv = gradientNest("dv", "bsh,bsh,bsh->bsh", {cotangent, u2, v2});
+    joined = backward("concat", gated, "bsh,bsh->bsf", {du, dv});
+    opOf(joined).columns = {ColumnUse::Kind::Joins};
+  }
+
+  int packed, u, v, gated, du = -1, joined = -1;
+};
+
+TEST(Kernels, NestsReadAndWriteColumnsWhereTheyLie) {
+  Gate g;
+  g.addGradient();
+  g.backward("end", g.gated, "bsf->", {g.joined});
+  EXPECT_EQ(g.kernels(),
+            (Texts{"(einsum)", "v silu u mul", "(loss)", "v.rc du u.rc dv concat", "(end)"}));
+  // Each of two kernels cuts what it reads.
+  Gate two;
+  int late = two.forward("out", "bsh->bsh", {two.gated});
+  two.forward("loss", "bsh->", {two.nest("add", "bsh,bsh->bsh", {late, two.v})});
+  EXPECT_EQ(two.kernels(), (Texts{"(einsum)", "v silu u mul", "(out)", "v add", "(loss)"}));
+}
+
+TEST(Kernels, ColumnsOfOtherReadersAreMade) {
+  Gate read; // u is also read by a matmul
+  read.forward("loss", "bsh,bsh->", {read.gated, read.u});
+  EXPECT_EQ(read.kernels(), (Texts{"(einsum)", "(u)", "v silu mul", "(loss)"}));
+  Gate made; // of an op in the same nest
+  made.opOf(made.packed).isLoopNest = true;
+  made.forward("loss", "bsh->", {made.gated});
+  EXPECT_EQ(made.kernels()[0], "(einsum)");
+  Gate apart; // a part is read outside
+  apart.addGradient();
+  apart.backward("end", apart.gated, "bsf,bsh->", {apart.joined, apart.du});
+  EXPECT_EQ(apart.kernels(),
+            (Texts{"(einsum)", "v silu u mul", "(loss)", "v.rc du u.rc dv", "(concat)", "(end)"}));
+}
+
 TEST(Kernels, HaveAtMostSoManyOps) {
   Step g;
   int x = g.input("x", "bsh");
