@@ -392,31 +392,36 @@ bool FactorSpace::haveOneStructure(Node a, Node b) const {
 }
 
 reshard::DimLayout FactorSpace::layout(Node node) const {
-  node = find(node);
-  const Entry &entry = entries[node];
-  reshard::DimLayout result;
-  if (entry.kind == Kind::Leaf || entry.opaque) {
-    result.segments.push_back({{{node, entry.size}}});
-    return result;
-  }
-  if (entry.kind == Kind::Sum) {
-    for (Node child : entry.children)
-      for (reshard::Segment &segment : layout(child).segments)
-        result.segments.push_back(segment);
-    return result;
-  }
-  result.segments.push_back({});
-  for (size_t i = 0; i < entry.children.size(); ++i) {
-    reshard::DimLayout child = layout(entry.children[i]);
-    if (i == 0) {
-      result = child;
-      continue;
+  // Appends, and does not return, segments: a sequence built step by step is as many sums inside
+  // each other, and each would copy all segments inside it.
+  auto add = [this](auto &self, Node node, std::vector<reshard::Segment> &segments) -> void {
+    node = find(node);
+    const Entry &entry = entries[node];
+    if (entry.kind == Kind::Leaf || entry.opaque) {
+      segments.emplace_back().factors.push_back({node, entry.size});
+      return;
     }
-    assert(child.segments.size() == 1 && "sealed");
-    for (reshard::Segment &segment : result.segments)
-      segment.factors.insert(segment.factors.end(), child.segments[0].factors.begin(),
-                             child.segments[0].factors.end());
-  }
+    if (entry.kind == Kind::Sum) {
+      for (Node child : entry.children)
+        self(self, child, segments);
+      return;
+    }
+    size_t first = segments.size();
+    if (entry.children.empty())
+      segments.emplace_back();
+    else
+      self(self, entry.children[0], segments);
+    for (size_t i = 1; i < entry.children.size(); ++i) {
+      std::vector<reshard::Segment> inner;
+      self(self, entry.children[i], inner);
+      assert(inner.size() == 1 && "sealed");
+      const std::vector<reshard::Factor> &factors = inner[0].factors;
+      for (size_t j = first; j < segments.size(); ++j)
+        segments[j].factors.insert(segments[j].factors.end(), factors.begin(), factors.end());
+    }
+  };
+  reshard::DimLayout result;
+  add(add, node, result.segments);
   return result;
 }
 

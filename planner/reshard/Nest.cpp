@@ -8,11 +8,14 @@
 namespace tbc::reshard {
 
 int NestFinder::LoopTable::ofSegments(const std::vector<Segment> &segments) {
-  std::vector<std::vector<FactorId>> key;
+  // One list: a sequence built step by step has a segment for each step.
+  constexpr FactorId end = -1;
+  std::vector<FactorId> key;
+  key.reserve(4 * segments.size());
   for (const Segment &segment : segments) {
-    key.emplace_back();
     for (const Factor &factor : segment.factors)
-      key.back().push_back(factor.id);
+      key.push_back(factor.id);
+    key.push_back(end);
   }
   return number(segmented, key);
 }

@@ -62,7 +62,7 @@ private:
       return found->second;
     }
     std::map<FactorId, int> factors;
-    std::map<std::vector<std::vector<FactorId>>, int> segmented;
+    std::map<std::vector<FactorId>, int> segmented; // the factors of each segment, and its end
     int next = 0;
   };
 

@@ -179,4 +179,24 @@ TEST(FactorSpace, ASequenceOfAThousandStepsKeepsThem) {
   EXPECT_EQ(space.layout(sequence).segments.size(), 1000u);
 }
 
+// Each step appends to the sequence so far, as unrolled recurrences do. Copies of inner sums in
+// outer ones would take minutes here.
+TEST(FactorSpace, ASequenceBuiltStepByStepKeepsItsStepsAndFactors) {
+  FactorSpace space;
+  auto columns = space.product({space.leaf(4), space.leaf(8)});
+  std::vector<FactorSpace::Node> sequences{space.leaf(1)};
+  for (int i = 1; i < 500; ++i)
+    sequences.push_back(space.sum({sequences.back(), space.leaf(1)}));
+  auto flat = space.product({sequences.back(), columns});
+  space.seal({flat});
+  for (int repeat = 0; repeat < 10; ++repeat)
+    for (size_t i = 0; i < sequences.size(); ++i)
+      ASSERT_EQ(space.layout(sequences[i]).segments.size(), i + 1);
+  reshard::DimLayout layout = space.layout(flat);
+  ASSERT_EQ(layout.segments.size(), 500u);
+  for (const reshard::Segment &segment : layout.segments)
+    ASSERT_EQ(segment.factors.size(), 3u);
+  EXPECT_EQ(layout.segments[7].factors[2], layout.segments[0].factors[2]);
+}
+
 } // namespace
