@@ -12,6 +12,7 @@
 #include "ir/Roles.h"
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
+#include "passes/loss/BatchStatistics.h"
 #include "passes/loss/LossTerms.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -38,6 +39,11 @@ namespace {
 /// The remark at a loss that has no shares of micro-batches.
 constexpr llvm::StringLiteral kWholeLoss =
     "the loss is no sum of means over samples, so each step takes its batch as one micro-batch";
+
+/// The remark at a statistic over the samples on which the losses of samples depend.
+constexpr llvm::StringLiteral kStatistic =
+    "computes a statistic over the samples, which the loss of each sample depends on; each "
+    "micro-batch has its own, over all data ranks; --pin accumulation=1 has one of the whole batch";
 
 /// The position of the batch in a tensor: `dim` is the batch, or a flattened dim, the batch times
 /// `inner`, or joins several such parts (`inner` is 0). Example: rows of two views of each sample,
@@ -401,6 +407,7 @@ LogicalResult LossAttacher::run() {
   builder.setInsertionPoint(terminator);
   bool isScalar = options.kind == LossKind::Output && tensorType(output).getRank() == 0;
   bool isWhole = isScalar && samplesMeetBefore(output);
+  const Value asExported = output;
   if (isScalar && !isWhole)
     output = meanOf(output);
   auto type = tensorType(output);
@@ -420,6 +427,8 @@ LogicalResult LossAttacher::run() {
     isWhole = true;
     emitRemark(output.getLoc()) << kWholeLoss;
   }
+  if (Operation *statistic = isWhole ? nullptr : statisticInSamples(train, asExported))
+    emitRemark(statistic->getLoc()) << kStatistic;
   if (isWhole) {
     loss = Formula{builder, loc}.wide(output);
   } else if (!*isSum) {

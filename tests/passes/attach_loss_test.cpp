@@ -274,6 +274,30 @@ TEST(AttachLoss, AStatisticOfTheBatchIsTheLossOfTheStep) {
   EXPECT_THAT(module.messages, HasSubstr("takes its batch as one micro-batch"));
 }
 
+/// The mean of 2 samples is subtracted from each: 2 micro-batches would subtract two means.
+TEST(AttachLoss, WarnsOfAStatisticInTheLossOfASample) {
+  auto messages = [](const std::string &subtracted) {
+    ParsedModule module(R"(
+      func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64}) -> tensor<f32> {
+        %s = tbc.reduce_sum %x {dims = array<i64: 0>} : (tensor<2x3xf32>) -> tensor<3xf32> loc("total")
+        %b = tbc.broadcast %s {dims = array<i64: 1>} : (tensor<3xf32>) -> tensor<2x3xf32>
+        %d = tbc.sub %x, )" +
+                        subtracted +
+                        R"( : tensor<2x3xf32>
+        %q = tbc.mul %d, %d : tensor<2x3xf32>
+        %y = tbc.reduce_sum %q {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<f32>
+        return %y : tensor<f32>
+      })");
+    LossOptions options;
+    options.kind = LossKind::Output;
+    EXPECT_TRUE(succeeded(attachLoss(*module, options))) << module.messages;
+    return module.messages;
+  };
+  EXPECT_THAT(messages("%b"), HasSubstr("computes a statistic over the samples"));
+  EXPECT_THAT(messages("%b"), HasSubstr("--pin accumulation=1"));
+  EXPECT_EQ(messages("%x"), "");
+}
+
 /// Rows of two views: the batch is a part of each segment of the dim.
 TEST(AttachLoss, ASumOverTwoViewsOfEachSampleIsShared) {
   ParsedModule module(R"(
