@@ -7,6 +7,7 @@
 #include "frontend/onnx/Bindings.h"
 #include "frontend/onnx/Detach.h"
 #include "frontend/onnx/Elements.h"
+#include "frontend/onnx/GroupedRows.h"
 #include "frontend/onnx/MaskedScatter.h"
 #include "frontend/onnx/Merged.h"
 #include "frontend/onnx/ModulePath.h"
@@ -582,6 +583,7 @@ Result<ImportedModel> importOnnx(MLIRContext &context, const std::string &path,
       annotations = readDeviceAnnotations(**model);
     std::vector<std::string> notes = splitMerged(**model, options);
     joinMaskedScatters(**model);
+    joinGroupedRows(**model);
     ImportedModel imported = importModel(context, **model, options);
     imported.identity = std::move(identity);
     imported.notes = std::move(notes);

@@ -14,12 +14,15 @@
 
 namespace tbc::frontend {
 
-/// Removes each sort of all samples of `block` where no result depends on the order. Other sorts
-/// stay. `marker`: the batch size of the import.
+/// Removes each sort of all samples of `block`, or of all their rows, where no result depends on
+/// the order. Other sorts stay. `marker`: the batch size of the import.
 ///
 /// Example: order = topk(lengths), y = lstm(gather(x, order), gather(lengths, order)) and
 /// gather(y, inverse(order)) become y = lstm(x, lengths). A mean of y over the batch needs no
 /// inverse. An output that is y itself does.
+///
+/// Example: order = topk(experts [8 * batch]), y = gather(x [4 * batch, 32], order / 2), of two
+/// choices for each token, and gather(f(y), inverse(order)) become f(each row of x twice).
 void undoSampleSorts(mlir::Block &block, int64_t marker);
 
 /// Returns true if an op of `block` numbers the samples: an iota over the batch.

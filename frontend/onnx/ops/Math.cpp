@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/NodeContext.h"
 #include "ir/Elementwise.h"
+#include "ir/Indexing.h"
 
 #include <cmath>
 #include <limits>
@@ -88,9 +89,20 @@ void importMean(NodeContext &node) {
   node.setOutput(0, elementwise(node.emitter, "div", {sum, number(sum, double(node.numInputs()))}));
 }
 
+/// Whether `value` holds places of elements, which are 0 or more.
+bool isPlaces(const Value &value) {
+  auto sort = value.ir ? value.ir.getDefiningOp<TopKOp>() : TopKOp();
+  return sort && value.ir == sort.getIndices();
+}
+
+/// Exporters write a floor division of integers for both signs: where places are compared with 0,
+/// the answer is known.
 void importCompare(NodeContext &node, llvm::StringRef predicate) {
   std::vector<Value> inputs{node.input(0), node.input(1)};
   requireOneType(inputs);
+  if (predicate == "lt" && isPlaces(inputs[0]) && inputs[1].isSplat() &&
+      !inputs[1].known->isFloat() && inputs[1].splatInt() <= 0)
+    return node.setOutput(0, Value::ofSplat(DType::Bool, inputs[0].shape, 0));
   node.setOutput(0, compare(node.emitter, predicate, inputs[0], inputs[1]));
 }
 

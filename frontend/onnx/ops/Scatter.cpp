@@ -186,6 +186,10 @@ void importScatterNd(NodeContext &node) {
       return;
     }
   Value places = reshape(emitter, flatIndices(emitter, indices, leading), {chosen[0]});
+  if (data.rank() == 1 && updates.rank() == 1) {
+    node.setOutput(0, scatterElements(emitter, data, places, updates, 0, mode));
+    return;
+  }
   Value table = reshape(emitter, data, rows), values = reshape(emitter, updates, chosen);
   Value result;
   if (mode != Mode::Replace && mode != Mode::Add) {
