@@ -138,6 +138,16 @@ TEST_F(Ops, ReshapeWithoutACommonSplit) {
   EXPECT_THAT(run(b), ElementsAreArray(expected));
 }
 
+/// A wrong size beside the batch is no fixed batch size.
+TEST_F(Ops, ReshapeToAnotherNumberOfElementsSaysWhatToDo) {
+  for (auto [first, remedy] : {std::pair(0, "repeat_interleave"), std::pair(7, "fixed batch")}) {
+    ModelBuilder b = withInput({"6", "4"});
+    b.ints("shape", {3}, {first, 2, 4});
+    b.node("Reshape", {"x", "shape"}, {"y"});
+    EXPECT_THAT(importError(b.bytes()), HasSubstr(remedy));
+  }
+}
+
 TEST_F(Ops, ExpandThenReshapeRepeatsHeads) {
   ModelBuilder b = withInput({"2", "3"});
   b.ints("axis", {1}, {2});

@@ -99,6 +99,16 @@ std::vector<int64_t> rebatchTarget(NodeContext &node, const Shape &shape,
   return exported;
 }
 
+/// Returns the end of the message about a reshape to another number of elements: what to do.
+std::string reshapeRemedy(const Emitter &e, const std::vector<int64_t> &target) {
+  if (llvm::none_of(target, [&](int64_t size) { return e.dependsOnBatch(size); }))
+    return ". If the model was exported with a fixed batch size, export it with a dynamic batch "
+           "dim";
+  return ". PyTorch's older exporter writes a size where the model has -1 if repeat_interleave in "
+         "it "
+         "has a negative dim; give that a positive one, such as dim=2, or export with dynamo=True";
+}
+
 void importReshape(NodeContext &node) {
   const Value &value = node.input(0);
   std::vector<int64_t> target = rebatchTarget(node, value.shape, node.ints(1));
@@ -129,8 +139,8 @@ void importReshape(NodeContext &node) {
   auto mismatch = [&] {
     return ImportError("reshapes " + printShape(value.shape, node.emitter.marker) + " to " +
                        printShape(target, node.emitter.marker) +
-                       ", which has another number of elements. If the model was exported with a "
-                       "fixed batch size, export it with a dynamic batch dim");
+                       ", which has another number of elements" +
+                       reshapeRemedy(node.emitter, target));
   };
   if (inferred >= 0) {
     if (known == 0 || elements % known != 0)
