@@ -279,6 +279,10 @@ void Grouper::removeUnread() {
     }
   }
   llvm::erase_if(model.nodes, [&](const GraphNode &node) { return removed.count(node.proto) > 0; });
+  llvm::erase_if(model.initializerOrder, [&](const onnx::TensorProto *tensor) {
+    auto found = readers.find(tensor->name());
+    return found != readers.end() && found->second == 0 && !isExternal(*tensor);
+  });
 }
 
 void Grouper::run() {

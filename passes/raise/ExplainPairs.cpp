@@ -59,7 +59,7 @@ public:
     other = weights == product.getLhs() ? product.getRhs() : product.getLhs();
   }
 
-  bool isFound() const { return scores && computes && !isArgument(other); }
+  bool isFound() { return scores && !isArgument(other) && (computes || ratio() > kLargestChunk); }
   const llvm::SmallSetVector<StringRef, 8> &opsBetween() const { return between; }
 
   /// Returns the number of weights over the elements of queries, keys and values.
@@ -94,8 +94,11 @@ private:
 
   EinsumOp product, scores;
   Value weights, other;
+  /// The largest ratio within a chunk of linear attention. A chunk of c positions with heads of d
+  /// elements has c / (3 d).
+  static constexpr double kLargestChunk = 8;
   /// Whether an op stands between that is no scale and no mask. Those of linear attention are only
-  /// masks within a chunk.
+  /// masks within a chunk; over whole sequences its weights of pairs are as large as others.
   bool computes = false;
   llvm::DenseSet<Operation *> seen;
   llvm::SmallSetVector<StringRef, 8> between;

@@ -7,8 +7,10 @@
 
 using namespace tbc;
 using namespace tbc::test;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 namespace {
 
@@ -95,6 +97,7 @@ TEST(GroupedRows, EachRowTakesTheMatrixOfItsGroup) {
   EXPECT_EQ(made.count("topk"), 0u);
   EXPECT_EQ(made.count("iota"), 0u);
   EXPECT_EQ(made.count("gather"), 1u); // of the matrices
+  EXPECT_THAT(made.model->warnings, Each(Not(HasSubstr("is not used"))));
 }
 
 /// Bins of another width are other groups, and sums from the end are no ends of groups.

@@ -101,12 +101,15 @@ std::vector<int64_t> rebatchTarget(NodeContext &node, const Shape &shape,
 
 /// Returns the end of the message about a reshape to another number of elements: what to do.
 std::string reshapeRemedy(const Emitter &e, const std::vector<int64_t> &target) {
+  std::string remedy;
   if (llvm::none_of(target, [&](int64_t size) { return e.dependsOnBatch(size); }))
-    return ". If the model was exported with a fixed batch size, export it with a dynamic batch "
-           "dim";
-  return ". PyTorch's older exporter writes a size where the model has -1 if repeat_interleave in "
-         "it "
-         "has a negative dim; give that a positive one, such as dim=2, or export with dynamo=True";
+    remedy =
+        ". If the model was exported with a fixed batch size, export it with a dynamic batch dim";
+  if (llvm::any_of(target, [&](int64_t size) { return size < 0 || e.dependsOnBatch(size); }))
+    remedy += ". PyTorch's older exporter writes another number where the model has -1 if "
+              "repeat_interleave in it has a negative dim; give that a positive one, such as "
+              "dim=2, or export with dynamo=True";
+  return remedy;
 }
 
 void importReshape(NodeContext &node) {

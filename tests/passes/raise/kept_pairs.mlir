@@ -28,3 +28,16 @@ func.func @linear(%x: tensor<2x16x4xf32>, %weight: tensor<4x64xf32>, %back: tens
   %y = tbc.einsum %r, %back {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<2x16x64xf32>, tensor<64x4xf32>) -> tensor<2x16x4xf32>
   return %o, %y : tensor<2x16x4xf32>, tensor<2x16x4xf32>
 }
+
+// -----
+
+// Over a whole sequence the weights are 2 x 256 x 256, of 3 x 2 x 256 x 4 elements.
+// CHECK-LABEL: func.func @linear_over_all
+func.func @linear_over_all(%x: tensor<2x256x4xf32>) -> tensor<2x256x4xf32> {
+  %q = tbc.neg %x : tensor<2x256x4xf32>
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 3, 2>, out_labels = array<i64: 0, 1, 3>} : (tensor<2x256x4xf32>, tensor<2x256x4xf32>) -> tensor<2x256x256xf32>
+  %w = tbc.mul %z, %z : tensor<2x256x256xf32>
+  // expected-remark@+1 {{between its matmuls stand mul, which is no softmax of scores, masks and biases (its weights are held: 21.3 times}}
+  %o = tbc.einsum %w, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<2x256x256xf32>, tensor<2x256x4xf32>) -> tensor<2x256x4xf32>
+  return %o : tensor<2x256x4xf32>
+}
