@@ -11,6 +11,7 @@
 #include "ir/Contraction.h"
 #include "ir/Elementwise.h"
 #include "ir/Movement.h"
+#include "ir/Roles.h"
 #include "ir/Vocabulary.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -23,18 +24,40 @@ namespace tbc::raise {
 
 namespace {
 
+/// A weight is computed by few ops. Bounds the search behind other values.
+constexpr size_t kMostSources = 64;
+
 int64_t elementsOf(Value value) { return tensorType(value).getNumElements(); }
 
 bool isMove(Operation *op) {
   return isa<CastOp, ReshapeOp, TransposeOp, BroadcastOp, SliceOp, ConcatOp>(op);
 }
 
-/// Returns true if `value` is an argument of the function but for moves: a weight.
-bool isArgument(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
+/// Returns true if `value` is an argument of the function but for moves, or computed from
+/// parameters and constants alone: a weight. Example: the rows of a matrix, each divided by its
+/// norm.
+bool isWeight(Value value) {
+  Value moved = value;
+  while (Operation *op = moved.getDefiningOp()) {
     if (!isMove(op))
+      break;
+    moved = op->getOperand(0);
+  }
+  if (isa<BlockArgument>(moved))
+    return true;
+  llvm::SmallSetVector<Value, 16> sources;
+  sources.insert(moved);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (auto argument = dyn_cast<BlockArgument>(sources[i])) {
+      auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+      if (!function || argumentRole(function, argument.getArgNumber()) != TensorRole::Parameter)
+        return false;
+      continue;
+    }
+    if (sources.size() > kMostSources)
       return false;
-    value = op->getOperand(0);
+    Operation *op = sources[i].getDefiningOp();
+    sources.insert(op->operand_begin(), op->operand_end());
   }
   return true;
 }
@@ -45,7 +68,7 @@ bool makesPairs(EinsumOp scores) {
   bool sums = llvm::any_of(scores.getLhsLabels(), [&](int64_t label) {
     return !llvm::is_contained(scores.getOutLabels(), label);
   });
-  return sums && !isArgument(scores.getLhs()) && !isArgument(scores.getRhs()) &&
+  return sums && !isWeight(scores.getLhs()) && !isWeight(scores.getRhs()) &&
          elementsOf(scores.getResult()) > elementsOf(scores.getLhs()) + elementsOf(scores.getRhs());
 }
 
@@ -59,7 +82,7 @@ public:
     other = weights == product.getLhs() ? product.getRhs() : product.getLhs();
   }
 
-  bool isFound() { return scores && !isArgument(other) && (computes || ratio() > kLargestChunk); }
+  bool isFound() { return scores && !isWeight(other) && (computes || ratio() > kLargestChunk); }
   const llvm::SmallSetVector<StringRef, 8> &opsBetween() const { return between; }
 
   /// Returns the number of weights over the elements of queries, keys and values.

@@ -41,3 +41,17 @@ func.func @linear_over_all(%x: tensor<2x256x4xf32>) -> tensor<2x256x4xf32> {
   %o = tbc.einsum %w, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<2x256x256xf32>, tensor<2x256x4xf32>) -> tensor<2x256x4xf32>
   return %o : tensor<2x256x4xf32>
 }
+
+// -----
+
+// Weights that are computed from parameters are weights: a layer, and no pairs.
+// CHECK-LABEL: func.func @scaled_layer
+func.func @scaled_layer(%x: tensor<2x16x4xf32>, %weight: tensor<4x64xf32> {tbc.role = #tbc.role<param>}, %back: tensor<64x4xf32> {tbc.role = #tbc.role<param>}) -> tensor<2x16x4xf32> {
+  %q = tbc.neg %x : tensor<2x16x4xf32>
+  %up = tbc.tanh %weight : tensor<4x64xf32>
+  %down = tbc.tanh %back : tensor<64x4xf32>
+  %h = tbc.einsum %q, %up {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<2x16x4xf32>, tensor<4x64xf32>) -> tensor<2x16x64xf32>
+  %r = tbc.relu %h : tensor<2x16x64xf32>
+  %y = tbc.einsum %r, %down {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<2x16x64xf32>, tensor<64x4xf32>) -> tensor<2x16x4xf32>
+  return %y : tensor<2x16x4xf32>
+}
