@@ -212,6 +212,18 @@ TEST_F(Ops, OneHotCountsNegativeIndicesFromTheEnd) {
   EXPECT_THAT(run(b, 4), ElementsAre(5, 5, 7, 5, 5, 7, 7, 5));
 }
 
+/// A tracer's `torch.zeros_like(x)` has the batch of its example, 5, as a number.
+TEST_F(Ops, ScatterElementsIntoZerosOfTheExample) {
+  ModelBuilder b = withInput({"2"});
+  b.ints("sizes", {2}, {5, 3});
+  b.ints("places", {1, 2}, {2, 0});
+  b.node("ConstantOfShape", {"sizes"}, {"zeros"});
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Expand", {"places", "shape"}, {"i"});
+  ModelBuilder::attr(b.node("ScatterElements", {"zeros", "i", "x"}, {"y"}), "axis", int64_t(1));
+  EXPECT_THAT(run(b), ElementsAre(1, 0, 0, 3, 0, 2));
+}
+
 TEST_F(Ops, ScatterElementsReplacesAndAdds) {
   for (const auto &[reduction, expected] : {std::pair("none", std::vector<double>{9, 1, 8}),
                                             std::pair("add", std::vector<double>{9, 1, 10}),

@@ -81,9 +81,14 @@ Value reduceInto(Emitter &emitter, Value data, Value indices, Value updates, uns
 
 /// ONNX ScatterElements: writes each update to data at `indices` along `axis`, at the update's own
 /// position in the other dims.
-Value scatterElements(Emitter &emitter, const Value &data, const Value &indices,
+Value scatterElements(Emitter &emitter, const Value &given, const Value &indices,
                       const Value &updates, unsigned axis, Mode mode) {
-  requireSameType(data, updates);
+  requireSameType(given, updates);
+  // `torch.zeros_like(x)` is a constant of the example's batch in files of the older exporter.
+  Shape whole = indices.shape;
+  if (whole.size() == given.rank())
+    whole[axis] = given.shape[axis];
+  const Value data = overSamples(given, whole, emitter.marker);
   if (indices.shape != updates.shape || indices.rank() != data.rank())
     throw ImportError("indices " + printShape(indices.shape, emitter.marker) + ", updates " +
                       printShape(updates.shape, emitter.marker) + " and data " +
