@@ -99,6 +99,15 @@ static bool repeatsAlong(const Value &value, unsigned dim, int64_t marker) {
          value.coreDim(dim) < 0;
 }
 
+/// Returns the end of the message about two sizes that differ: what to do if one is the batch.
+static std::string batchRemedy(int64_t a, int64_t b, int64_t marker) {
+  if ((a % marker == 0) == (b % marker == 0))
+    return "";
+  return ". " + std::to_string(a % marker == 0 ? b : a) +
+         " stands where the batch does; if it is that of the example, the exporter wrote it as a "
+         "number: take sizes and strides from tensors, as x.size(0), or export with dynamo=True";
+}
+
 Shape broadcastShapes(const std::vector<Value> &values, int64_t marker) {
   Shape result;
   std::vector<bool> repeats; // by dim: its size comes from constants that repeat along it
@@ -117,7 +126,8 @@ Shape broadcastShapes(const std::vector<Value> &values, int64_t marker) {
       bool isNew = other == 1 || (repeats[shift + i] && size % marker == 0);
       if (!isNew && other != size && !(repeated && other % marker == 0))
         throw ImportError("shapes " + printShape(result, marker) + " and " +
-                          printShape(value.shape, marker) + " do not broadcast");
+                          printShape(value.shape, marker) + " do not broadcast" +
+                          batchRemedy(other, size, marker));
       repeats[shift + i] = repeated && (isNew || repeats[shift + i]);
       other = isNew ? size : other;
     }

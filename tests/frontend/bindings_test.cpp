@@ -106,7 +106,8 @@ TEST(FixedBatch, AConstantThatRepeatsFitsAnyBatch) {
   runner.options.constants = {"table"};
   EXPECT_THAT(runner.run(modelOf({1, 5, 1, 5})), ElementsAre(1, 5, 1, 6, 1, 5, 3, 8, 1, 5, 5, 10));
   EXPECT_THAT(importError(modelOf({1, 5, 2, 5}).bytes(), runner.options),
-              HasSubstr("node 'sum' (Add): shapes [batch, 2] and [2, 2] do not broadcast"));
+              AllOf(HasSubstr("node 'sum' (Add): shapes [batch, 2] and [2, 2] do not broadcast"),
+                    HasSubstr("2 stands where the batch does")));
 }
 
 TEST(FixedBatch, WhatCannotBeRebatchedSaysHowToExport) {

@@ -57,6 +57,7 @@ try:
     import library  # noqa: F401
     import losses  # noqa: F401
     import mixtures  # noqa: F401
+    import newcomers  # noqa: F401
     import objectives  # noqa: F401
     import pictures  # noqa: F401
     import recent  # noqa: F401
@@ -289,8 +290,9 @@ def examine(name, form, opset, program, folder):
             flags += ["--tie", tie]
         trained = {entry["name"]: entry for entry in report["parameter_tensors"]}
         held = [buffer for buffer, _ in made.module.named_buffers() if buffer in trained]
-        opened = [entry["name"] for entry in report["constant_tensors"]
-                  if "--parameter" in text and entry["name"] in dict(made.module.named_parameters())]
+        asked = {entry["name"] for entry in report["constant_tensors"] if "--parameter" in text}
+        asked |= set(re.findall(r"--parameter '([^']+)'", text)) - set(trained)
+        opened = [name for name, _ in made.module.named_parameters() if name in asked]
         if held or opened:
             row["held"], row["opened"] = held, opened
             roles = [word for buffer in held for word in ("--constant", buffer)]
