@@ -64,7 +64,7 @@ def unit_weights():
             self.qkv, self.out = stack(3 * width, width), stack(width, width)
             self.up, self.down = stack(96, width), stack(width, 48)
             self.steps = nn.Parameter(torch.full((layers, 2, width), 0.05))
-            self.scale, self.logits = nn.Parameter(torch.ones(layers, 8)), nn.Parameter(torch.ones(VOCAB))
+            self.scale, self.gains = nn.Parameter(torch.ones(layers, 8)), nn.Parameter(torch.ones(VOCAB))
 
         def forward(self, input_ids):
             x = unit(self.embed(input_ids))
@@ -76,7 +76,7 @@ def unit_weights():
                 left, right = F.linear(x, unit(up)).chunk(2, -1)
                 y = F.linear(left * F.silu(right * 32**0.5), unit(down, 0))
                 x = unit(x + self.steps[i, 1] * (unit(y) - x))
-            return F.linear(x, unit(self.head)) * self.logits
+            return F.linear(x, unit(self.head)) * self.gains
 
     return Kind(Model(), {"input_ids": ids()}, ("input_ids",))
 
