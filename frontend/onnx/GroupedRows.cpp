@@ -31,7 +31,7 @@ public:
   void run();
 
 private:
-  const Node *producer(const std::string &value, llvm::StringRef type) const;
+  const Node *producer(const std::string &value, llvm::StringRef type, int inputs = 1) const;
   std::string withoutViews(std::string value) const;
   std::optional<std::vector<double>> numbersOf(const std::string &value) const;
   bool isFilledWith(const std::string &value, double number) const;
@@ -63,12 +63,12 @@ Grouper::Grouper(Model &model) : model(model) {
     ++readers[output.name()];
 }
 
-/// Returns the node of type `type` that makes `value`, or nullptr.
-const Node *Grouper::producer(const std::string &value, llvm::StringRef type) const {
+/// Returns the node of type `type` with `inputs` inputs or more that makes `value`, or nullptr.
+const Node *Grouper::producer(const std::string &value, llvm::StringRef type, int inputs) const {
   auto it = producers.find(value);
   bool isOfType =
       it != producers.end() && it->second->domain().empty() && it->second->op_type() == type;
-  return isOfType && it->second->input_size() > 0 ? it->second : nullptr;
+  return isOfType && it->second->input_size() >= inputs ? it->second : nullptr;
 }
 
 /// Returns the value behind casts and changes of shape.
@@ -155,7 +155,7 @@ std::optional<std::string> Grouper::sortedKeys(const std::string &groups, int co
       bool isFloat = integerOf(*cast, "to", 0) == onnx::TensorProto::FLOAT;
       steps.push_back([=](double x) { return isFloat ? double(float(x)) : std::trunc(x); });
       value = cast->input(0);
-    } else if (const Node *division = producer(value, "Div")) {
+    } else if (const Node *division = producer(value, "Div", 2)) {
       std::optional<double> divisor = numberOf(division->input(1));
       if (!divisor || *divisor <= 0)
         return std::nullopt;
@@ -216,12 +216,12 @@ Node &Grouper::add(const char *type, const std::string &name,
 bool Grouper::join(const Node &concat, std::vector<GraphNode> &nodes) {
   std::string rows, matrices, ends, start;
   int count = concat.input_size();
-  if (count < 2 || integerOf(concat, "axis", 1) != 0)
+  if (count < 2 || concat.output_size() != 1 || integerOf(concat, "axis", 1) != 0)
     return false;
   for (int i = 0; i < count; ++i) {
-    const Node *product = producer(concat.input(i), "MatMul");
-    const Node *gather = product ? producer(product->input(0), "Gather") : nullptr;
-    const Node *range = gather ? producer(gather->input(1), "Range") : nullptr;
+    const Node *product = producer(concat.input(i), "MatMul", 2);
+    const Node *gather = product ? producer(product->input(0), "Gather", 2) : nullptr;
+    const Node *range = gather ? producer(gather->input(1), "Range", 3) : nullptr;
     if (!range || integerOf(*gather, "axis", 0) != 0 || numberOf(range->input(2)) != 1)
       return false;
     std::string stack, sums;

@@ -115,4 +115,17 @@ TEST(GroupedRows, SortedRowsInPairsStaySorted) {
   EXPECT_EQ(made.count("topk"), 1u);
 }
 
+/// Nodes without the inputs of their op are refused, and not read.
+TEST(GroupedRows, NodesWithTooFewInputsAreRefused) {
+  Runner made;
+  for (const char *type : {"Div", "MatMul", "Gather", "Range", "Clip"}) {
+    ModelBuilder b = withGroups(0.5);
+    for (onnx::NodeProto &node : *b.proto.mutable_graph()->mutable_node())
+      if (node.op_type() == type)
+        while (node.input_size() > 1)
+          node.mutable_input()->RemoveLast();
+    EXPECT_NE(importError(b.bytes(), made.options), "") << type;
+  }
+}
+
 } // namespace
