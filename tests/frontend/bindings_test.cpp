@@ -110,6 +110,33 @@ TEST(FixedBatch, AConstantThatRepeatsFitsAnyBatch) {
                     HasSubstr("2 stands where the batch does")));
 }
 
+/// A tracer's `torch.zeros_like(x)` has the batch of its example, 5, as a number.
+TEST(FixedBatch, ScatterElementsIntoZerosOfTheExample) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  b.ints("sizes", {2}, {5, 3});
+  b.ints("places", {1, 2}, {2, 0});
+  b.node("ConstantOfShape", {"sizes"}, {"zeros"});
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Expand", {"places", "shape"}, {"i"});
+  ModelBuilder::attr(b.node("ScatterElements", {"zeros", "i", "x"}, {"y"}), "axis", int64_t(1));
+  ModelRunner runner;
+  EXPECT_THAT(runner.run(b), ElementsAre(1, 0, 0, 3, 0, 2));
+}
+
+/// A wrong size beside the batch is no fixed batch size.
+TEST(FixedBatch, ReshapeToAnotherNumberOfElementsSaysWhatToDo) {
+  for (auto [first, remedy] : {std::pair(0, "repeat_interleave"), std::pair(7, "fixed batch")}) {
+    ModelBuilder b;
+    b.input("x", {"batch", "6", "4"});
+    b.output("y");
+    b.ints("shape", {3}, {first, 2, 4});
+    b.node("Reshape", {"x", "shape"}, {"y"});
+    EXPECT_THAT(importError(b.bytes()), HasSubstr(remedy));
+  }
+}
+
 TEST(FixedBatch, WhatCannotBeRebatchedSaysHowToExport) {
   EXPECT_THAT(importError(fixedModel("2", {3, 8}, {0, 1}).bytes()),
               HasSubstr("node 'reshape' (Reshape): reshapes [batch, 2, 6] to [3, 8]"));

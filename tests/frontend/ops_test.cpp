@@ -138,16 +138,6 @@ TEST_F(Ops, ReshapeWithoutACommonSplit) {
   EXPECT_THAT(run(b), ElementsAreArray(expected));
 }
 
-/// A wrong size beside the batch is no fixed batch size.
-TEST_F(Ops, ReshapeToAnotherNumberOfElementsSaysWhatToDo) {
-  for (auto [first, remedy] : {std::pair(0, "repeat_interleave"), std::pair(7, "fixed batch")}) {
-    ModelBuilder b = withInput({"6", "4"});
-    b.ints("shape", {3}, {first, 2, 4});
-    b.node("Reshape", {"x", "shape"}, {"y"});
-    EXPECT_THAT(importError(b.bytes()), HasSubstr(remedy));
-  }
-}
-
 TEST_F(Ops, ExpandThenReshapeRepeatsHeads) {
   ModelBuilder b = withInput({"2", "3"});
   b.ints("axis", {1}, {2});
@@ -210,18 +200,6 @@ TEST_F(Ops, OneHotCountsNegativeIndicesFromTheEnd) {
   b.node("Sub", {"i", "three"}, {"shifted"}); // -3, -2, -1, 0
   b.node("OneHot", {"shifted", "depth", "values"}, {"y"});
   EXPECT_THAT(run(b, 4), ElementsAre(5, 5, 7, 5, 5, 7, 7, 5));
-}
-
-/// A tracer's `torch.zeros_like(x)` has the batch of its example, 5, as a number.
-TEST_F(Ops, ScatterElementsIntoZerosOfTheExample) {
-  ModelBuilder b = withInput({"2"});
-  b.ints("sizes", {2}, {5, 3});
-  b.ints("places", {1, 2}, {2, 0});
-  b.node("ConstantOfShape", {"sizes"}, {"zeros"});
-  b.node("Shape", {"x"}, {"shape"});
-  b.node("Expand", {"places", "shape"}, {"i"});
-  ModelBuilder::attr(b.node("ScatterElements", {"zeros", "i", "x"}, {"y"}), "axis", int64_t(1));
-  EXPECT_THAT(run(b), ElementsAre(1, 0, 0, 3, 0, 2));
 }
 
 TEST_F(Ops, ScatterElementsReplacesAndAdds) {
