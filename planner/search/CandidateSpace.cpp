@@ -225,10 +225,12 @@ std::vector<Candidate> CandidateSpace::moved(const Candidate &candidate, Axis ax
   return result;
 }
 
-std::vector<Candidate> CandidateSpace::inEveryForm(const Candidate &candidate) const {
+std::vector<Candidate> CandidateSpace::inForms(const Candidate &candidate, size_t most) const {
   std::vector<Candidate> result;
   Candidate next = candidate;
   for (ContextForm form : problem.space.contexts(candidate.mesh)) {
+    if (result.size() == most)
+      break;
     next.context = form;
     if (costs.models.strategiesFor(splitOf(next), next.microBatch))
       result.push_back(next);
@@ -242,7 +244,7 @@ std::vector<Candidate> CandidateSpace::withContext(const Candidate &candidate) {
     return result;
   for (Axis axis : {Axis::Data, Axis::ShardedData, Axis::Tensor, Axis::Pipeline})
     for (const Candidate &next : moved(candidate, axis))
-      for (Candidate &inForm : inEveryForm(next))
+      for (Candidate &inForm : inForms(next))
         result.push_back(std::move(inForm));
   return result;
 }

@@ -40,8 +40,9 @@ public:
   /// each mesh with cp is such a variant of one listed candidate. Example: pp=2 tp=8 gives cp=2
   /// tp=4, cp=4 tp=2 and cp=8 tp=1.
   std::vector<Candidate> withContextOfTensors(const Candidate &candidate);
-  /// Returns `candidate`, which has cp, in every form allowed by the model and the pins.
-  std::vector<Candidate> inEveryForm(const Candidate &candidate) const;
+  /// Returns `candidate`, which has cp, in the forms allowed by the model and the pins, at most the
+  /// first `most` of them.
+  std::vector<Candidate> inForms(const Candidate &candidate, size_t most = SIZE_MAX) const;
 
 private:
   void listOn(int64_t devices, bool isPossibleOnly, const Pins &limits,

@@ -324,10 +324,10 @@ static Status deriveFaster(Searcher &searcher, Workers &workers, const Graph &gr
 static Status deriveInTurns(Searcher &searcher, Workers &workers, const Graph &graph,
                             Scorer &scorer, std::vector<Candidate> winners,
                             std::vector<Candidate> contexts, const DeriveLimits &limits,
-                            const OverlapPins &pins, Exploration &exploration) {
+                            const OverlapPins &pins, DerivedCandidates &derived,
+                            Exploration &exploration) {
   constexpr int mostTurns = 4; // in a large graph
   const bool isSmall = isSmallGraph(graph);
-  DerivedCandidates derived;
   for (int turn = 0;; ++turn) {
     const bool hasContexts = !isSmall && !contexts.empty();
     Result<std::vector<ExactCandidate>> exact = deriveBest(searcher, workers, graph,
@@ -469,10 +469,20 @@ Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &c
   if (searcher.end() != SearchEnd::Complete)
     exploration.lowerBoundSeconds =
         std::min(exploration.lowerBoundSeconds, peakRateSeconds(searcher.problem));
-  Scorer scorer(searcher, workers, candidates, exploration,
-                {pins, top, purpose, isSmall, progress});
-  scorer.scoreMore();
-  std::vector<Candidate> winners = scorer.winners();
+  const Scorer::Settings settings{pins, top, purpose, isSmall, progress};
+  Scorer scorer(searcher, workers, candidates, exploration, settings);
+  DerivedCandidates derived;
+  auto exactSeconds = [&](std::vector<Candidate> scored) {
+    DeriveLimits one = limits;
+    one.top = one.most = 1;
+    Result<std::vector<ExactCandidate>> exact =
+        deriveBest(searcher, workers, graph, std::move(scored), one, space->overlap(), derived);
+    const bool fits = exact && !exact->empty() && exact->front().plan.prediction.meets(goal);
+    return fits ? exact->front().plan.prediction.stepSeconds : INFINITY;
+  };
+  ScoredCandidates best =
+      scoreAll(searcher, workers, candidates, settings, exactSeconds, exploration, scorer);
+  const std::vector<Candidate> &winners = best.winners;
   for (size_t i = 0; winners.empty() && i < candidates.size(); ++i)
     if (const std::string &why = searcher.costs.models.refusedContext(candidates[i]); !why.empty())
       return Error{ErrorCode::Usage, why};
@@ -484,15 +494,12 @@ Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &c
                  toString(*pinned->splitter) +
                      ": no mesh has an axis tp that divides all that is pinned to be split; "
                      "choose another tp, or pin less"};
-  std::vector<Candidate> contexts;
-  if (!pins.deadline.isOver())
-    contexts = addContexts(searcher, workers, candidates,
-                           {pins, top, purpose, isSmall, /*progress=*/{}}, exploration, winners);
   double scoreSeconds = watch.lap();
-  Status derived = deriveInTurns(searcher, workers, graph, scorer, std::move(winners),
-                                 std::move(contexts), limits, space->overlap(), exploration);
-  if (!derived)
-    return derived.error();
+  if (Status status =
+          deriveInTurns(searcher, workers, graph, scorer, std::move(best.winners),
+                        std::move(best.all), limits, space->overlap(), derived, exploration);
+      !status)
+    return status.error();
   double deriveSeconds = watch.lap();
   std::vector<Candidate> ofFamilies;
   if (purpose == Purpose::Answer && exploration.hasFit(goal))

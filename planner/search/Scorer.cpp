@@ -71,8 +71,10 @@ bool Scorer::scoreNext(size_t index, double limit) {
   return true;
 }
 
-bool Scorer::scoreMore(double seconds) {
+bool Scorer::scoreMore(double seconds, int64_t most) {
   bool any = false;
+  pauses = false;
+  const int64_t before = exploration.numScored;
   std::vector<size_t> earlier = std::exchange(ruledOut, {});
   for (size_t turn = 0; turn < earlier.size() + candidates.size() - next;) {
     const bool isEarlier = turn < earlier.size();
@@ -84,9 +86,10 @@ bool Scorer::scoreMore(double seconds) {
     const bool isLate = settings.pins.deadline.isOver() &&
                         (!fastest.empty() || exploration.numScored >= leastScored);
     const bool isBeyond = candidates[index].lowerBound > limit; // and all later ones too
+    pauses = !isBeyond && exploration.numScored - before >= most;
     if (!isBeyond && (isLate || exploration.numScored >= settings.pins.budget.scored))
       exploration.end = isLate ? SearchEnd::TimeLimit : SearchEnd::Budget;
-    if (isBeyond || isLate || exploration.numScored >= settings.pins.budget.scored) {
+    if (isBeyond || isLate || pauses || exploration.numScored >= settings.pins.budget.scored) {
       ruledOut.insert(ruledOut.end(), earlier.begin() + int64_t(std::min(turn, earlier.size())),
                       earlier.end());
       return any;

@@ -39,8 +39,11 @@ public:
         ahead(searcher, workers, candidates, settings.isSmall) {}
 
   /// Scores until no other candidate can be among the best `top` and take less than `seconds`, or
-  /// the budget or time is over. Returns whether it scored any.
-  bool scoreMore(double seconds = std::numeric_limits<double>::infinity());
+  /// the budget or time is over, or `most` are scored. Returns whether it scored any.
+  bool scoreMore(double seconds = std::numeric_limits<double>::infinity(),
+                 int64_t most = std::numeric_limits<int64_t>::max());
+  /// Whether the last call of scoreMore() ended because of `most`.
+  bool isPaused() const { return pauses; }
 
   /// Corrects the feasibility and the bytes of scored candidates with another verdict in `derived`.
   /// Returns whether all verdicts of the scores were right.
@@ -64,6 +67,7 @@ private:
   Exploration &exploration;
   const Settings settings;
   LookAhead ahead;
+  bool pauses = false;          // the last scoreMore() ended because of `most`
   size_t next = 0;              // the first candidate without a turn
   std::vector<size_t> ruledOut; // before it: those excluded by an earlier limit
   std::map<Group, size_t> best; // of each group, into exploration.scored

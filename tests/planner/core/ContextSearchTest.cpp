@@ -12,16 +12,22 @@ using namespace tbc::planner::test;
 
 namespace {
 
-// Without cp their meshes are slow or do not fit, so no near mesh leads to them. The second one is
-// faster than meshes with cp whose scores promise more.
-TEST(Search, FindsMeshesWithContextsBehindSlowOnes) {
+/// A chain whose attention has independent rows, so that cp may split the sequence.
+Graph graphWithSequence() {
   Graph graph = makeChain({8, 1, 64, 4, 8, 64, 96});
   graph.sequenceFactor =
       graph.values[graph.ops[0].results[0]].layout.dims[1].segments[0].factors[0].id;
   for (reshard::GraphOp &op : graph.ops)
-    for (reshard::Loop &loop : op.loops) // as if rows were independent
+    for (reshard::Loop &loop : op.loops)
       if (op.kernelClass == KernelClass::Attention && loop.factor == graph.sequenceFactor)
         loop.kind = reshard::LoopKind::Parallel;
+  return graph;
+}
+
+// Without cp their meshes are slow or do not fit, so no near mesh leads to them. The second one is
+// faster than meshes with cp whose scores promise more.
+TEST(Search, FindsMeshesWithContextsBehindSlowOnes) {
+  Graph graph = graphWithSequence();
   struct Case {
     int64_t gpus;
     double bytesPerSecond; // between nodes
@@ -40,6 +46,23 @@ TEST(Search, FindsMeshesWithContextsBehindSlowOnes) {
         << c.mesh;
     EXPECT_LE(open->plan.lowerBoundSeconds, pinned->plan.prediction.stepSeconds) << c.mesh;
   }
+}
+
+// Forms of cp differ in exchanges only, so most meshes need one form to be ruled out.
+TEST(Search, ScoresOtherFormsOfContextsOnlyNearTheBest) {
+  const Graph graph = graphWithSequence();
+  Cluster cluster = smallCluster(300000);
+  cluster.interNode.bytesPerSecond = 1e8;
+  auto pricedWith = [&](const std::string &form) {
+    Pins pins;
+    pins.threads = 1;
+    pins.context = form;
+    Result<SearchAnswer> answer = search(graph, jobFor(32, 16), cluster, pins);
+    EXPECT_TRUE(answer) << form;
+    return answer ? double(answer->counts.priced) : 0;
+  };
+  const double one = pricedWith("all-gather"), any = pricedWith("");
+  EXPECT_LT(any, 1.4 * one);
 }
 
 } // namespace
