@@ -107,7 +107,8 @@ double leastPipelineSeconds(const BoundTables &tables, const Candidate &candidat
   pipeline.partsBackward = splitsBackward;
   pipeline.sendSeconds = send;
   least = kernels.cuts->leastSeconds(pipeline, least, limit);
-  constexpr int64_t mostTasks = 1 << 16; // some hundredths of a second
+  // Some hundredths of a second; for the order of scoring less than to score a few candidates.
+  const int64_t mostTasks = isFinal ? 1 << 16 : 1 << 13;
   int64_t tasks = candidate.mesh.pp * choice.chunksPerStage * candidate.accumulation;
   if (least >= limit || tasks > mostTasks)
     return least;
