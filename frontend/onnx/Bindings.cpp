@@ -380,9 +380,16 @@ void Binder::chooseBatch() {
 }
 
 void Binder::chooseSequence() {
-  if (symbols.seq.empty())
+  if (symbols.seq.empty()) {
+    if (options.seq >= 0)
+      warn("--seq " + std::to_string(options.seq) +
+           " changes nothing: no input has a symbolic dim that is the sequence; export with one");
     return;
+  }
   std::optional<int64_t> seq = given(symbols.seq);
+  if (options.seq >= 0 && seq.value_or(options.seq) != options.seq)
+    throw UsageError("--seq " + std::to_string(options.seq) + " contradicts --dim " + symbols.seq +
+                     "=" + std::to_string(*seq) + ", which is the sequence; leave one out");
   if (options.seq >= 0)
     seq = options.seq;
   if (!seq) {

@@ -30,9 +30,11 @@ const std::vector<SettingInfo> &settingInfos() {
        false,
        false,
        {}},
-      {"beta1", "--beta1", "Decay of the first moment (default: 0.9)", 0, 1, false, false, adams},
-      {"beta2", "--beta2", "Decay of the second moment (default: 0.999)", 0, 1, false, false,
-       adams},
+      // A decay of 1 divides by the 0 of its correction of the bias.
+      {"beta1", "--beta1", "Decay of the first moment (default: 0.9)", 0, 1, false, false, adams,
+       std::nullopt, true},
+      {"beta2", "--beta2", "Decay of the second moment (default: 0.999)", 0, 1, false, false, adams,
+       std::nullopt, true},
       {"epsilon", "--epsilon", "Added to the denominator (default: 1e-8, 1e-10 of adagrad)", 0, 1,
        false, false, dividing},
       {"momentum", "--momentum", "Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon)", 0, 1,
@@ -204,13 +206,14 @@ static std::string rangeOf(const SettingInfo &info) {
   std::string low = (info.isOpen ? "above " : "at least ") + text(info.low);
   if (info.high == unlimited)
     return low;
-  return low + (info.isOpen ? " and below " : " and at most ") + text(info.high);
+  return low + (info.isOpen || info.isBelow ? " and below " : " and at most ") + text(info.high);
 }
 
 /// Returns why `value` is invalid for `info`, or "".
 static std::string whyInvalid(const SettingInfo &info, double value) {
   bool inside =
       info.isOpen ? value > info.low && value < info.high : value >= info.low && value <= info.high;
+  inside = inside && !(info.isBelow && value == info.high);
   if (!std::isfinite(value) || !inside)
     return "is out of range: it must be " + rangeOf(info);
   return info.isInteger && value != std::floor(value) ? "must be an integer" : "";

@@ -32,6 +32,8 @@ struct SettingInfo {
   std::vector<std::string> of;
   /// The value of the flag without an argument.
   std::optional<double> implied = std::nullopt;
+  /// Excludes the largest value alone.
+  bool isBelow = false;
 };
 
 const std::vector<SettingInfo> &settingInfos();
