@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 namespace tbc::train {
@@ -122,9 +123,14 @@ Result<JsonLog> JsonLog::open(const std::string &path, int64_t done) {
   };
   std::string kept = done > 0 ? keptLines(path, done) : "";
   JsonLog log;
-  std::string temporary = path + ".tmp";
+  std::error_code error;
+  // A device or a pipe is written into: to replace it by a file would break the machine.
+  const bool replaces =
+      !std::filesystem::exists(path, error) || std::filesystem::is_regular_file(path, error);
+  std::string temporary = replaces ? path + ".tmp" : path;
   log.file = std::fopen(temporary.c_str(), "we");
-  if (!log.file || !log.write(kept) || std::rename(temporary.c_str(), path.c_str()) != 0)
+  if (!log.file || !log.write(kept) ||
+      (replaces && std::rename(temporary.c_str(), path.c_str()) != 0))
     return failed();
   return log;
 }

@@ -81,7 +81,12 @@ TEST_F(Usage, NumbersAreExplained) {
         std::pair("--gpus 2.5", "--gpus: \"2.5\" is not a whole number"),
         std::pair("--gpus 4 --zero 4", "--zero: \"4\" is not a whole number from 0 to 3"),
         std::pair("--gpus 4 --clip-norm -1", "--clip-norm is out of range: it must be above 0"),
-        std::pair("--gpus 4 --label-smoothing 2", "it must be at least 0 and at most 1")}) {
+        std::pair("--gpus 4 --label-smoothing 2", "it must be at least 0 and at most 1"),
+        std::pair("--gpus 4 --beta1 1",
+                  "--beta1 is out of range: it must be at least 0 and below 1"),
+        std::pair("--gpus 4 --tie-percent nan", "\"nan\" is not a number from 0 to 100"),
+        std::pair("--gpus 4 --time-limit nan", "\"nan\" is not a number above 0"),
+        std::pair("--gpus 4 --time-limit 0", "\"0\" is not a number above 0 [TBC0202]")}) {
     Outcome outcome = tbc(plan + arguments);
     EXPECT_EQ(outcome.code, 2) << arguments;
     EXPECT_THAT(outcome.err, HasSubstr(message));
@@ -90,6 +95,49 @@ TEST_F(Usage, NumbersAreExplained) {
   EXPECT_EQ(rate.code, 2);
   EXPECT_THAT(rate.err, StartsWith("tbc: --lr: \"-1\" is not a number of at least 0 [TBC0202]\n"));
   EXPECT_EQ(tbc("run nothing --lr nan").code, 2);
+}
+
+TEST_F(Usage, SequencesAreNotTakenSilently) {
+  Outcome both = tbc("check " + model("tiny-gpt2") + " --seq 16 --dim seq=8");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.err, HasSubstr("--seq 16 contradicts --dim seq=8, which is the sequence"));
+  EXPECT_EQ(tbc("check " + model("tiny-gpt2") + " --seq 16 --dim seq=16").code, 0);
+  Outcome idle = tbc("check " + model("tiny-mlp") + " --seq 16");
+  EXPECT_EQ(idle.code, 0);
+  EXPECT_THAT(idle.out + idle.err, HasSubstr("--seq 16 changes nothing: no input has a symbolic"));
+}
+
+// A container's root may replace /dev/null.
+TEST_F(Usage, OutputsReplaceFilesAlone) {
+  std::string plan = " --gpus 2 --mesh dp=2 --batch 4 -o ";
+  fs::copy_file(model("tiny-mlp"), folder + "/model.onnx");
+  ASSERT_EQ(tbc("plan model.onnx" + plan + "plan.json").code, 0);
+  Outcome piped =
+      shellIn(folder, "mkfifo pipe && (cat pipe > read & " TBC_PROGRAM
+                      " report plan.json -o pipe && wait) && ls -l pipe && head -c 15 read");
+  EXPECT_EQ(piped.code, 0) << piped.err;
+  EXPECT_THAT(piped.out, StartsWith("p"));
+  EXPECT_THAT(piped.out, testing::EndsWith("<!doctype html>"));
+  Outcome linked = shellIn(folder, "ln -s plan.json link && " TBC_PROGRAM " plan model.onnx" +
+                                       plan + "link && test -L link");
+  EXPECT_EQ(linked.code, 0) << linked.err;
+  for (const std::string command :
+       {"plan model.onnx" + plan + "model.onnx", std::string("report plan.json -o ./plan.json"),
+        std::string("timeline plan.json -o plan.json"),
+        std::string("export plan.json --to dot -o plan.json")}) {
+    Outcome lost = tbc(command);
+    EXPECT_EQ(lost.code, 1) << command;
+    EXPECT_THAT(lost.err, HasSubstr("it is an input, and would be lost; name another [TBC0101]"));
+  }
+  Outcome into = tbc("plan model.onnx" + plan + ".");
+  EXPECT_THAT(into.err, HasSubstr("cannot write .: it is a folder; name a file [TBC0101]"));
+}
+
+TEST_F(Usage, DamagedPlansHaveOneCode) {
+  shellIn(folder, "echo {} > plan.json");
+  for (const char *command : {"report plan.json -o x", "timeline plan.json -o x",
+                              "export plan.json --to dot -o x", "explain plan.json"})
+    EXPECT_THAT(tbc(command).err, HasSubstr("[TBC0206]")) << command;
 }
 
 TEST_F(Usage, AMisspeltFlagIsOneSentence) {
@@ -139,6 +187,15 @@ TEST_F(Usage, FilesAreLookedAtOnceBeforeARun) {
   Outcome good = tbc("run program --checkpoint saved --log log.jsonl --tensorboard events");
   EXPECT_EQ(good.code, 0) << good.err;
   EXPECT_TRUE(fs::exists(folder + "/saved/step-00000001"));
+  Outcome piped = shellIn(folder, "mkfifo pipe && (cat pipe > read & " TBC_PROGRAM
+                                  " run program --log pipe && wait) && test -p pipe && cat read");
+  EXPECT_EQ(piped.code, 0) << piped.err;
+  EXPECT_THAT(piped.out, HasSubstr("{\"step\":1,"));
+  Outcome kept = tbc("checkpoint consolidate saved -o pipe");
+  EXPECT_EQ(kept.code, 1);
+  EXPECT_THAT(kept.err, HasSubstr("cannot create pipe: it is a device or a pipe [TBC0101]"));
+  shellIn(folder, "echo > program/plan.json");
+  EXPECT_THAT(tbc("verify program").err, HasSubstr("[TBC0217]"));
   // Trial files are removed.
   for (const char *where : {".", "saved", "events"})
     for (const auto &entry : fs::directory_iterator(fs::path(folder) / where))

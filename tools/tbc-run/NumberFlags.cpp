@@ -39,14 +39,29 @@ CLI::Validator atLeast(int64_t least) {
   return wholeNumber(least, most, "from " + std::to_string(least) + " to 2^40", "");
 }
 
-CLI::Validator notNegative() {
+/// Accepts a finite number that `isAllowed`. CLI11's own ranges let "nan" pass.
+static CLI::Validator realNumber(bool (*isAllowed)(double), const std::string &allowed,
+                                 const std::string &shown) {
   return CLI::Validator(
-      [](const std::string &text) {
+      [=](const std::string &text) {
         std::optional<double> value = numberIn<double>(text);
-        bool fits = value && std::isfinite(*value) && *value >= 0;
-        return fits ? std::string() : "\"" + text + "\" is not a number of at least 0";
+        bool fits = value && std::isfinite(*value) && isAllowed(*value);
+        return fits ? std::string() : "\"" + text + "\" is not a number " + allowed;
       },
-      "");
+      shown);
+}
+
+CLI::Validator notNegative() {
+  return realNumber([](double value) { return value >= 0; }, "of at least 0", "");
+}
+
+CLI::Validator positive() {
+  return realNumber([](double value) { return value > 0; }, "above 0", "");
+}
+
+CLI::Validator percentage() {
+  return realNumber([](double value) { return value >= 0 && value <= 100; }, "from 0 to 100",
+                    "0..100");
 }
 
 } // namespace tbc::cli

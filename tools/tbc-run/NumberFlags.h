@@ -15,6 +15,10 @@ CLI::Validator between(int64_t least, int64_t most);
 CLI::Validator atLeast(int64_t least);
 /// Accepts a finite number >= 0.
 CLI::Validator notNegative();
+/// Accepts a finite number > 0.
+CLI::Validator positive();
+/// Accepts a number of percent, from 0 to 100.
+CLI::Validator percentage();
 
 } // namespace tbc::cli
 

@@ -105,6 +105,12 @@ static Result<int> consolidateOne(const ConsolidateOptions &options, const std::
 /// Runs the command. `folder` is a checkpoint, or holds several; then the newest complete one is
 /// used.
 static Result<int> runConsolidate(const ConsolidateOptions &options) {
+  if (options.like.empty()) {
+    if (Status status = checkWritable(options.output, {options.model}); !status)
+      return status.error();
+    if (Status status = checkReplaceable(options.output); !status)
+      return status.error();
+  }
   if (std::filesystem::path(options.output).extension() != ".onnx" && !options.model.empty())
     return Error{ErrorCode::Usage, "--model is for an output that ends in .onnx"};
   std::filesystem::path folder = options.folder;

@@ -49,10 +49,14 @@ std::vector<std::string> helpTopics();
 int complete(const CLI::App &app, const std::vector<std::string> &words);
 
 /// Writes `text` to `path` through a temporary file beside it, so a partial file never exists; "-"
-/// is standard output. Errors: Other, naming the path and the system's reason.
+/// is standard output. Devices and pipes are written into, and links followed. Errors: Other,
+/// naming the path and the system's reason.
 Status writeFile(const std::string &path, const std::string &text);
-/// Checks before long work that writeFile() can write `path`. Returns its error otherwise.
-Status checkWritable(const std::string &path);
+/// Checks before long work that writeFile() can write `path`, and would replace none of `inputs`.
+/// Returns its error otherwise.
+Status checkWritable(const std::string &path, const std::vector<std::string> &inputs = {});
+/// Refuses devices and pipes, for writers that need a file.
+Status checkReplaceable(const std::string &path);
 /// Reads a whole file. Errors: `code`, naming the path and the system's reason.
 Result<std::string> readFile(const std::string &path, ErrorCode code);
 

@@ -1,6 +1,7 @@
 //===- ExportCommand.cpp - tbc export --------------------------------------------===//
 
 #include "planner/plan/PlanFile.h"
+#include "runtime/abi/Problem.h"
 #include "tools/driver/AnnotateOnnx.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/EmitIr.h"
@@ -136,7 +137,7 @@ static Status checkName(const exporter::Target &target, const std::string &outpu
 }
 
 static Result<int> runExport(const Options &options) {
-  if (Status status = checkWritable(options.output); !status)
+  if (Status status = checkWritable(options.output, {options.plan, options.model}); !status)
     return status.error();
   if (!options.launcher.empty() && options.output == "-")
     return Error{ErrorCode::Usage, "--launcher writes a script beside the output; name a file "
@@ -153,7 +154,7 @@ static Result<int> runExport(const Options &options) {
                  "--model is for --to mlir and onnx; other targets read the plan alone"};
   auto plan = planner::readPlan(*text, options.plan);
   if (!plan)
-    return plan.error();
+    return ofKind(Problem::BadPlan, plan.error());
   auto facts = exporter::PlanFacts::make(*plan);
   if (!facts)
     return Error{facts.error().code, options.plan + ": " + facts.error().message};

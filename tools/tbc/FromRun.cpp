@@ -6,6 +6,7 @@
 #include "planner/support/Format.h"
 #include "planner/view/Against.h"
 #include "planner/view/Nsight.h"
+#include "runtime/abi/Problem.h"
 #include "tools/calibrate/StepTimes.h"
 #include "tools/tbc/Command.h"
 
@@ -75,7 +76,7 @@ Result<int> runFromRun(const FromRunOptions &options) {
     return planText.error();
   auto plan = planner::readPlan(*planText, options.plan);
   if (!plan)
-    return plan.error();
+    return ofKind(Problem::BadPlan, plan.error());
   auto text = textOfCluster(options, *plan);
   if (!text)
     return text.error();

@@ -9,6 +9,7 @@
 #include "tools/driver/Context.h"
 #include "tools/driver/EmitIr.h"
 #include "tools/export/Targets.h"
+#include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/AnnotatedPins.h"
 #include "tools/tbc/Command.h"
@@ -116,7 +117,7 @@ static Result<int> runPlan(const Options &options) {
   if (options.model.model.empty() || options.gpus == 0)
     return problem(Problem::MissingArgument, std::string(options.gpus == 0 ? "--gpus" : "model") +
                                                  " is required; see 'tbc plan --help'");
-  if (Status status = checkWritable(options.output); !status)
+  if (Status status = checkWritable(options.output, {options.model.model}); !status)
     return status.error();
   auto pins = toPins(options);
   if (!pins)
@@ -240,7 +241,7 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
       ->add_option("--time-limit", options->timeLimit,
                    "Seconds of search after which the best that was found is taken; the plan then "
                    "depends on the machine")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   CLI::Option *find =
       command->add_flag("--find-batch-size", options->findsBatch,
                         "Plan for the largest batch that fits without accumulation");

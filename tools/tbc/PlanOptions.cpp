@@ -109,7 +109,7 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
       .add_option("--tie-percent", options.tiePercent,
                   "Plans whose times differ by no more are equals, and the simplest of them is the "
                   "answer; 0: the fastest")
-      ->check(CLI::Range(0.0, 100.0).description("0..100"))
+      ->check(percentage())
       ->capture_default_str();
   command.add_option("--top", options.pins.top, "Answers to keep, the best included")
       ->check(between(1, 50));

@@ -3,6 +3,7 @@
 #include "planner/plan/PlanFile.h"
 #include "planner/report/Sensitivity.h"
 #include "planner/view/Page.h"
+#include "runtime/abi/Problem.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/ProfileFile.h"
 
@@ -58,7 +59,9 @@ static Status addProfile(const Options &options, planner::PlanView &view) {
 }
 
 static Result<int> runReport(const Options &options) {
-  if (Status status = checkWritable(options.output); !status)
+  std::vector<std::string> inputs = options.plans;
+  inputs.insert(inputs.end(), {options.sensitivity, options.profile});
+  if (Status status = checkWritable(options.output, inputs); !status)
     return status.error();
   std::vector<planner::PlanView> views;
   for (const std::string &path : options.plans) {
@@ -67,9 +70,9 @@ static Result<int> runReport(const Options &options) {
       return text.error();
     auto plan = planner::readPlan(*text, path);
     if (!plan)
-      return plan.error();
+      return ofKind(Problem::BadPlan, plan.error());
     if (std::string why = planner::whyNotDrawable(*plan); !why.empty())
-      return Error{ErrorCode::Usage, path + ": " + why};
+      return problem(Problem::StalePlan, path + ": " + why);
     views.push_back(planner::viewOf(*plan, path));
   }
   if (!options.sensitivity.empty())

@@ -3,6 +3,7 @@
 #include "planner/plan/PlanFile.h"
 #include "planner/view/Against.h"
 #include "planner/view/Timeline.h"
+#include "runtime/abi/Problem.h"
 #include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/ProfileFile.h"
@@ -80,14 +81,14 @@ static std::string refitText(const Options &options, const planner::Plan &plan) 
 }
 
 static Result<int> runTimeline(const Options &options) {
-  if (Status status = checkWritable(options.output); !status)
+  if (Status status = checkWritable(options.output, {options.plan}); !status)
     return status.error();
   auto text = readFile(options.plan, ErrorCode::Usage);
   if (!text)
     return text.error();
   auto plan = planner::readPlan(*text, options.plan);
   if (!plan)
-    return plan.error();
+    return ofKind(Problem::BadPlan, plan.error());
   auto ranks = parseRanks(options.ranks, plan->mesh.numRanks());
   if (!ranks)
     return ranks.error();

@@ -1,6 +1,7 @@
 //===- VerifyCommand.cpp - tbc verify --------------------------------------------===//
 
 #include "planner/search/Search.h"
+#include "runtime/abi/Problem.h"
 #include "runtime/train/Trainer.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/VerifyKernels.h"
@@ -82,7 +83,7 @@ static Status checkSources(const program::SealedFolder &files, const std::string
 static Result<Subject> openFolder(const Options &options, Findings &findings) {
   auto program = train::loadProgram(options.path);
   if (!program)
-    return program.error();
+    return ofKind(Problem::BadProgram, program.error());
   const program::Seal &seal = program->files.seal();
   if (Status status = checkSources(program->files, options.model); !status)
     return status.error();
