@@ -12,6 +12,8 @@ include_directories(SYSTEM ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 
 tbc_headers(tbc-mlir-headers HEADERS ${PROJECT_SOURCE_DIR}/ir/MlirHeaders.h)
 target_compile_definitions(tbc-mlir-headers PRIVATE ${TBC_LLVM_DEFS})
+tbc_headers(tbc-codegen-headers HEADERS ${PROJECT_SOURCE_DIR}/codegen/CodegenHeaders.h)
+target_compile_definitions(tbc-codegen-headers PRIVATE ${TBC_LLVM_DEFS})
 if(TBC_BUILD_TESTS)
   tbc_headers(tbc-mlir-test-headers HEADERS ${PROJECT_SOURCE_DIR}/ir/MlirHeaders.h <gmock/gmock.h> <gtest/gtest.h>
     DEPS GTest::gtest GTest::gmock)

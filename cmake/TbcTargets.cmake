@@ -38,20 +38,23 @@ endfunction()
 set(_standard_headers <algorithm> <cstdint> <functional> <map> <memory> <optional> <set> <string> <utility> <vector>)
 tbc_headers(tbc-standard-headers HEADERS ${_standard_headers})
 
-# tbc_library(NAME [MLIR] SOURCES .. [DEPS ..] [TABLEGEN ..])
+# tbc_library(NAME [MLIR] [HEADERS ..] SOURCES .. [DEPS ..] [TABLEGEN ..])
 #
 # A static library. MLIR: compiled and linked against the shared MLIR and LLVM; a program with the property
-# TBC_STATIC_MLIR links their archives instead (tbc_link_static_mlir). TABLEGEN: targets whose
-# generated headers the sources include.
+# TBC_STATIC_MLIR links their archives instead (tbc_link_static_mlir). HEADERS: the precompiled headers, where
+# they are others than those of all such libraries. TABLEGEN: targets whose generated headers the sources include.
 function(tbc_library name)
-  cmake_parse_arguments(A "MLIR" "" "SOURCES;DEPS;TABLEGEN" ${ARGN})
+  cmake_parse_arguments(A "MLIR" "HEADERS" "SOURCES;DEPS;TABLEGEN" ${ARGN})
   add_library(${name} STATIC ${A_SOURCES})
   target_link_libraries(${name} PUBLIC ${A_DEPS})
   if(A_MLIR)
     target_compile_definitions(${name} PUBLIC ${TBC_LLVM_DEFS})
     target_include_directories(${name} SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
     target_link_libraries(${name} PUBLIC $<$<NOT:$<BOOL:$<TARGET_PROPERTY:TBC_STATIC_MLIR>>>:MLIR;LLVM>)
-    target_precompile_headers(${name} REUSE_FROM tbc-mlir-headers)
+    if(NOT A_HEADERS)
+      set(A_HEADERS tbc-mlir-headers)
+    endif()
+    target_precompile_headers(${name} REUSE_FROM ${A_HEADERS})
   else()
     target_precompile_headers(${name} REUSE_FROM tbc-standard-headers)
   endif()
