@@ -1,7 +1,8 @@
 //===- CodegenHeaders.h - Precompiled headers of emitted kernels -----------===//
 //
-// Precompiled for the libraries that emit kernels: MLIR's headers and the dialects of loops, vectors and LLVM, whose
-// parse takes longer than most of these sources. No source includes this file.
+// Precompiled for the libraries that emit kernels: MLIR's headers and the dialects of loops,
+// vectors and LLVM, whose parse takes longer than most of these sources. No source includes this
+// file.
 //
 //===----------------------------------------------------------------------===//
 
