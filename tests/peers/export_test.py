@@ -95,7 +95,7 @@ class ExportTest(unittest.TestCase):
             for executor, target in (("megatron", "megatron"), ("nemo", "megatron"), ("torchtitan", "torchtitan"),
                                      ("deepspeed", "deepspeed")):
                 for gpus, limit in ((8, "80GiB"), (64, "6GiB")):
-                    plan = Path(folder) / f"{executor}.json"
+                    plan = Path(folder) / f"{executor}.plan.json"
                     self.exporter.run("plan", model, "--gpus", gpus, "--batch", 4 * gpus, "--seq", 2048, "--precision", "bf16",
                                       "--executor", executor, "--memory-limit", limit, "-o", plan)
                     with self.subTest(executor=executor, gpus=gpus):
