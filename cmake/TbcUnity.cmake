@@ -1,5 +1,5 @@
-# TBC_UNITY: several sources of a library or a test are compiled as one, but for the runtime's, whose objects are
-# taken one by one; with sanitizers those of any target. This saves work in a build from nothing.
+# TBC_UNITY: several sources of a library or a test are compiled as one, but for those of runtime and tools, whose
+# objects are taken one by one; with sanitizers those of any target. This saves work in a build from nothing.
 #
 # Sources that are named alike inside their unnamed namespaces cannot share. unity_apart.txt lists one of each
 # such pair; `tools/lint/unity` finds them. A build folder may have a list of its own, of the same name.
