@@ -141,14 +141,10 @@ LogicalResult LocalBlock::emitKernel(const reshard::Kernel &emitted) {
   else if (mlir::failed(emitOps(emitted, operands, inside)))
     return failure();
   ++numKernels;
-  auto isCutHere = [&](int index) {
-    return emitted.isNest &&
-           in.graph.ops[size_t(index)].columns.kind == reshard::ColumnUse::Kind::Cuts;
-  };
   const bool isGenerated = in.graph.ops[kernel.back()].generator;
   for (int index : kernel)
     for (int result : in.graph.ops[index].results) {
-      if (!inside.count(result) || isCutHere(index))
+      if (!inside.count(result) || emitted.cutsInPlace(in.graph.ops[size_t(index)]))
         continue; // a streamed op has remembered it, or it is part of a packed tensor
       if (!in.graph.ops[index].generator)
         remember(result, in.derivation.raw[result], inside.at(result));

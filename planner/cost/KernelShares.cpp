@@ -38,7 +38,7 @@ public:
     for (const auto &[key, kernels] : launched)
       for (const Kernel &kernel : kernels) {
         for (int op : kernel.ops)
-          if (!graph.ops[size_t(op)].generator && !isCutInNest(kernel, op))
+          if (!graph.ops[size_t(op)].generator && !kernel.cutsInPlace(graph.ops[size_t(op)]))
             kernelOf[size_t(op)] = number;
         ++number;
       }
@@ -109,11 +109,6 @@ private:
     keep(graph.count);
   }
 
-  /// Whether the kernel reads what the op cuts where it lies.
-  bool isCutInNest(const Kernel &kernel, int op) const {
-    return kernel.isNest && graph.ops[size_t(op)].columns.kind == ColumnUse::Kind::Cuts;
-  }
-
   bool isViewHere(int op, int kernel) const {
     return op >= 0 && kernelOf[size_t(op)] == kernel && isView(graph.ops[size_t(op)]);
   }
@@ -176,8 +171,7 @@ private:
       for (size_t k = 0; counts && k < op.operands.size(); ++k)
         share.readBytes[k] = bytesOf(op.operands[k], number, seen);
       for (size_t r = 0; r < op.results.size(); ++r)
-        if ((counts || !isView(op)) && !isCutInNest(kernel, index) &&
-            isWritten(op.results[r], number))
+        if ((counts || !isView(op)) && !kernel.cutsInPlace(op) && isWritten(op.results[r], number))
           share.writtenBytes[r] = fullBytes(graph, op.results[r]);
     }
   }
@@ -220,7 +214,7 @@ private:
 
   const Graph &graph;
   const bool hasLibrary;
-  std::vector<int> kernelOf; // by op; none for constants and for what nests cut themselves
+  std::vector<int> kernelOf; // by op; none for constants and cuts in place
   std::vector<bool> isKept;  // by value
   std::vector<KernelShare> shares;
 };

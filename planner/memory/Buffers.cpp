@@ -194,9 +194,8 @@ private:
     const std::vector<int> &kernel = emitted.ops;
     const bool isGenerated = graph.ops[kernel.back()].generator;
     for (int index : kernel) {
-      const bool isCutHere =
-          emitted.isNest && graph.ops[index].columns.kind == reshard::ColumnUse::Kind::Cuts;
-      if (isCutHere || (repeated[size_t(index)] && !(isGenerated && index == kernel.back())))
+      if (emitted.cutsInPlace(graph.ops[index]) ||
+          (repeated[size_t(index)] && !(isGenerated && index == kernel.back())))
         continue;
       for (int value : graph.ops[index].results)
         remember(value, derivation.raw[value], inside.at(value));

@@ -25,6 +25,11 @@ struct Kernel {
   /// One nest of loops; else one op with a kernel of its own, or a packed one. A nest makes no
   /// value of an op that cuts columns: it reads them where they lie.
   bool isNest = false;
+  /// Whether it is a nest that reads the columns that `op`, one of its ops, cuts in place: they are
+  /// no value of their own.
+  bool cutsInPlace(const GraphOp &op) const {
+    return isNest && op.columns.kind == ColumnUse::Kind::Cuts;
+  }
   /// An op that takes columns of one tensor in place (ColumnUse), between the ops that cut them
   /// and, if it makes columns, the op that joins them. Only the first operand of the kernel's first
   /// op and the other operands of that op are read, and no part is made. Example: three slices, an

@@ -92,7 +92,7 @@ private:
 
   bool isNest(const std::vector<int> &ops, const std::function<bool(int value)> &isReadOutside,
               bool hasColumnSums);
-  /// Whether ops that cut columns read what other kernels make, those that join columns write the
+  /// Whether ops that cut columns read values of other kernels, those that join columns write the
   /// kernel's results and nothing else reads their parts, and there are other ops than these.
   bool movesColumnsAtItsEnds(const std::vector<int> &ops,
                              const std::function<bool(int value)> &isReadOutside) const;

@@ -77,7 +77,7 @@ TEST(Domain, ColumnsAreCutAndJoinedInPlace) {
     %y = tbc.neg %u : tensor<4x1xf32>
     return %y : tensor<4x1xf32> })"),
             "");
-  // Rows, and columns of what the kernel makes itself.
+  // Rows, and columns of a value that the kernel makes itself.
   EXPECT_EQ(nestOf(R"(func.func @f(%x: tensor<8x6xf32>) -> tensor<4x6xf32> {
     %u = tbc.slice %x {dim = 0 : i64, offset = 0 : i64, size = 4 : i64}
          : (tensor<8x6xf32>) -> tensor<4x6xf32>
