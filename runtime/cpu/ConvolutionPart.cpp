@@ -85,13 +85,6 @@ memory::desc weightView(const ConvolutionShape &shape, int64_t outChannelStride)
   return described(dims, strides);
 }
 
-/// Whether oneDNN has its kernels for AVX-512 here.
-bool hasAvx512() {
-  auto level = unsigned(dnnl::get_effective_cpu_isa());
-  auto wanted = unsigned(dnnl::cpu_isa::avx512_core); // levels are sets of bits
-  return (level & wanted) == wanted;
-}
-
 /// Whether matmuls on plain tensors are faster: see ConvolutionPart.
 bool isFasterPlain(const ConvolutionShape &shape) {
   bool isPointwise = shape.groups == 1 && isAll(shape.window, 1) && isAll(shape.strides, 1);

@@ -28,6 +28,12 @@ dnnl::primitive_attr withOwnScratchpad() {
   return attributes;
 }
 
+bool hasAvx512() {
+  auto level = unsigned(dnnl::get_effective_cpu_isa());
+  auto wanted = unsigned(dnnl::cpu_isa::avx512_core); // levels are sets of bits
+  return (level & wanted) == wanted;
+}
+
 bool isPlainLoop(const char *implementation) { return std::strncmp(implementation, "ref", 3) == 0; }
 
 } // namespace tbc::cpu

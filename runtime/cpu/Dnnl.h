@@ -29,6 +29,9 @@ char *threadScratch(size_t bytes);
 /// Attributes of a primitive with a scratchpad supplied by the caller.
 dnnl::primitive_attr withOwnScratchpad();
 
+/// Whether oneDNN has its kernels for AVX-512 here.
+bool hasAvx512();
+
 /// Whether it is oneDNN's plain fallback loop. Our reference loops are as fast, and exact.
 bool isPlainLoop(const char *implementation);
 

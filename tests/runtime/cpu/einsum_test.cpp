@@ -78,6 +78,20 @@ TEST(NativeEinsum, TilesOfLargeProducts) {
   checkAll("km", "nk", "mn", {{'m', 513}, {'k', 30}, {'n', 1030}});
 }
 
+/// Rows at strides of 1 KiB and 512 B, which AVX2's matmuls copy in slices of at most 1,024 of k.
+TEST(NativeEinsum, RowsOnFewSetsOfTheCaches) {
+  for (int64_t k : {1, 40}) {
+    checkAll("mk", "kn", "mn", {{'m', 130}, {'k', k}, {'n', 256}});
+    checkAll("km", "kn", "mn", {{'m', 256}, {'k', k}, {'n', 129}});
+    checkAll("km", "kn", "mn", {{'m', 128}, {'k', k}, {'n', 384}});
+    checkAll("km", "nk", "mn", {{'m', 384}, {'k', k}, {'n', 130}});
+  }
+  // Two slices; the second term of the summed loop around the matmul adds to the result.
+  checkAll("akm", "kan", "mn", {{'a', 2}, {'m', 128}, {'k', 1025}, {'n', 128}});
+  // Two tiles of rows.
+  checkAll("km", "kn", "mn", {{'m', 1024}, {'k', 50}, {'n', 128}});
+}
+
 TEST(NativeEinsum, NastySizes) {
   for (int64_t size : {0, 1, 2, 65}) {
     checkAll("mk", "kn", "mn", {{'m', size}, {'k', 7}, {'n', 5}});
