@@ -18,16 +18,6 @@
 
 namespace tbc::planner {
 
-/// Returns the seconds of every chunk, summed over its ops. Work once per step of a stage is added
-/// to its first chunk. Writes the work behind them to `work`, if it is given. `shares`: as
-/// opSeconds.
-std::vector<StageSeconds> chunkSeconds(const PlannedStep &step,
-                                       const reshard::Derivation &derivation,
-                                       const reshard::Overlap &overlap, const Job &job,
-                                       const StageDevices &devices,
-                                       std::vector<ChunkSeconds> *work = nullptr,
-                                       const std::vector<KernelShare> *shares = nullptr);
-
 /// One execution of a counted collective, priced by kind, group and size.
 double collectiveSeconds(const StageNetworks &networks, const reshard::Mesh &mesh,
                          const reshard::CollectiveCount &count);

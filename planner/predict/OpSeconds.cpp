@@ -8,6 +8,7 @@
 #include "planner/predict/JoinedGathers.h"
 
 #include <algorithm>
+#include <tuple>
 
 using namespace tbc::reshard;
 
@@ -78,138 +79,203 @@ std::vector<int> firstChunks(const Assignment &assignment) {
   return first;
 }
 
-/// Adds the blocks of a ring to `work`. `exposed`: the seconds that kernels do not hide.
-static void addRing(const Graph &graph, const Assignment &assignment, int op, double exposed,
-                    ChunkSeconds &work) {
-  double bytes = 0;
-  const std::vector<Collective> ring = ringCollectives(graph, op, assignment.strategies[op]);
-  for (const Collective &step : ring)
-    bytes += double(step.bytes);
-  work.add(operandsPart(graph.ops[op].phase), name(ring.front().kind),
-           toString(assignment.mesh, ring.front().axes), bytes, exposed);
-}
-
 std::vector<KernelShare> sharesOf(const Graph &graph, const StageDevices &devices) {
   return kernelShares(devices.of(0), graph); // all stages have one executor
 }
 
-OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
-                    const StageDevices &devices, bool isInOrder, const Overlap &overlap,
-                    std::vector<ChunkSeconds> *work, const std::vector<KernelShare> *known) {
-  OpSeconds seconds;
-  const std::vector<int> firstChunk = firstChunks(assignment);
-  size_t numOps = graph.ops.size();
-  StageNetworks networks(devices, assignment.mesh, assignment.pipelineAxis);
-  const std::vector<KernelShare> own =
-      known ? std::vector<KernelShare>() : sharesOf(graph, devices);
-  const std::vector<KernelShare> &shares = known ? *known : own;
-  for (int op = 0; op < int(numOps); ++op) {
-    const int stage = assignment.stageOf(graph.ops[op].chunk);
+namespace {
+
+/// Prices the ops of a derived step and its communication, and writes the work of the latter.
+class OpPricer {
+public:
+  OpPricer(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
+           const StageDevices &devices, const Overlap &overlap, std::vector<ChunkSeconds> *work)
+      : graph(graph), assignment(assignment), derivation(derivation), devices(devices),
+        overlap(overlap), work(work), firstChunk(firstChunks(assignment)),
+        networks(devices, assignment.mesh, assignment.pipelineAxis),
+        // One executor and one ZeRO stage for all.
+        reducesLater(
+            !assignment.parameterPlans.empty() &&
+            devices.of(0).executor.reducesInLastBackward(assignment.parameterPlans[0].zero)) {
+    for (std::vector<double> *byOp :
+         {&seconds.gather, &seconds.reduceMicro, &seconds.firstGather, &seconds.lastReduce})
+      byOp->assign(graph.ops.size(), 0);
+    for (std::vector<double> *byStage : {&seconds.reduceStep, &seconds.reduceLast,
+                                         &seconds.lastReduceStep, &seconds.parameterStep})
+      byStage->assign(size_t(assignment.numStages), 0);
+    for (std::vector<double> *byChunk : {&seconds.sendForward, &seconds.sendBackward})
+      byChunk->assign(size_t(assignment.numChunks()), 0);
+  }
+
+  OpSeconds run(const std::vector<KernelShare> &shares, bool isInOrder) {
+    for (size_t op = 0; op < graph.ops.size(); ++op)
+      addKernel(int(op), shares[op], isInOrder);
+    addCollectives();
+    for (const Transfer &transfer : derivation.transfers)
+      addTransfer(transfer);
+    return std::move(seconds);
+  }
+
+private:
+  /// A collective with its seconds.
+  struct Priced {
+    const Reshard &reshard;
+    const Collective &step;
+    double time;
+    bool ofGradient, isOfData;
+    bool isEnd = false; ///< of a block
+  };
+
+  void addKernel(int op, const KernelShare &share, bool isInOrder) {
+    const int stage = assignment.stageOf(graph.ops[size_t(op)].chunk);
     const Cluster &cluster = devices.of(stage);
     const OpStrategy &strategy = derivation.strategyOf(assignment, op);
-    seconds.kernel.push_back(opKernelSeconds(cluster, graph, op, strategy, shares[op], isInOrder));
+    const double kernel = opKernelSeconds(cluster, graph, op, strategy, share, isInOrder);
+    seconds.kernel.push_back(kernel);
     seconds.launch.push_back(cluster.executor.hostSeconds * networks.of(stage).launchFactor() *
-                             opLaunches(graph, op, strategy, shares[op]));
+                             opLaunches(graph, op, strategy, share));
     // A block travels while the kernel of the previous one runs, so all kernels but the last can
     // hide it.
     double round = 0, blocks = double(streamedBlocks(graph, op, strategy));
     for (const Collective &step : ringCollectives(graph, op, strategy))
       round += networks.seconds(step, stage);
-    double room = cluster.overlapFraction * seconds.kernel[op] * (blocks - 1) / blocks;
+    const double room = cluster.overlapFraction * kernel * (blocks - 1) / blocks;
     seconds.operands.push_back(cluster.exposedSeconds(round, room));
     if (work && round > 0)
-      addRing(graph, assignment, op, seconds.operands.back(), (*work)[size_t(graph.ops[op].chunk)]);
+      writeRing(op, seconds.operands.back());
   }
-  for (std::vector<double> *byOp :
-       {&seconds.gather, &seconds.reduceMicro, &seconds.firstGather, &seconds.lastReduce})
-    byOp->assign(numOps, 0);
-  for (std::vector<double> *byStage :
-       {&seconds.reduceStep, &seconds.reduceLast, &seconds.lastReduceStep, &seconds.parameterStep})
-    byStage->assign(assignment.numStages, 0);
-  for (std::vector<double> *byChunk : {&seconds.sendForward, &seconds.sendBackward})
-    byChunk->assign(assignment.numChunks(), 0);
 
-  // One executor and one ZeRO stage for all.
-  const bool reducesLater =
-      !assignment.parameterPlans.empty() &&
-      devices.of(0).executor.reducesInLastBackward(assignment.parameterPlans[0].zero);
-  JoinedGathers gathers(devices, networks);
-  const BlockEnds ends = devices.of(0).executor.isOwn()
-                             ? BlockEnds(assignment.mesh, derivation, overlap)
-                             : BlockEnds();
-  const int tensorAxis = assignment.mesh.axisIndex("tp");
-  forEachCollective(derivation, overlap, [&](const Reshard &reshard, const Collective &step) {
+  /// Writes the work of the blocks of a ring. `exposed`: the seconds that kernels do not hide.
+  void writeRing(int op, double exposed) {
+    double bytes = 0;
+    const std::vector<Collective> ring =
+        ringCollectives(graph, op, assignment.strategies[size_t(op)]);
+    for (const Collective &step : ring)
+      bytes += double(step.bytes);
+    const GraphOp &of = graph.ops[size_t(op)];
+    (*work)[size_t(of.chunk)].add(operandsPart(of.phase), name(ring.front().kind),
+                                  toString(assignment.mesh, ring.front().axes), bytes, exposed);
+  }
+
+  void addCollectives() {
+    JoinedGathers gathers(devices, networks);
+    const BlockEnds ends = devices.of(0).executor.isOwn()
+                               ? BlockEnds(assignment.mesh, derivation, overlap)
+                               : BlockEnds();
+    forEachCollective(derivation, overlap, [&](const Reshard &reshard, const Collective &step) {
+      Priced priced{reshard, step, 0,
+                    reshard.where == Where::GradientMicro || reshard.where == Where::GradientLast ||
+                        reshard.where == Where::GradientStep,
+                    touchesData(assignment.mesh, step.axes)};
+      priced.time = secondsOf(priced, gathers);
+      if (priced.time == 0)
+        return;
+      priced.isEnd = ends.has(reshard) && (!priced.ofGradient || priced.isOfData);
+      if (work && reshard.where != Where::Stage)
+        writeCollective(priced);
+      addCollective(priced);
+    });
+  }
+
+  double secondsOf(const Priced &priced, JoinedGathers &gathers) {
+    const auto &[reshard, step] = std::tie(priced.reshard, priced.step);
     double time = reshard.where == Where::ParameterUse
                       ? gathers.add(reshard, step, overlap.bucket(derivation, reshard) >= 0)
                       : networks.seconds(step, reshard.stage);
-    if (reshard.where == Where::Operand && isOver(step, tensorAxis))
-      time *= 1 - devices.of(reshard.stage).executor.hiddenOperands;
-    const bool ofGradient = reshard.where == Where::GradientMicro ||
-                            reshard.where == Where::GradientLast ||
-                            reshard.where == Where::GradientStep;
-    if (ofGradient && step.kind == CollectiveKind::ReduceScatter &&
-        touchesData(assignment.mesh, step.axes))
-      time += executorSeconds(devices.of(reshard.stage), step.kind, 1, double(groupSize(step.axes)),
-                              double(step.bytes));
-    if (time == 0)
-      return;
-    int op = chargedOp(graph, reshard);
-    const bool isEnd =
-        ends.has(reshard) && (!ofGradient || touchesData(assignment.mesh, step.axes));
-    if (work && reshard.where != Where::Stage) {
-      const int chunk = reshard.perStep ? firstChunk[size_t(reshard.stage)] : graph.ops[op].chunk;
-      const Phase phase = reshard.perStep ? Phase::Backward : graph.ops[op].phase;
-      (*work)[size_t(chunk)].add(
-          isEnd
-              ? endPart(reshard.where, phase)
-              : partOf(reshard.where, phase, touchesData(assignment.mesh, step.axes), reducesLater),
-          name(step.kind), toString(assignment.mesh, step.axes), double(step.bytes), time);
-    }
-    switch (reshard.where) {
+    const Cluster &cluster = devices.of(reshard.stage);
+    if (reshard.where == Where::Operand && isOver(step, assignment.mesh.axisIndex("tp")))
+      time *= 1 - cluster.executor.hiddenOperands;
+    if (priced.ofGradient && step.kind == CollectiveKind::ReduceScatter && priced.isOfData)
+      time +=
+          executorSeconds(cluster, step.kind, 1, double(groupSize(step.axes)), double(step.bytes));
+    return time;
+  }
+
+  void writeCollective(const Priced &priced) {
+    const Reshard &reshard = priced.reshard;
+    // Work once per step has no op.
+    const GraphOp *op = reshard.perStep ? nullptr : &graph.ops[size_t(chargedOp(graph, reshard))];
+    const int chunk = op ? op->chunk : firstChunk[size_t(reshard.stage)];
+    const Phase phase = op ? op->phase : Phase::Backward;
+    const StagePart part = priced.isEnd
+                               ? endPart(reshard.where, phase)
+                               : partOf(reshard.where, phase, priced.isOfData, reducesLater);
+    (*work)[size_t(chunk)].add(part, name(priced.step.kind),
+                               toString(assignment.mesh, priced.step.axes),
+                               double(priced.step.bytes), priced.time);
+  }
+
+  void addCollective(const Priced &priced) {
+    const size_t op = size_t(chargedOp(graph, priced.reshard)),
+                 stage = size_t(priced.reshard.stage);
+    const double time = priced.time;
+    switch (priced.reshard.where) {
     case Where::Operand:
       seconds.operands[op] += time;
       break;
     case Where::ParameterUse:
-      (isEnd ? seconds.firstGather : seconds.gather)[op] += time;
+      (priced.isEnd ? seconds.firstGather : seconds.gather)[op] += time;
       break;
     case Where::GradientMicro:
-      if (reducesLater && touchesData(assignment.mesh, step.axes)) {
-        seconds.reduceLast[reshard.stage] += time;
-        break;
-      }
-      (isEnd                                     ? seconds.lastReduce
-       : touchesData(assignment.mesh, step.axes) ? seconds.reduceMicro
-                                                 : seconds.operands)[op] += time;
+      if (reducesLater && priced.isOfData)
+        seconds.reduceLast[stage] += time;
+      else
+        (priced.isEnd      ? seconds.lastReduce
+         : priced.isOfData ? seconds.reduceMicro
+                           : seconds.operands)[op] += time;
       break;
     case Where::GradientLast:
-      (isEnd ? seconds.lastReduceStep : seconds.reduceLast)[reshard.stage] += time;
+      (priced.isEnd ? seconds.lastReduceStep : seconds.reduceLast)[stage] += time;
       break;
     case Where::GradientStep:
-      (reducesLater ? seconds.reduceLast : seconds.reduceStep)[reshard.stage] += time;
+      (reducesLater ? seconds.reduceLast : seconds.reduceStep)[stage] += time;
       break;
     case Where::Loss:
     case Where::StepTotal:
     case Where::MatrixStep:
     case Where::MatrixTotals:
     case Where::ParameterStep:
-      seconds.parameterStep[reshard.stage] += time;
+      seconds.parameterStep[stage] += time;
       break;
     case Where::Stage:
       break; // priced from the transfers
     }
-  });
-  for (const Transfer &transfer : derivation.transfers) {
-    int from = assignment.stageOf(transfer.fromChunk), to = assignment.stageOf(transfer.toChunk);
-    double bytes = double(localBytes(graph.values[transfer.value].layout, transfer.sharding));
-    const bool isForward = transfer.phase == Phase::Forward;
-    const double time = networks.sendSeconds(from, to, bytes);
-    (isForward ? seconds.sendForward : seconds.sendBackward)[transfer.fromChunk] += time;
-    if (work)
-      (*work)[size_t(transfer.fromChunk)].add(
-          isForward ? &StageSeconds::sendForward : &StageSeconds::sendBackward,
-          name(CollectiveKind::Send), mesh::row(mesh::Axis::Pipeline).name, bytes, time);
   }
-  return seconds;
+
+  void addTransfer(const Transfer &transfer) {
+    const double bytes =
+        double(localBytes(graph.values[size_t(transfer.value)].layout, transfer.sharding));
+    const bool isForward = transfer.phase == Phase::Forward;
+    const double time = networks.sendSeconds(assignment.stageOf(transfer.fromChunk),
+                                             assignment.stageOf(transfer.toChunk), bytes);
+    const size_t chunk = size_t(transfer.fromChunk);
+    (isForward ? seconds.sendForward : seconds.sendBackward)[chunk] += time;
+    if (work)
+      (*work)[chunk].add(isForward ? &StageSeconds::sendForward : &StageSeconds::sendBackward,
+                         name(CollectiveKind::Send), mesh::row(mesh::Axis::Pipeline).name, bytes,
+                         time);
+  }
+
+  const Graph &graph;
+  const Assignment &assignment;
+  const Derivation &derivation;
+  const StageDevices &devices;
+  const Overlap &overlap;
+  std::vector<ChunkSeconds> *work;
+  const std::vector<int> firstChunk; // of each stage
+  StageNetworks networks;
+  /// The executor sums accumulated gradients during the last backward.
+  const bool reducesLater;
+  OpSeconds seconds;
+};
+
+} // namespace
+
+OpSeconds opSeconds(const Graph &graph, const Assignment &assignment, const Derivation &derivation,
+                    const StageDevices &devices, bool isInOrder, const Overlap &overlap,
+                    std::vector<ChunkSeconds> *work, const std::vector<KernelShare> *known) {
+  OpPricer pricer(graph, assignment, derivation, devices, overlap, work);
+  return known ? pricer.run(*known, isInOrder) : pricer.run(sharesOf(graph, devices), isInOrder);
 }
 
 } // namespace tbc::planner

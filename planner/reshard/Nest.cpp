@@ -132,163 +132,218 @@ bool NestFinder::movesColumnsAtItsEnds(const std::vector<int> &ops,
   return !isCopy;
 }
 
-bool NestFinder::isNest(const std::vector<int> &ops,
-                        const std::function<bool(int value)> &isReadOutside, bool hasColumnSums) {
-  std::vector<const OpLoops *> all;
-  std::vector<int> made;
-  std::vector<int> reduced;
-  std::set<int> ofColumns; // values that wait for column sums
-  const Loops *order = nullptr;
-  auto agrees = [&](const Loops &loops) {
-    for (const Loop &loop : loops) {
-      int64_t &size = sizes[size_t(loop.number)];
-      if (size != 0 && size != loop.size)
-        return false;
-      size = loop.size;
-    }
-    return true;
-  };
-  auto longest = [](const std::vector<Loops> &lists) {
-    return &*std::max_element(lists.begin(), lists.end(),
-                              [](const Loops &a, const Loops &b) { return a.size() < b.size(); });
-  };
-  for (int index : ops)
-    all.push_back(&loopsOf(index));
-  sizes.assign(size_t(table.count()), 0);
-  if (!movesColumnsAtItsEnds(ops, isReadOutside))
-    return false;
-  // Of an op that moves columns, the parts alone are arrays.
-  auto arraysOf = [&](size_t i) {
+/// Whether some ops are one nest: what their arrays, their reductions and the order of the loops
+/// say, one after the other.
+class NestFinder::Question {
+public:
+  Question(NestFinder &finder, const std::vector<int> &ops,
+           const std::function<bool(int value)> &isReadOutside, bool hasColumnSums)
+      : finder(finder), ops(ops), isReadOutside(isReadOutside), hasColumnSums(hasColumnSums) {
+    for (int index : ops)
+      all.push_back(&finder.loopsOf(index));
+    finder.sizes.assign(size_t(finder.table.count()), 0);
+  }
+
+  bool isNest() {
+    if (!finder.movesColumnsAtItsEnds(ops, isReadOutside) || !takeReductions())
+      return false;
+    takeArrays();
+    return takeOrder() && takeVector() && areColumnSumsOfVector() && areWrittenOnce();
+  }
+
+private:
+  const GraphOp &op(size_t i) const { return finder.graph.ops[size_t(ops[i])]; }
+
+  static bool isIn(const Loops &loops, const Loop &loop) {
+    return std::find(loops.begin(), loops.end(), loop) != loops.end();
+  }
+  bool isReduced(const Loop &loop) const {
+    return std::binary_search(reduced.begin(), reduced.end(), loop.number);
+  }
+
+  /// Returns the loops of the arrays that the op reads or writes. Of an op that moves columns, the
+  /// parts alone are arrays.
+  std::vector<const Loops *> arraysOf(size_t i) const {
     std::vector<const Loops *> list;
-    const ColumnUse::Kind kind = graph.ops[size_t(ops[i])].columns.kind;
+    const ColumnUse::Kind kind = op(i).columns.kind;
     for (size_t k = 0; kind != ColumnUse::Kind::Cuts && k < all[i]->operands.size(); ++k)
       list.push_back(&all[i]->operands[k]);
     for (size_t r = 0; kind != ColumnUse::Kind::Joins && r < all[i]->results.size(); ++r)
       list.push_back(&all[i]->results[r]);
     return list;
-  };
-  // Whether the loops are those of `order` that are not in `reduced`.
-  auto areOthers = [&](const std::vector<int> &loops) {
+  }
+
+  /// Whether a loop has the same size here as in the ops so far.
+  bool agrees(const Loops &loops) {
+    for (const Loop &loop : loops) {
+      int64_t &size = finder.sizes[size_t(loop.number)];
+      if (size != 0 && size != loop.size)
+        return false;
+      size = loop.size;
+    }
+    return true;
+  }
+
+  static const Loops *longest(const std::vector<Loops> &lists) {
+    return &*std::max_element(lists.begin(), lists.end(),
+                              [](const Loops &a, const Loops &b) { return a.size() < b.size(); });
+  }
+
+  /// Whether the loops are those of `order` that are not in `reduced`.
+  bool areOthers(const std::vector<int> &loops) const {
     size_t others = 0;
     for (const Loop &loop : *order)
-      if (!std::binary_search(reduced.begin(), reduced.end(), loop.number)) {
+      if (!isReduced(loop)) {
         if (!std::binary_search(loops.begin(), loops.end(), loop.number))
           return false;
         ++others;
       }
     return others == loops.size();
-  };
-  for (size_t i = 0; i < ops.size(); ++i) {
-    const OpLoops &loops = *all[i];
-    const GraphOp &op = graph.ops[size_t(ops[i])];
-    const bool isBehind = std::any_of(op.operands.begin(), op.operands.end(),
-                                      [&](int value) { return ofColumns.count(value) > 0; });
-    bool isColumnSum = false;
-    const std::vector<const Loops *> arrays = arraysOf(i);
-    if (!loops.isPossible || !std::all_of(arrays.begin(), arrays.end(),
-                                          [&](const Loops *array) { return agrees(*array); }))
-      return false;
-    if (isBehind && movesColumns(op))
-      return false;
-    if (!loops.reduced.empty()) {
-      if (!order)
-        order = longest(loops.operands);
-      isColumnSum = hasColumnSums && !reduced.empty() && reduced != loops.reduced;
-      if (isColumnSum ? isBehind || longest(loops.operands)->size() != order->size() ||
-                            !areOthers(loops.reduced)
-                      : !reduced.empty() && reduced != loops.reduced)
+  }
+
+  /// Finds the loops that are reduced: the same in all ops, but for column sums.
+  bool takeReductions() {
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const std::vector<const Loops *> arrays = arraysOf(i);
+      if (!all[i]->isPossible || !std::all_of(arrays.begin(), arrays.end(),
+                                              [&](const Loops *array) { return agrees(*array); }))
         return false;
-      if (!isColumnSum)
-        reduced = loops.reduced;
+      const bool isBehind = std::any_of(op(i).operands.begin(), op(i).operands.end(),
+                                        [&](int value) { return ofColumns.count(value) > 0; });
+      bool isColumnSum = false;
+      if ((isBehind && movesColumns(op(i))) ||
+          (!all[i]->reduced.empty() && !takeReduction(*all[i], isBehind, isColumnSum)))
+        return false;
+      if (isColumnSum || isBehind)
+        ofColumns.insert(op(i).results.begin(), op(i).results.end());
     }
-    if (isColumnSum || isBehind)
-      ofColumns.insert(op.results.begin(), op.results.end());
+    return !hasColumnSums || !ofColumns.empty();
   }
-  if (hasColumnSums && ofColumns.empty())
-    return false;
-  // The arrays in memory.
-  std::vector<Array> arguments, results, columns;
-  for (size_t i = 0; i < ops.size(); ++i) {
-    const GraphOp &op = graph.ops[size_t(ops[i])];
-    if (op.columns.kind == ColumnUse::Kind::Joins) {
-      for (size_t k = 0; k < op.operands.size(); ++k)
-        results.push_back({&all[i]->operands[k], all[i]->columnLoops[k]});
-      continue;
-    }
-    if (op.columns.kind == ColumnUse::Kind::Cuts)
-      arguments.push_back({&all[i]->results[0], all[i]->columnLoops[0]});
-    else
-      for (size_t k = 0; k < op.operands.size(); ++k)
-        if (std::find(made.begin(), made.end(), op.operands[k]) == made.end())
-          arguments.push_back({&all[i]->operands[k], allLoops});
-    for (size_t r = 0; r < op.results.size(); ++r) {
-      made.push_back(op.results[r]);
-      if (isReadOutside(op.results[r]))
-        (ofColumns.count(op.results[r]) ? columns : results)
-            .push_back({&all[i]->results[r], allLoops});
+
+  /// `isBehind`: the op reads column sums. Sets `isColumnSum`.
+  bool takeReduction(const OpLoops &loops, bool isBehind, bool &isColumnSum) {
+    if (!order)
+      order = longest(loops.operands);
+    const bool isOther = !reduced.empty() && reduced != loops.reduced;
+    isColumnSum = hasColumnSums && isOther;
+    if (isColumnSum)
+      return !isBehind && longest(loops.operands)->size() == order->size() &&
+             areOthers(loops.reduced);
+    reduced = loops.reduced;
+    return !isOther;
+  }
+
+  /// Finds the arrays in memory: those of values that come from outside, or are read there.
+  void takeArrays() {
+    std::set<int> made;
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const OpLoops &loops = *all[i];
+      if (op(i).columns.kind == ColumnUse::Kind::Joins) {
+        for (size_t k = 0; k < loops.operands.size(); ++k)
+          results.push_back({&loops.operands[k], loops.columnLoops[k]});
+        continue;
+      }
+      if (op(i).columns.kind == ColumnUse::Kind::Cuts)
+        arguments.push_back({&loops.results[0], loops.columnLoops[0]});
+      else
+        for (size_t k = 0; k < loops.operands.size(); ++k)
+          if (!made.count(op(i).operands[k]))
+            arguments.push_back({&loops.operands[k], allLoops});
+      for (size_t r = 0; r < loops.results.size(); ++r) {
+        const int value = op(i).results[r];
+        made.insert(value);
+        if (isReadOutside(value))
+          (ofColumns.count(value) ? columns : results).push_back({&loops.results[r], allLoops});
+      }
     }
   }
-  for (const Array &array : results)
-    if (reduced.empty() && (!order || array.loops->size() > order->size()))
-      order = array.loops;
-  if (!order)
-    return false;
 
-  auto isReduced = [&](const Loop &loop) {
-    return std::binary_search(reduced.begin(), reduced.end(), loop.number);
-  };
-  auto isIn = [](const Loops &loops, const Loop &loop) {
-    return std::find(loops.begin(), loops.end(), loop) != loops.end();
-  };
-  for (size_t i = 0; i < ops.size(); ++i)
-    for (const Loops *list : arraysOf(i))
-      for (const Loop &loop : *list)
-        if (!isIn(*order, loop))
-          return false;
+  /// Finds the order of all loops: that of the first reduction, or of the largest result.
+  bool takeOrder() {
+    for (const Array &array : results)
+      if (reduced.empty() && (!order || array.loops->size() > order->size()))
+        order = array.loops;
+    if (!order)
+      return false;
+    for (size_t i = 0; i < ops.size(); ++i)
+      for (const Loops *list : arraysOf(i))
+        for (const Loop &loop : *list)
+          if (!isIn(*order, loop))
+            return false;
+    return true;
+  }
 
-  // The innermost loops, contiguous in every array that has one of them.
-  const bool isVectorReduced = !order->empty() && isReduced(order->back());
-  auto isContiguous = [&](const Array &array, size_t count) {
+  /// Whether the array has the `count` innermost loops next to each other, or has none of them.
+  bool isContiguous(const Array &array, size_t count) const {
     const Loops &loops = *array.loops;
-    bool hasAny = std::any_of(order->end() - std::ptrdiff_t(count), order->end(),
-                              [&](const Loop &loop) { return isIn(loops, loop); });
-    return !hasAny || (array.contiguous >= count && loops.size() >= count &&
-                       std::equal(order->end() - std::ptrdiff_t(count), order->end(),
-                                  loops.end() - std::ptrdiff_t(count)));
-  };
-  auto areContiguous = [&](const std::vector<Array> &arrays, size_t count) {
-    return std::all_of(arrays.begin(), arrays.end(),
-                       [&](const Array &array) { return isContiguous(array, count); });
-  };
-  size_t count = 0;
-  while (count < order->size() &&
-         isReduced((*order)[order->size() - count - 1]) == isVectorReduced &&
-         areContiguous(arguments, count + 1) && areContiguous(results, count + 1) &&
-         areContiguous(columns, count + 1))
-    ++count;
-  if (!order->empty() && count == 0)
-    return false;
-  if (hasColumnSums && (!isVectorReduced || count != reduced.size()))
-    return false;
-
-  // Column sums have the innermost loops alone.
-  for (const Array &array : columns)
-    if (array.loops->size() != count || !isContiguous(array, count))
-      return false;
-
-  // Different iterations write different elements.
-  for (const Array &array : results) {
-    const Loops *loops = array.loops;
-    bool hasReduced = std::any_of(loops->begin(), loops->end(), isReduced);
-    for (size_t i = 0; i < order->size(); ++i) {
-      const Loop &loop = (*order)[i];
-      bool isVector = i + count >= order->size();
-      bool isParallel = isVector ? !isVectorReduced : !isReduced(loop);
-      if ((isParallel || hasReduced) && !isIn(*loops, loop))
-        return false;
-    }
+    const auto begin = order->end() - std::ptrdiff_t(count);
+    if (std::none_of(begin, order->end(), [&](const Loop &loop) { return isIn(loops, loop); }))
+      return true;
+    return array.contiguous >= count && loops.size() >= count &&
+           std::equal(begin, order->end(), loops.end() - std::ptrdiff_t(count));
   }
-  return true;
+
+  bool areContiguous(size_t count) const {
+    for (const std::vector<Array> *arrays : {&arguments, &results, &columns})
+      for (const Array &array : *arrays)
+        if (!isContiguous(array, count))
+          return false;
+    return true;
+  }
+
+  /// Finds the innermost loops that are contiguous in every array that has one of them: the vector.
+  bool takeVector() {
+    isVectorReduced = !order->empty() && isReduced(order->back());
+    while (vectorLoops < order->size() &&
+           isReduced((*order)[order->size() - vectorLoops - 1]) == isVectorReduced &&
+           areContiguous(vectorLoops + 1))
+      ++vectorLoops;
+    return order->empty() || vectorLoops > 0;
+  }
+
+  /// Column sums have the innermost loops alone, which are all that is reduced.
+  bool areColumnSumsOfVector() const {
+    if (!hasColumnSums)
+      return true;
+    return isVectorReduced && vectorLoops == reduced.size() &&
+           std::all_of(columns.begin(), columns.end(), [&](const Array &array) {
+             return array.loops->size() == vectorLoops && isContiguous(array, vectorLoops);
+           });
+  }
+
+  /// Whether different iterations write different elements.
+  bool areWrittenOnce() const {
+    for (const Array &array : results) {
+      const Loops &loops = *array.loops;
+      const bool hasReduced = std::any_of(loops.begin(), loops.end(),
+                                          [&](const Loop &loop) { return isReduced(loop); });
+      for (size_t i = 0; i < order->size(); ++i) {
+        const Loop &loop = (*order)[i];
+        const bool isVector = i + vectorLoops >= order->size();
+        const bool isParallel = isVector ? !isVectorReduced : !isReduced(loop);
+        if ((isParallel || hasReduced) && !isIn(loops, loop))
+          return false;
+      }
+    }
+    return true;
+  }
+
+  NestFinder &finder;
+  const std::vector<int> &ops;
+  const std::function<bool(int value)> &isReadOutside;
+  const bool hasColumnSums;
+  std::vector<const OpLoops *> all; // by op
+  std::vector<int> reduced;         // ascending
+  std::set<int> ofColumns;          // values that wait for column sums
+  std::vector<Array> arguments, results, columns;
+  const Loops *order = nullptr; // of all loops, outer to inner
+  size_t vectorLoops = 0;
+  bool isVectorReduced = false;
+};
+
+bool NestFinder::isNest(const std::vector<int> &ops,
+                        const std::function<bool(int value)> &isReadOutside, bool hasColumnSums) {
+  return Question(*this, ops, isReadOutside, hasColumnSums).isNest();
 }
 
 } // namespace tbc::reshard

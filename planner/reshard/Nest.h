@@ -47,6 +47,7 @@ public:
   }
 
 private:
+  class Question;
   /// Numbers for loops: a factor is a loop; so is a dim of several segments, as a whole.
   class LoopTable {
   public:
