@@ -5,6 +5,7 @@
 #include "codegen/region/Domain.h"
 #include "codegen/region/KernelOp.h"
 #include "codegen/region/MemoryAccess.h"
+#include "ir/ColumnUse.h"
 #include "ir/Tbc.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -65,11 +66,6 @@ static LogicalResult expand(func::FuncOp function) {
       return failure();
   }
   return success();
-}
-
-static ColumnUse columnUseOf(Operation *op) {
-  auto cost = dyn_cast_or_null<CostOpInterface>(op);
-  return cost ? cost.getColumnUse() : ColumnUse();
 }
 
 bool movesColumns(Operation *op) {

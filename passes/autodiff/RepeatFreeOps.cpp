@@ -2,6 +2,7 @@
 
 #include "passes/autodiff/RepeatFreeOps.h"
 
+#include "ir/ColumnUse.h"
 #include "ir/Elementwise.h"
 #include "ir/Roles.h"
 #include "passes/OpIds.h"
@@ -65,11 +66,6 @@ static bool hasBackwardUser(Operation *op) {
 static int64_t bitsOf(Value value) {
   auto type = tensorType(value);
   return type.getNumElements() * int64_t(type.getElementTypeBitWidth());
-}
-
-static ColumnUse columnUseOf(Operation *op) {
-  auto cost = dyn_cast<CostOpInterface>(op);
-  return cost ? cost.getColumnUse() : ColumnUse();
 }
 
 /// Whether `reader` takes all columns of `value`, cut by ops before it, as operands.
