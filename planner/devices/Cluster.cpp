@@ -113,16 +113,13 @@ bool haveSameDevices(const Cluster &a, const Cluster &b) {
 static KernelEfficiency readKernel(TomlReader &reader, const toml::table &table,
                                    const std::string &path) {
   KernelEfficiency kernel;
-  kernel.flopsFraction = reader.number(table, path, "flops_fraction", Range::Fraction);
-  kernel.memoryFraction = reader.number(table, path, "memory_fraction", Range::Fraction);
-  kernel.rampSeconds = reader.number(table, path, "ramp_seconds", Range::NotNegative, false);
+  kernel.flopsFraction = reader.number(table, path, "flops_fraction", Range::Divisor);
+  kernel.memoryFraction = reader.number(table, path, "memory_fraction", Range::Divisor);
+  kernel.rampSeconds = reader.number(table, path, "ramp_seconds", Range::Seconds, false);
   kernel.halfDepth = reader.number(table, path, "half_depth", Range::NotNegative, false);
   kernel.executedFraction =
-      reader.number(table, path, "executed_fraction", Range::Fraction, false, 1);
+      reader.number(table, path, "executed_fraction", Range::Divisor, false, 1);
   kernel.bytesPerFlop = reader.number(table, path, "bytes_per_flop", Range::NotNegative, false);
-  for (const char *key : {"flops_fraction", "memory_fraction", "executed_fraction"})
-    if (const toml::node *node = table.get(key); node && node->value_or(1.0) <= 0)
-      reader.fail(*node, path + "." + key + " must be more than 0");
   reader.closeTable(table, path);
   return kernel;
 }
@@ -140,7 +137,7 @@ static void readGroups(TomlReader &reader, const toml::table &table, const std::
   for (auto &&[key, node] : table) {
     std::string word(key.str());
     if (int64_t devices = deviceCount(word))
-      level.groupBytesPerSecond[devices] = reader.number(table, path, word, Range::Positive);
+      level.groupBytesPerSecond[devices] = reader.number(table, path, word, Range::PerSecond);
     else
       reader.fail(node, path + "." + word + " must be a number of devices from 1 to 1048576");
   }
@@ -149,14 +146,11 @@ static void readGroups(TomlReader &reader, const toml::table &table, const std::
 static NetworkLevel readNetwork(TomlReader &reader, const toml::table &table,
                                 const std::string &path, bool isInNode) {
   NetworkLevel level;
-  level.latencySeconds = reader.number(table, path, "latency_seconds", Range::NotNegative);
-  level.bytesPerSecond = reader.number(table, path, "bytes_per_second", Range::Positive);
-  level.startSeconds = reader.number(table, path, "start_seconds", Range::NotNegative);
-  level.ringStepSeconds =
-      reader.number(table, path, "ring_step_seconds", Range::NotNegative, false);
-  level.smallFraction = reader.number(table, path, "small_fraction", Range::Fraction, false, 1);
-  if (const toml::node *node = table.get("small_fraction"); node && node->value_or(1.0) <= 0)
-    reader.fail(*node, path + ".small_fraction must be more than 0");
+  level.latencySeconds = reader.number(table, path, "latency_seconds", Range::Seconds);
+  level.bytesPerSecond = reader.number(table, path, "bytes_per_second", Range::PerSecond);
+  level.startSeconds = reader.number(table, path, "start_seconds", Range::Seconds);
+  level.ringStepSeconds = reader.number(table, path, "ring_step_seconds", Range::Seconds, false);
+  level.smallFraction = reader.number(table, path, "small_fraction", Range::Divisor, false, 1);
   if (isInNode)
     level.switchBytesPerSecond =
         reader.number(table, path, "switch_bytes_per_second", Range::NotNegative, false);
@@ -171,16 +165,15 @@ static void readDevice(TomlReader &reader, const toml::table &device, Cluster &c
   constexpr int64_t maxBytes = int64_t(1) << 50;
   cluster.memoryBytes = reader.integer(device, "device", "memory_bytes", 1, maxBytes);
   cluster.memoryBytesPerSecond =
-      reader.number(device, "device", "memory_bytes_per_second", Range::Positive);
+      reader.number(device, "device", "memory_bytes_per_second", Range::PerSecond);
   cluster.vectorFlopsPerSecond =
-      reader.number(device, "device", "vector_flops_per_second", Range::Positive);
-  cluster.launchSeconds = reader.number(device, "device", "launch_seconds", Range::NotNegative);
-  cluster.floorSeconds =
-      reader.number(device, "device", "floor_seconds", Range::NotNegative, false);
+      reader.number(device, "device", "vector_flops_per_second", Range::PerSecond);
+  cluster.launchSeconds = reader.number(device, "device", "launch_seconds", Range::Seconds);
+  cluster.floorSeconds = reader.number(device, "device", "floor_seconds", Range::Seconds, false);
   const toml::table &peaks = reader.section(device, "device", "peak_flops_per_second");
   for (const Rate &rate : rates())
     if (double peak = reader.number(peaks, "device.peak_flops_per_second", rate.key,
-                                    Range::Positive, rate.isRequired);
+                                    Range::PerSecond, rate.isRequired);
         peak > 0)
       cluster.peakFlopsPerSecond[rate.key] = peak;
   reader.closeTable(peaks, "device.peak_flops_per_second");
@@ -314,7 +307,7 @@ static Cluster readAll(TomlReader &reader, const toml::table &root) {
 
   const toml::table &host = reader.section(root, "", "host");
   cluster.hostMemoryBytes = reader.integer(host, "host", "memory_bytes", 0, maxBytes);
-  cluster.hostBytesPerSecond = reader.number(host, "host", "bytes_per_second", Range::Positive);
+  cluster.hostBytesPerSecond = reader.number(host, "host", "bytes_per_second", Range::PerSecond);
   reader.closeTable(host, "host");
 
   const toml::table &overlap = reader.section(root, "", "overlap");
@@ -323,8 +316,8 @@ static Cluster readAll(TomlReader &reader, const toml::table &root) {
   reader.closeTable(overlap, "overlap");
   const toml::table &uncertainty = reader.section(root, "", "uncertainty");
   cluster.timeUncertainty = reader.number(uncertainty, "uncertainty", "time", Range::Fraction);
-  cluster.contextUncertaintyBytes = int64_t(
-      reader.number(uncertainty, "uncertainty", "context_bytes", Range::NotNegative, false));
+  cluster.contextUncertaintyBytes =
+      int64_t(reader.number(uncertainty, "uncertainty", "context_bytes", Range::Bytes, false));
   cluster.allocatorUncertainty =
       reader.number(uncertainty, "uncertainty", "allocator_fraction", Range::Fraction, false);
   reader.closeTable(uncertainty, "uncertainty");

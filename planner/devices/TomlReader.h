@@ -40,8 +40,38 @@
 
 namespace tbc::planner {
 
-/// The allowed range of a number in a file.
-enum class Range { Positive, NotNegative, Fraction };
+/// The allowed range of a number in a file. Divisor: a fraction that divides a rate, so not 0.
+/// PerSecond: a rate in bytes or FLOPs.
+enum class Range { Positive, NotNegative, Fraction, Divisor, Seconds, PerSecond, Bytes };
+
+/// The smallest and largest number of a range, and how an error calls it.
+struct Bounds {
+  double least = 0, most = 0;
+  const char *words = "";
+};
+
+/// Returns the bounds of `range`. With these, every product and quotient that a prediction makes is
+/// finite. Example: 1e25 FLOPs at 1 FLOP/s and a fraction of 1e-12 take 1e37 s.
+inline Bounds boundsOf(Range range) {
+  constexpr double smallest = 1e-12, largest = 1e24, day = 86400;
+  switch (range) {
+  case Range::Positive:
+    return {smallest, largest, "positive, from 1e-12 to 1e24"};
+  case Range::NotNegative:
+    return {0, largest, "zero or more, up to 1e24"};
+  case Range::Fraction:
+    return {0, 1, "between 0 and 1"};
+  case Range::Divisor:
+    return {smallest, 1, "between 0 and 1, and more than 0 by at least 1e-12"};
+  case Range::Seconds:
+    return {0, day, "zero or more seconds, up to a day (86400)"};
+  case Range::PerSecond:
+    return {1, largest, "positive, from 1 to 1e24 a second"};
+  case Range::Bytes:
+    return {0, double(int64_t(1) << 50), "zero or more bytes, up to 2^50"};
+  }
+  return {};
+}
 
 /// Reads one file. Remembers the first error and the requested keys; every other key is unknown.
 class TomlReader {
@@ -80,13 +110,9 @@ public:
       return otherwise;
     }
     double value = node->value_or(0.0);
-    bool good = std::isfinite(value) && (range == Range::Positive ? value > 0 : value >= 0) &&
-                (range != Range::Fraction || value <= 1);
-    if (!good)
-      fail(*node, qualified(path, key) + " must be " +
-                      (range == Range::Positive      ? "positive"
-                       : range == Range::NotNegative ? "zero or more"
-                                                     : "between 0 and 1"));
+    const Bounds bounds = boundsOf(range);
+    if (!(value >= bounds.least && value <= bounds.most)) // also for NaN
+      fail(*node, qualified(path, key) + " must be " + bounds.words);
     return value;
   }
 

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 using namespace tbc;
@@ -174,6 +175,26 @@ TEST(Cluster, ErrorsNameFileLineAndKey) {
   EXPECT_THAT(errorOf(good + groups + "2 = 0\n"), HasSubstr("must be positive"));
   EXPECT_THAT(errorOf(good + "[network.inter_node.group_bytes_per_second]\n2 = 1e9\n"),
               HasSubstr("unknown key network.inter_node.group_bytes_per_second"));
+}
+
+TEST(Cluster, NumbersThatWouldOverflowAPredictionNameKeyAndLine) {
+  const std::string good = presetText("h100-sxm");
+  for (auto [section, key, wrong, words] :
+       {std::tuple{"[device]", "launch_seconds", "1e308", "launch_seconds must be zero or more s"},
+        {"[network.intra_node]", "latency_seconds", "1e5", "must be zero or more seconds, up to"},
+        {"[device]", "memory_bytes_per_second", "1e-308", "must be positive, from 1 to 1e24 a s"},
+        {"[device]", "vector_flops_per_second", "1e308", "must be positive, from 1 to 1e24 a s"},
+        {"[kernel.matmul]", "flops_fraction", "1e-308", "between 0 and 1, and more than 0 by"},
+        {"[kernel.matmul]", "half_depth", "1e308", "half_depth must be zero or more, up to 1e24"},
+        {"[uncertainty]", "context_bytes", "1e308", "must be zero or more bytes, up to 2^50"}}) {
+    const size_t at = good.find(std::string("\n") + key + " = ", good.find(section)) + 1;
+    ASSERT_NE(at, 0u) << key;
+    const auto line = 1 + std::count(good.begin(), good.begin() + long(at), '\n');
+    std::string text = good;
+    text.replace(at, good.find('\n', at) - at, std::string(key) + " = " + wrong);
+    EXPECT_THAT(errorOf(text), testing::AllOf(HasSubstr("my.toml:" + std::to_string(line) + ": "),
+                                              HasSubstr(key), HasSubstr(words)));
+  }
 }
 
 TEST(Cluster, HostileTextIsAnErrorAndNothingElse) {
