@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <string_view>
 
 namespace tbc::frontend {
@@ -216,6 +218,25 @@ uint64_t parsedBytes(Kind kind) {
   }
 }
 
+/// A step of a path into a model, as the Python package of ONNX writes it.
+struct PathStep {
+  Kind parent;
+  unsigned number;
+  const char *text;
+  bool isList;
+};
+
+constexpr PathStep pathSteps[] = {
+    {Kind::Model, 7, "graph", false},       {Kind::Model, 8, "opset_import", true},
+    {Kind::Model, 25, "functions", true},   {Kind::Model, 26, "configuration", true},
+    {Kind::Graph, 1, "node", true},         {Kind::Graph, 5, "initializer", true},
+    {Kind::Graph, 11, "input", true},       {Kind::Graph, 12, "output", true},
+    {Kind::Graph, 13, "value_info", true},  {Kind::Node, 5, "attribute", true},
+    {Kind::Attribute, 5, "t", false},       {Kind::Attribute, 6, "g", false},
+    {Kind::Attribute, 10, "tensors", true}, {Kind::Attribute, 11, "graphs", true},
+    {Kind::Function, 7, "node", true},
+};
+
 class Scanner {
 public:
   Scanner(ScannedModel &model, const ScanLimits &limits)
@@ -295,9 +316,10 @@ private:
       return append(field);
     case Action::Name:
       requireText(kind, field, limits.nameBytes);
-      if (!isUtf8(model.file.data() + field.data, field.bytes))
-        throw WireError(field.begin,
-                        std::string("a name in a ") + nameOf(kind) + " is not valid UTF-8 text");
+      if (std::string why = whyNoName(model.file.data() + field.data, field.bytes); !why.empty())
+        throw WireError(field.begin, std::string("a name in a ") + nameOf(kind) + " " + why +
+                                         ", in " + pathTo(field.begin) +
+                                         "; change it in Python and save the model again");
       count(field.begin, 48 + field.bytes);
       return append(field);
     case Action::Text:
@@ -318,6 +340,30 @@ private:
       return keepSignature(field);
     case Action::RefuseSegment:
       throw WireError(field.begin, "tensor stored in segments, which is not supported");
+    }
+  }
+
+  /// Returns the path to the message around `target`, as far as pathSteps knows it. Example:
+  /// "model.graph.node[3].attribute[0].t". All before `target` is well-formed.
+  std::string pathTo(uint64_t target) const {
+    std::string path = "model";
+    uint64_t begin = 0, end = model.file.size();
+    for (Kind kind = Kind::Model;;) {
+      std::map<unsigned, unsigned> counts; // by field number
+      WireField field = wire.field(begin, end);
+      for (; field.next <= target; field = wire.field(field.next, end))
+        ++counts[field.number];
+      auto step = std::find_if(std::begin(pathSteps), std::end(pathSteps), [&](const PathStep &s) {
+        return s.parent == kind && s.number == field.number;
+      });
+      if (step == std::end(pathSteps))
+        return path;
+      path += std::string(".") + step->text;
+      if (step->isList)
+        path += "[" + std::to_string(counts[field.number]) + "]";
+      kind = findField(kind, field.number)->child;
+      begin = field.data;
+      end = field.data + field.bytes;
     }
   }
 

@@ -2,6 +2,8 @@
 
 #include "frontend/onnx/Wire.h"
 
+#include <algorithm>
+
 namespace tbc::frontend {
 
 uint64_t Wire::varint(uint64_t &at, uint64_t end) const {
@@ -68,11 +70,11 @@ void putTag(std::string &out, unsigned field, WireType type) {
   putVarint(out, uint64_t(field) << 3 | unsigned(type));
 }
 
-bool isUtf8(const uint8_t *bytes, uint64_t size) {
+static bool isControl(uint8_t byte) { return byte < 0x20 || byte == 0x7f; }
+
+static bool isUtf8(const uint8_t *bytes, uint64_t size) {
   for (uint64_t i = 0; i < size;) {
     uint8_t lead = bytes[i];
-    if (lead < 0x20 || lead == 0x7f)
-      return false;
     unsigned length = lead < 0x80       ? 1
                       : lead >> 5 == 6  ? 2
                       : lead >> 4 == 14 ? 3
@@ -92,6 +94,33 @@ bool isUtf8(const uint8_t *bytes, uint64_t size) {
     i += length;
   }
   return true;
+}
+
+static std::string escaped(uint8_t byte) {
+  constexpr const char *digits = "0123456789abcdef";
+  return std::string("\\x") + digits[byte >> 4] + digits[byte & 15];
+}
+
+/// Returns the bytes in quotes, cut after 64. All that a terminal may not print is escaped.
+static std::string quoted(const uint8_t *bytes, uint64_t size, bool isText) {
+  constexpr uint64_t mostShown = 64;
+  std::string text;
+  for (uint64_t i = 0; i < std::min(size, mostShown); ++i) {
+    const bool isPlain = !isControl(bytes[i]) && (isText || bytes[i] < 0x80);
+    text += isPlain ? std::string(1, char(bytes[i])) : escaped(bytes[i]);
+  }
+  return "\"" + text + (size > mostShown ? "\" ..." : "\"");
+}
+
+std::string whyNoName(const uint8_t *bytes, uint64_t size) {
+  if (!isUtf8(bytes, size))
+    return "is not valid UTF-8 text: " + quoted(bytes, size, /*isText=*/false);
+  const uint8_t *control = std::find_if(bytes, bytes + size, isControl);
+  if (control == bytes + size)
+    return "";
+  // A cut may fall into a character.
+  return "has the control character " + escaped(*control) + ": " +
+         quoted(bytes, size, /*isText=*/size <= 64);
 }
 
 } // namespace tbc::frontend

@@ -48,8 +48,10 @@ private:
 void putVarint(std::string &out, uint64_t value);
 void putTag(std::string &out, unsigned field, WireType type);
 
-/// Whether the bytes are UTF-8 text without control characters, overlong forms or surrogates.
-bool isUtf8(const uint8_t *bytes, uint64_t size);
+/// Returns why the bytes are no name, as the end of "a name in a node …", with the name; "" for
+/// UTF-8 text without control characters, overlong forms or surrogates. Example: `has the control
+/// character \x1b: "\x1b[2J"`.
+std::string whyNoName(const uint8_t *bytes, uint64_t size);
 
 } // namespace tbc::frontend
 

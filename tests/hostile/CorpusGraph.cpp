@@ -30,30 +30,38 @@ void addNames(Files &files) {
     add(files, "node-name-" + name, model, expected);
   };
   named("long", std::string(5000, 'n'), "a text of 5000 bytes in a node; at most 4096");
-  named("not-utf8", "\xff\xfe", "a name in a node is not valid UTF-8 text");
+  named("not-utf8", "\xff\xfe",
+        "a name in a node is not valid UTF-8 text: \"\\xff\\xfe\", in model.graph.node[0]; change "
+        "it in Python and save the model again");
+  named("latin-1", "caf\xe9", "not valid UTF-8 text: \"caf\\xe9\", in model.graph.node[0]");
+  named("combining", "e\xcc\x81/\xe2\x80\x8f", "");
   named("overlong", "\xc0\xaf", "not valid UTF-8");
   named("surrogate", "\xed\xa0\x80", "not valid UTF-8");
   named("cut-utf8", "\xe2\x82", "not valid UTF-8");
-  named("nul", std::string("a\0b", 3), "not valid UTF-8");
-  named("escape", "\x1b[2J", "not valid UTF-8");
-  named("newline", "a\nb", "not valid UTF-8");
+  named("nul", std::string("a\0b", 3), "has the control character \\x00: \"a\\x00b\"");
+  named("escape", "\x1b[2J",
+        "a name in a node has the control character \\x1b: \"\\x1b[2J\", in model.graph.node[0];");
+  named("newline", "a\nb", "has the control character \\x0a: \"a\\x0ab\"");
   named("quotes", "' or \"1\"=\"1", "");
   named("unicode", "\xe2\x82\xac/\xf0\x9f\x98\x80", "");
 
   ModelBuilder value = reluModel();
   graphOf(value).mutable_node(0)->set_output(0, std::string("y\0", 2));
-  add(files, "value-name-nul", value, "not valid UTF-8");
+  add(files, "value-name-nul", value, "has the control character \\x00: \"y\\x00\"");
   ModelBuilder initializer = reluModel();
   initializer.floats("w\x7f", {1}, {1});
-  add(files, "initializer-name-control", initializer, "a name in a tensor is not valid UTF-8");
+  add(files, "initializer-name-control", initializer,
+      "a name in a tensor has the control character \\x7f: \"w\\x7f\", in "
+      "model.graph.initializer[0]");
   ModelBuilder symbol;
   symbol.input("x", {"batch", "s\xff"});
   symbol.node("Relu", {"x"}, {"y"}, "r");
   symbol.output("y");
-  add(files, "dim-name-not-utf8", symbol, "a name in a dim is not valid UTF-8");
+  add(files, "dim-name-not-utf8", symbol,
+      "a name in a dim is not valid UTF-8 text: \"s\\xff\", in model.graph.input[0]");
   ModelBuilder type = reluModel();
   graphOf(type).mutable_node(0)->set_op_type("Relu\n");
-  add(files, "op-type-newline", type, "not valid UTF-8");
+  add(files, "op-type-newline", type, "has the control character \\x0a: \"Relu\\x0a\"");
 
   ModelBuilder twice = reluModel();
   twice.node("Neg", {"x"}, {"y"}, "again");
