@@ -2,6 +2,7 @@
 
 #include "planner/explain/Explain.h"
 #include "planner/layout/RankSlices.h"
+#include "planner/plan/PlanCheck.h"
 #include "planner/support/Format.h"
 #include "planner/support/IdList.h"
 #include "runtime/dtype/DType.h"
@@ -233,7 +234,7 @@ Result<Report> explainRank(const Plan &plan, int64_t rank) {
     return Error{ErrorCode::Usage, "--rank: there is no rank " + std::to_string(rank) +
                                        "; the plan has ranks 0 to " +
                                        std::to_string(plan.mesh.numRanks() - 1)};
-  if (std::string why = whyLayoutIsStale(plan); !why.empty())
+  if (std::string why = whyStale(plan); !why.empty())
     return Error{ErrorCode::Usage, why};
   return RankReport(plan, rank).run();
 }

@@ -143,7 +143,8 @@ Result<Space> Space::make(const Job &job, const Pins &pins, int64_t experts,
                           const std::string &meeting, const RunnablePlans &runnable,
                           const ExecutorSizes &sizes) {
   if (job.gpus < 1 || job.gpus > mostDevices)
-    return usage("--gpus " + std::to_string(job.gpus) + ": must be between 1 and 1048576");
+    return usage("--gpus " + std::to_string(job.gpus) +
+                 ": a plan is for 1 to 1,048,576 devices; name a number of these");
   if (job.globalBatch < 1 || job.globalBatch > (int64_t(1) << 40))
     return usage("--batch " + std::to_string(job.globalBatch) + ": must be between 1 and 2^40");
   if (Status status = checkConditions(pins); !status)

@@ -2,12 +2,14 @@
 
 #include "planner/plan/PlanCheck.h"
 #include "planner/plan/ChunkFile.h"
-
+#include "planner/plan/PlanDevices.h"
 #include "planner/plan/PlanFile.h"
+#include "planner/plan/PlanNames.h"
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace tbc::planner {
 
@@ -59,6 +61,42 @@ std::string whyInconsistent(const Plan &plan) {
     return "key \"lower_bound_seconds\" is " + text(plan.lowerBoundSeconds) +
            ", more than step_seconds, which is " + text(p.stepSeconds);
   return whyWorkIsInconsistent(p.chunks);
+}
+
+/// Returns why the predicted limit of a device is not that of the plan, or "".
+static std::string whyLimitIsStale(const Plan &plan) {
+  const StageDevices devices = stageDevices(plan);
+  std::set<int64_t> limits;
+  for (int stage = 0; stage < plan.mesh.pp; ++stage)
+    limits.insert(plan.limitBytes(devices.of(stage)));
+  if (limits.count(plan.prediction.limitBytes))
+    return "";
+  return "key \"prediction.limit_bytes\" is " + text(plan.prediction.limitBytes) +
+         ", but memory_limit_bytes (" + text(plan.memoryLimitBytes) + ") and the cluster give " +
+         text(*limits.begin());
+}
+
+/// Returns why the verdict on memory does not follow from the predicted bytes, or "".
+static std::string whyVerdictIsStale(const Prediction &p) {
+  const bool mayBeBeyond = p.highBytes > p.limitBytes;
+  const bool isBeyond = p.peakBytes > p.limitBytes || p.hostBytes > p.hostLimitBytes;
+  const MemoryVerdict verdict = isBeyond      ? MemoryVerdict::DoesNotFit
+                                : mayBeBeyond ? MemoryVerdict::Tight
+                                              : MemoryVerdict::Fits;
+  if (p.memory == verdict)
+    return "";
+  return "key \"memory\" is \"" + std::string(name(p.memory)) + "\", but " + text(p.peakBytes) +
+         " bytes (up to " + text(p.highBytes) + ") of " + text(p.limitBytes) + " are \"" +
+         name(verdict) + "\"";
+}
+
+std::string whyStale(const Plan &plan) {
+  if (std::string why = whyLayoutIsStale(plan); !why.empty())
+    return why;
+  std::string why = whyLimitIsStale(plan);
+  if (why.empty())
+    why = whyVerdictIsStale(plan.prediction);
+  return why.empty() ? "" : why + "; tbc explain PLAN --derive FILE derives it again";
 }
 
 /// Returns the key of the first leaf of `a` with another value in `b`, or "".

@@ -19,6 +19,13 @@ namespace tbc::planner {
 /// 863000000 to 1720000000 (prediction.low_bytes, high_bytes)`.
 std::string whyInconsistent(const Plan &plan);
 
+/// Returns why the predictions of `plan` are not those of its decisions, as far as the plan alone
+/// tells, or "". It checks that
+/// - the layout is that of the decisions (whyLayoutIsStale);
+/// - the limit of memory follows from `memory_limit_bytes` and the cluster;
+/// - the verdict follows from the limit.
+std::string whyStale(const Plan &plan);
+
 /// Compares the predictions and the layout in `plan` with those of its decisions. Returns the first
 /// difference with both values, or "". Numbers may differ by rounding: 1 part in 10^9. A plan
 /// without a layout, or without the seconds of its chunks, is compared without them.

@@ -3,6 +3,7 @@
 #include "planner/view/PlanView.h"
 #include "planner/memory/Memory.h"
 #include "planner/plan/Describe.h"
+#include "planner/plan/PlanCheck.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/report/Summary.h"
 #include "planner/support/Format.h"
@@ -200,7 +201,7 @@ static std::vector<StageRoom> roomsOf(const Plan &plan) {
 }
 
 std::string whyNotDrawable(const Plan &plan) {
-  if (std::string why = whyLayoutIsStale(plan); !why.empty())
+  if (std::string why = whyStale(plan); !why.empty())
     return why;
   if (int64_t(plan.prediction.chunks.size()) != plan.numChunks())
     return "the plan has no key \"prediction.chunks\"; tbc explain PLAN --derive FILE writes it";

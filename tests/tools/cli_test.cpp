@@ -321,6 +321,8 @@ TEST_F(Cli, ImpossibleRequestsAreUsageErrors) {
   EXPECT_EQ(planMlp("--mesh zz=4").code, 2);
   EXPECT_EQ(planMlp("--memory-limit lots").code, 2);
   EXPECT_EQ(planMlp("--dim batch").code, 2);
+  EXPECT_THAT(tbc("plan " + model("tiny-mlp") + " --gpus 2147483648").err,
+              HasSubstr("--gpus 2147483648: a plan is for 1 to 1,048,576 devices"));
   EXPECT_FALSE(fs::exists(folder / "plan.json"));
 }
 
@@ -470,6 +472,21 @@ TEST_F(Cli, EditedPredictionsAreRefused) {
   Outcome alone = tbc("explain elsewhere/edited.json");
   EXPECT_EQ(alone.code, 0) << alone.err;
   EXPECT_THAT(alone.err, HasSubstr("were not derived again"));
+}
+
+TEST_F(Cli, AnEditedLimitOfMemoryIsNotDrawn) {
+  ASSERT_EQ(planMlp().code, 0);
+  std::string plan = readAll(folder / "plan.json");
+  const std::string key = "\"memory_limit_bytes\": ";
+  const size_t at = plan.find(key);
+  ASSERT_NE(at, std::string::npos);
+  write("edited.json", plan.substr(0, at) + key + "1048576" + plan.substr(plan.find(',', at)));
+  for (const char *command : {"report edited.json -o page.html", "timeline edited.json -o t.json",
+                              "explain edited.json --decisions", "explain edited.json --rank 0"}) {
+    Outcome outcome = tbc(command);
+    EXPECT_EQ(outcome.code, 2) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("memory_limit_bytes (1048576)")) << command;
+  }
 }
 
 TEST_F(Cli, DamagedProgramsAreRefused) {

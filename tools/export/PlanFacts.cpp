@@ -3,6 +3,7 @@
 #include "tools/export/PlanFacts.h"
 
 #include "planner/plan/ModelNames.h"
+#include "planner/plan/PlanCheck.h"
 #include "tools/export/Slurm.h"
 
 #include <algorithm>
@@ -173,7 +174,7 @@ static ZeroForm zeroForm(const planner::ParameterDecision &decision) {
 }
 
 Result<PlanFacts> PlanFacts::make(const Plan &plan) {
-  if (std::string why = planner::whyLayoutIsStale(plan); !why.empty())
+  if (std::string why = planner::whyStale(plan); !why.empty())
     return Error{ErrorCode::Usage, why};
   if (plan.layout.isEmpty() || plan.layout.modules.empty())
     return Error{ErrorCode::Usage, "the plan has no complete key \"layout\"; tbc explain PLAN "

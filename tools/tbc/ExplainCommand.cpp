@@ -3,6 +3,7 @@
 #include "planner/explain/Explain.h"
 #include "planner/explain/Sensitivities.h"
 #include "planner/layout/LayoutOf.h"
+#include "planner/plan/PlanCheck.h"
 #include "planner/plan/PlanFile.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/report/Summary.h"
@@ -160,7 +161,7 @@ static Status checkAgainstModel(const std::string &text, const planner::Plan &pl
   const std::filesystem::path model = modelOf(plan, options);
   std::error_code ignored;
   if (options.model.empty() && !std::filesystem::exists(model, ignored)) {
-    if (std::string why = planner::whyLayoutIsStale(plan); !why.empty())
+    if (std::string why = planner::whyStale(plan); !why.empty())
       return problem(Problem::StalePlan, options.plan + ": " + why);
     std::cerr << "tbc: " << model.string()
               << " is not there, so the plan's predictions were not derived again, only compared "
@@ -202,7 +203,7 @@ static Result<int> runExplain(const Options &options) {
   if (options.timeline)
     return runTimeline(*plan, options);
   if (options.decisions) {
-    if (std::string why = planner::whyLayoutIsStale(*plan); !why.empty())
+    if (std::string why = planner::whyStale(*plan); !why.empty())
       return problem(Problem::StalePlan, options.plan + ": " + why);
     return print(planner::explainDecisions(*plan), "decisions", options.json);
   }

@@ -108,6 +108,10 @@ TEST(Plan, ErrorsNameTheKey) {
   EXPECT_THAT(errorOf(replaced(good, "\"schedule\": \"1f1b\"", "\"schedule\": \"none\"")),
               HasSubstr("schedule"));
   EXPECT_THAT(errorOf(replaced(good, "\"pp\": 2", "\"pp\": -2")), HasSubstr("mesh.pp"));
+  Plan nameless = planFor(makeChain({2}), 4, "pp=2,tp=2");
+  nameless.job.modelPath.clear();
+  EXPECT_THAT(errorOf(writePlan(nameless)),
+              HasSubstr("key \"model.path\" is empty; it names the model's file"));
   EXPECT_THAT(errorOf(replaced(good, "\"pp\": 2", "\"pp\": 99999999999999999999")),
               HasSubstr("mesh.pp"));
   EXPECT_THAT(errorOf(replaced(good, "\"step_seconds\": ", "\"step_seconds\": -")),
@@ -132,6 +136,23 @@ TEST(Plan, PredictionsThatContradictEachOtherAreRefused) {
               HasSubstr("no stage's lines in prediction.stages add up to that"));
   EXPECT_THAT(edited([](Plan &p) { p.lowerBoundSeconds = 2 * p.prediction.stepSeconds; }),
               HasSubstr("key \"lower_bound_seconds\" is "));
+}
+
+TEST(Plan, ALimitOfMemoryBelongsToItsPredictions) {
+  const Plan good = planFor(makeChain({2}), 4, "pp=2,tp=2");
+  ASSERT_EQ(whyStale(good), "");
+  Plan limited = good;
+  limited.memoryLimitBytes = int64_t(1) << 30;
+  EXPECT_THAT(whyStale(limited),
+              AllOf(HasSubstr("key \"prediction.limit_bytes\" is "),
+                    HasSubstr("memory_limit_bytes (1073741824) and the cluster give 1073741824"),
+                    HasSubstr("--derive")));
+  Plan tight = good;
+  tight.prediction.memory = MemoryVerdict::Tight;
+  EXPECT_THAT(whyStale(tight), HasSubstr("key \"memory\" is \"tight\""));
+  // A limit above the memory of the devices changes nothing.
+  limited.memoryLimitBytes = int64_t(1) << 50;
+  EXPECT_EQ(whyStale(limited), "");
 }
 
 TEST(Plan, ChunksHaveTheSecondsOfThePrediction) {
