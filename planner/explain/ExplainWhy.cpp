@@ -5,9 +5,10 @@
 #include "planner/plan/Describe.h"
 #include "planner/report/Summary.h"
 #include "planner/search/Explore.h"
-#include "planner/search/Reasons.h"
+#include "planner/support/Format.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tbc::planner {
 
@@ -54,6 +55,15 @@ static Result<Pins> keptPins(const Plan &plan, const std::vector<Condition> &ask
       keep("schedule", scheduleWord(plan.schedule));
   }
   return kept;
+}
+
+/// Says how long a step takes that takes `ratio` times as long. Example: 1.055 gives "takes 5.5 %
+/// longer", 0.988 gives "takes 1.2 % less".
+static std::string durationText(double ratio) {
+  constexpr double leastShown = 5e-4; // half of the last digit
+  if (std::abs(ratio - 1) < leastShown)
+    return "takes as long";
+  return format("takes %.1f %% %s", 100 * std::abs(ratio - 1), ratio > 1 ? "longer" : "less");
 }
 
 /// Compares step times and peaks by their parts.
@@ -141,7 +151,7 @@ Result<Report> explainWhy(const ExplainedPlan &explained, const std::string &con
   bool isTie = other.lowSeconds <= explained.prediction.highSeconds && ratio < 1.02 && ratio > 0.98;
   fact("possible", "possible", Cell::of("yes"));
   fact("verdict", "verdict",
-       Cell::of(question + ", a step takes " + signedPercent(ratio) + (isTie ? ": a tie" : "") +
+       Cell::of(question + ", a step " + durationText(ratio) + (isTie ? ": a tie" : "") +
                 (ratio < 0.98 ? ", so what is pinned or was edited in this plan costs that" : "")));
   report.tables.push_back(comparison(explained.prediction, other));
   return report;

@@ -82,9 +82,7 @@ public:
     add("mesh", toString(plan.mesh), !pins.mesh.empty(),
         [&](const Candidate &c) { return !(c.mesh == chosen.mesh); });
     if (plan.mesh.tokenRanks() > 1)
-      add("zero", zeroName(chosen.zero.zero, chosen.zero.keepGathered),
-          pins.zero.has_value() || pins.strategy != "auto" || !pins.mesh.empty() || isAsked("zero"),
-          [&](const Candidate &c) { return c.mesh == chosen.mesh && !(c.zero == chosen.zero); });
+      addZero();
     if (plan.mesh.cp > 1)
       add("context", name(chosen.context), !pins.context.empty(), [&](const Candidate &c) {
         return c.mesh == chosen.mesh && c.zero == chosen.zero && c.context != chosen.context;
@@ -120,6 +118,18 @@ public:
   }
 
 private:
+  /// Adds the distribution of parameters. A pinned mesh decides it by its axis fsdp, and leaves it
+  /// open over dp alone.
+  void addZero() {
+    const std::string value = zeroName(chosen.zero.zero, chosen.zero.keepGathered);
+    const bool isNamed = pins.zero || zeroOfStrategy(pins.strategy) || isAsked("zero");
+    if (!isNamed && !pins.mesh.empty() && plan.mesh.fsdp > 1)
+      return plan.reasons.push_back(
+          {"zero", value, Origin::Pinned, "the axis fsdp of --mesh asks for it"});
+    add("zero", value, isNamed,
+        [&](const Candidate &c) { return c.mesh == chosen.mesh && !(c.zero == chosen.zero); });
+  }
+
   /// Adds the sizes of joined collectives, and the prefetch.
   void addOverlap() {
     auto add = [&](const char *decision, const std::string &value, const std::string &asked,

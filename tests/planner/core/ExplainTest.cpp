@@ -209,6 +209,37 @@ TEST(Explain, WhyAsksForAnotherDecision) {
   EXPECT_NE(factOf(*never, "reason"), "");
 }
 
+TEST(Explain, WhySaysHowMuchLongerAStepTakes) {
+  Graph graph = makeChain({4});
+  Plan plan = planFor(graph, 8, "");
+  Result<ExplainedPlan> explained = ExplainedPlan::make(graph, plan);
+  ASSERT_TRUE(explained);
+  Result<Report> slower = explainWhy(*explained, "recompute=full");
+  ASSERT_TRUE(slower) << slower.error().message;
+  EXPECT_THAT(factOf(*slower, "verdict"),
+              testing::ContainsRegex("a step takes [0-9]+\\.[0-9] % longer"));
+  explained->prediction.stepSeconds *= 1e3;
+  Result<Report> faster = explainWhy(*explained, "recompute=full");
+  ASSERT_TRUE(faster) << faster.error().message;
+  EXPECT_THAT(factOf(*faster, "verdict"), testing::ContainsRegex("takes 9[0-9]\\.[0-9] % less"));
+}
+
+TEST(Explain, APinnedMeshLeavesShardingOverDpOpen) {
+  Graph graph = makeChain({4});
+  auto reasonFor = [](const Plan &plan) {
+    for (const Reason &reason : plan.reasons)
+      if (reason.decision == "zero")
+        return reason;
+    return Reason();
+  };
+  const Reason open = reasonFor(planFor(graph, 8, "pp=2,dp=4", "1f1b"));
+  EXPECT_EQ(open.origin, Origin::Solved);
+  EXPECT_THAT(open.text, testing::Not(HasSubstr("pinned")));
+  const Reason forced = reasonFor(planFor(graph, 8, "fsdp=8"));
+  EXPECT_EQ(forced.origin, Origin::Pinned);
+  EXPECT_THAT(forced.text, HasSubstr("axis fsdp of --mesh"));
+}
+
 TEST(Explain, WhyOfWhatIsThereTakesItAway) {
   Graph graph = makeChain({4});
   Plan plan = planFor(graph, 8, "");
