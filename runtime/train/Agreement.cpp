@@ -34,7 +34,7 @@ static Tensor fromBits(int64_t bits, kernels::Arith arith) {
 }
 
 Result<Verdict> agree(comm::Communicator &communicator, const Verdict &mine, kernels::Arith arith) {
-  enum Word { Stops, IsWritten, HasLoss, LossBits, ResidentBytes, NumWords };
+  enum Word { Stops, IsWritten, HasLoss, LossBits, ResidentBytes, BrokenTensor, NumWords };
   comm::Group everyone = everyoneOf(communicator);
   std::vector<int64_t> words(NumWords);
   words[Stops] = mine.stops;
@@ -42,6 +42,7 @@ Result<Verdict> agree(comm::Communicator &communicator, const Verdict &mine, ker
   words[HasLoss] = bool(mine.loss);
   words[LossBits] = mine.loss ? bitsOf(mine.loss) : 0;
   words[ResidentBytes] = mine.residentBytes;
+  words[BrokenTensor] = mine.brokenTensor;
   auto all = communicator
                  .allGather(everyone, Tensor::fromInts({kernels::DType::I64, {NumWords}}, words),
                             "the end of a step")
@@ -55,6 +56,7 @@ Result<Verdict> agree(comm::Communicator &communicator, const Verdict &mine, ker
     verdict.stops |= theirs[Stops] != 0;
     verdict.isWritten &= theirs[IsWritten] != 0;
     verdict.residentBytes = std::max(verdict.residentBytes, theirs[ResidentBytes]);
+    verdict.brokenTensor = std::max(verdict.brokenTensor, theirs[BrokenTensor]);
     if (!theirs[HasLoss])
       continue;
     if (lossRank >= 0 && theirs[LossBits] != bits)

@@ -17,6 +17,7 @@ struct Verdict {
   bool isWritten = true;     // whether all ranks have written the pending checkpoint
   kernels::Tensor loss;      // a scalar; without value if no rank has it
   int64_t residentBytes = 0; // the largest of all ranks
+  int64_t brokenTensor = -1; // StartValues::tensor; the largest of all ranks
 };
 
 /// Combines the verdicts of all ranks: the loss of a step and whether to go on. Errors:

@@ -10,6 +10,7 @@
 #include "runtime/train/Anomaly.h"
 #include "runtime/train/Continuation.h"
 #include "runtime/train/GradientNorm.h"
+#include "runtime/train/StartValues.h"
 #include "runtime/train/Trace.h"
 #include "runtime/train/Weights.h"
 #include "runtime/verify/Verify.h"
@@ -90,7 +91,7 @@ private:
   Status initialize(bool isLocalFirst);
   Result<bool> step(int64_t step);
   Status runStep(int64_t step, bool &isApplied);
-  Status checkLoss(const StepReport &report, bool isFinite);
+  Status checkLoss(const StepReport &report, bool isFinite, int64_t brokenTensor);
   Status countSteps();
   Status observe();
   Status afterStep(int64_t step, bool isLast);
@@ -114,6 +115,7 @@ private:
   std::optional<checkpoint::FolderLock> lock; // on rank 0, if checkpoints are written
   std::string runId;
   std::set<std::string> infinite; // tensors that were not finite at the start
+  StartValues startValues;
   std::optional<checkpoint::PendingSave> pending;
   GradientNorm norm;
   AnomalyDetector anomalies;
@@ -199,27 +201,39 @@ Status Run::resumeResiduals(checkpoint::Checkpoint &checkpoint, const std::strin
   return Status::ok();
 }
 
-Status Run::initialize(bool isLocalFirst) {
+/// Opens the initial weights of `options`. Sets `unused` to the tensors of --init-weights for which
+/// the model has no parameter.
+static Result<Weights> openWeights(const LoadedProgram &loaded, const TrainOptions &options,
+                                   bool checksHashes, std::vector<std::string> &unused) {
+  if (options.initSeed)
+    return Weights::draw(loaded.manifest, options.arith, *options.initSeed);
   std::shared_ptr<const Pretrained> pretrained;
   if (!options.initPath.empty()) {
     Result<Pretrained> opened = Pretrained::open(options.initPath, loaded.manifest);
     if (!opened)
       return opened.error();
-    if (executor.rank() == 0 && !opened->unused().empty())
-      warn("--init-weights: the model has no parameter for " +
-           std::to_string(opened->unused().size()) + " of the file's tensors, the first of them " +
-           opened->unused().front());
+    unused = opened->unused();
     pretrained = std::make_shared<const Pretrained>(std::move(*opened));
   }
-  Result<Weights> weights =
-      options.initSeed
-          ? Weights::draw(loaded.manifest, options.arith, *options.initSeed)
-          : Weights::open(loaded.manifest, loaded.folder, options.arith, isLocalFirst, pretrained);
+  return Weights::open(loaded.manifest, loaded.folder, options.arith, checksHashes, pretrained);
+}
+
+Status Run::initialize(bool isLocalFirst) {
+  std::vector<std::string> unused;
+  Result<Weights> weights = openWeights(loaded, options, isLocalFirst, unused);
   if (!weights)
     return weights.error();
+  if (executor.rank() == 0 && !unused.empty())
+    warn("--init-weights: the model has no parameter for " + std::to_string(unused.size()) +
+         " of the file's tensors, the first of them " + unused.front());
   return executor.loadPieces(
       [&](const program::GlobalTensor &tensor, const std::vector<int64_t> &indices,
-          const kernels::TensorType &local) { return weights->piece(tensor, indices, local); },
+          const kernels::TensorType &local) {
+        Result<Tensor> piece = weights->piece(tensor, indices, local);
+        if (piece)
+          startValues.look(loaded.program, tensor, *piece);
+        return piece;
+      },
       options.threads);
 }
 
@@ -268,6 +282,11 @@ Status Run::start(bool isLocalFirst) {
   return callbacks.begin(numDone, lastStep);
 }
 
+static Error stepOutside(int64_t step, int64_t first, int64_t last) {
+  return {ErrorCode::Usage, "--profile-step " + std::to_string(step) + ": this run has the steps " +
+                                std::to_string(first) + " to " + std::to_string(last)};
+}
+
 Error dataWithoutEnd() {
   return {ErrorCode::Usage, "--epochs: this data has no end; give --steps"};
 }
@@ -298,9 +317,7 @@ Status Run::observe() {
   if (options.profile.file.empty() && first > lastStep)
     return Status::ok(); // a resumed run that is at its end times nothing
   if (profiledStep < first || profiledStep > lastStep)
-    return Error{ErrorCode::Usage, "--profile-step " + std::to_string(profiledStep) +
-                                       ": this run has the steps " + std::to_string(first) +
-                                       " to " + std::to_string(lastStep)};
+    return stepOutside(profiledStep, first, lastStep);
   executor.observe(trace);
   if (options.profile.file.empty())
     return Status::ok();
@@ -326,6 +343,7 @@ Result<bool> Run::step(int64_t step) {
   mine.isWritten = !pending || pending->isWritten();
   mine.loss = executor.loss();
   mine.residentBytes = residentBytes();
+  mine.brokenTensor = startValues.tensor();
   Result<Verdict> verdict = agree(communicator, mine, options.arith);
   if (!verdict)
     return verdict.error();
@@ -351,7 +369,7 @@ Result<bool> Run::step(int64_t step) {
   if (pending && verdict->isWritten)
     if (Status finished = finishSave(); !finished)
       return finished.error();
-  if (Status status = checkLoss(line, isFinite); !status)
+  if (Status status = checkLoss(line, isFinite, verdict->brokenTensor); !status)
     return status.error();
   return verdict->stops;
 }
@@ -373,7 +391,7 @@ Status Run::runStep(int64_t step, bool &isApplied) {
 }
 
 /// Ends a run that no longer learns. All ranks have the same report.
-Status Run::checkLoss(const StepReport &report, bool isFinite) {
+Status Run::checkLoss(const StepReport &report, bool isFinite, int64_t brokenTensor) {
   constexpr int64_t mostInARow = 10;
   numSkipped = report.isSkipped ? numSkipped + 1 : 0;
   bool isStuck = numSkipped >= mostInARow;
@@ -384,6 +402,8 @@ Status Run::checkLoss(const StepReport &report, bool isFinite) {
                               " steps in a row were skipped, because the loss or a gradient was "
                               "NaN or infinite"
                         : "the loss is NaN or infinite";
+  if (const std::string start = startOfNan(loaded.program, brokenTensor); !start.empty())
+    return Error{ErrorCode::NotFinite, why + "; " + start};
   if (lastSaved > 0)
     why += "; --resume goes on from the checkpoint of step " + std::to_string(lastSaved);
   return Error{ErrorCode::NotFinite,
@@ -534,6 +554,12 @@ Status checkData(const LoadedProgram &loaded, const TrainOptions &options) {
     return feed.error();
   if (options.epochs > 0 && feed->stepsPerEpoch() == 0)
     return dataWithoutEnd();
+  if (options.epochs == 0 && options.profile.step > options.steps)
+    return stepOutside(options.profile.step, 1, options.steps);
+  std::vector<std::string> unused;
+  if (!options.checkpoint.resumes)
+    if (auto weights = openWeights(loaded, options, /*checksHashes=*/false, unused); !weights)
+      return weights.error();
   if (options.evaluation.sources.empty())
     return Status::ok();
   Result<Feed> evaluation = openEvaluation(loaded, options);

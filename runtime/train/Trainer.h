@@ -129,8 +129,9 @@ struct TrainCallbacks {
   std::function<void(const std::vector<runtime::KernelShare> &)> end;
 };
 
-/// Opens the training and evaluation data like `train`, without reading the samples. Errors: Usage,
-/// for data that is missing or does not fit the Program's inputs or the flags.
+/// Opens the data and the initial weights like `train`, without reading samples and elements, so
+/// that not every rank says the same. Errors: Usage, for data or weights that are missing or do not
+/// fit the Program's inputs or the flags.
 Status checkData(const LoadedProgram &loaded, const TrainOptions &options);
 
 /// Trains. `isLocalFirst`: this rank checks the hashes of files that all ranks of its host read.

@@ -11,6 +11,8 @@
 #include "gtest/gtest.h"
 
 #include <iostream>
+#include <limits>
+#include <tuple>
 
 using namespace tbc;
 using namespace tbc::test;
@@ -96,6 +98,63 @@ TEST(HostileProgram, PlanOfMutatedModels) {
   std::cout << planned << " planned, " << refused << " refused, slowest " << worstSeconds << " s\n";
   EXPECT_GT(planned, 0);
   EXPECT_GT(refused, 0);
+}
+
+/// y = relu(x w + c), with the given elements somewhere in w and c.
+ModelBuilder modelWith(float weight, float constant) {
+  ModelBuilder b(17);
+  std::vector<float> weights(16, 0.25F);
+  weights[6] = weight;
+  b.input("x", {"batch", "4"});
+  b.floats("w", {4, 4}, weights);
+  onnx::NodeProto &node = b.node("Constant", {}, {"c"}, "offsets");
+  onnx::AttributeProto &elements = *node.add_attribute();
+  elements.set_name("value_floats");
+  elements.set_type(onnx::AttributeProto::FLOATS);
+  for (float element : {0.0F, constant, 0.0F, 0.0F})
+    elements.add_floats(element);
+  b.node("MatMul", {"x", "w"}, {"h"}, "first");
+  b.node("Add", {"h", "c"}, {"s"}, "add");
+  b.node("Relu", {"s"}, {"y"}, "relu");
+  b.output("y");
+  return b;
+}
+
+/// The tensor that begins with NaN or infinity is named before a run, by a proof and by a run.
+TEST(HostileProgram, NumbersThatAreNotFiniteAreNamed) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN(),
+                  infinity = std::numeric_limits<float>::infinity();
+  TemporaryFolder folder;
+  auto tbc = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), TBC_PROGRAM);
+    return runProcess(words, folder.path(""));
+  };
+  for (auto [weight, constant, name] :
+       {std::tuple(nan, 0.0F, "initializer 'w' is NaN at [1, 2]"),
+        std::tuple(infinity, 0.0F, "initializer 'w' is infinite at [1, 2]"),
+        std::tuple(0.0F, nan, "the constant that node 'add' reads or makes is NaN at [1]"),
+        std::tuple(0.0F, infinity, "the constant that node 'add' reads or makes is infinite")}) {
+    SCOPED_TRACE(name);
+    folder.write("model.onnx", modelWith(weight, constant).bytes());
+    ProcessOutcome check = tbc({"check", "model.onnx"});
+    EXPECT_EQ(check.code, 0) << check.err;
+    EXPECT_THAT(check.out, HasSubstr(name));
+    ASSERT_EQ(tbc({"plan", "model.onnx", "--gpus", "2", "--mesh", "dp=2", "--batch", "8",
+                   "--precision", "f32", "-o", "plan.json"})
+                  .code,
+              0);
+    ProcessOutcome verify = tbc({"verify", "plan.json"});
+    EXPECT_EQ(verify.code, int(ErrorCode::ModelRejected)) << verify.err;
+    EXPECT_THAT(verify.err, HasSubstr(name));
+    EXPECT_THAT(verify.err, HasSubstr("[TBC0300]"));
+    ASSERT_EQ(tbc({"compile", "plan.json", "--no-kernels", "-o", "program"}).code, 0);
+    ProcessOutcome run = tbc({"run", "program", "--kernels", "reference"});
+    EXPECT_EQ(run.code, int(ErrorCode::NotFinite)) << run.err;
+    const bool isWeight = std::string(name).find("initializer") == 0;
+    EXPECT_THAT(run.err, HasSubstr(isWeight ? "initializer 'w' was not finite before the first step"
+                                            : "the constant that node 'add' reads or makes is not "
+                                              "finite"));
+  }
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 
 #include "tools/driver/Verify.h"
 
+#include "frontend/onnx/NotFinite.h"
 #include "passes/optimizer/LossScale.h"
 #include "runtime/exec/SimulatedCluster.h"
 #include "tools/driver/StepSettings.h"
@@ -317,10 +318,11 @@ static Result<FloatRuns> runWithoutOverflow(TrainingStep &step, const planner::P
     }
     report.range = InputRange::positive();
   }
-  return Error{ErrorCode::Other,
-               "the serial program overflows on these inputs (\"" + name +
-                   "\" is not finite), so floats cannot be compared; --residues-only leaves "
-                   "them out"};
+  const std::string origin = frontend::textOf(frontend::notFiniteTensors(step.model));
+  return Error{ErrorCode::ModelRejected,
+               "the serial program overflows on these inputs (\"" + name + "\" is not finite" +
+                   (origin.empty() ? "" : "; in the model, " + origin) +
+                   "), so floats cannot be compared; --residues-only leaves them out"};
 }
 
 /// Returns how much larger the rounding errors of native kernels may be. Reference kernels round a

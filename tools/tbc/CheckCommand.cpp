@@ -2,6 +2,7 @@
 
 #include "tools/tbc/CheckCommand.h"
 
+#include "frontend/onnx/NotFinite.h"
 #include "ir/ElementTypes.h"
 #include "ir/FactorAnalysis.h"
 #include "ir/Tbc.h"
@@ -159,6 +160,20 @@ static bool isFrozen(const frontend::ParameterSource &source,
   });
 }
 
+/// Warns of NaN, and of infinite weights; notes infinite constants.
+static void addNotFinite(const frontend::ImportedModel &model, CheckReport &report) {
+  constexpr int64_t mostElements = int64_t(1) << 28; // 1 GiB of f32, read in about a second
+  std::vector<frontend::NotFinite> faults, masks;
+  for (frontend::NotFinite &tensor : frontend::notFiniteTensors(model, mostElements))
+    (tensor.isFault() ? faults : masks).push_back(std::move(tensor));
+  if (!faults.empty())
+    report.warnings.push_back(frontend::textOf(faults) +
+                              ": a loss that depends on it is never finite; export the model again "
+                              "with finite numbers");
+  if (!masks.empty())
+    report.notes.push_back(frontend::textOf(masks));
+}
+
 static CheckedTensor describeConstant(const frontend::ConstantTensor &constant) {
   CheckedTensor tensor;
   tensor.name = constant.name;
@@ -215,6 +230,7 @@ Result<CheckReport> checkModel(const driver::StepOptions &options) {
   report.notes = model->notes;
   for (const frontend::ConstantTensor &constant : model->constants)
     report.constants.push_back(describeConstant(constant));
+  addNotFinite(*model, report);
 
   driver::DiagnosticCollector diagnostics(*context);
   if (failed(driver::raiseWithWarnings(function, report.warnings)))

@@ -1,5 +1,6 @@
 //===- VerifyCommand.cpp - tbc verify --------------------------------------------===//
 
+#include "frontend/onnx/NotFinite.h"
 #include "planner/search/Search.h"
 #include "runtime/abi/Problem.h"
 #include "runtime/train/Trainer.h"
@@ -12,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -215,6 +217,19 @@ static Status checkIsOfItsPlan(const Subject &subject) {
                    "another tbc compiled it; compile again"};
 }
 
+/// Refuses a model whose weights or constants have NaN: nothing can be compared with it.
+static Status checkHasNoNan(const frontend::ImportedModel &model) {
+  std::vector<frontend::NotFinite> faults = frontend::notFiniteTensors(model);
+  faults.erase(std::remove_if(faults.begin(), faults.end(),
+                              [](const frontend::NotFinite &tensor) { return !tensor.isNan; }),
+               faults.end());
+  if (faults.empty())
+    return Status::ok();
+  return Error{ErrorCode::ModelRejected, frontend::textOf(faults) +
+                                             ", so no result can be compared; export the model "
+                                             "again with finite numbers"};
+}
+
 static Result<Findings> verifySubject(const Options &options) {
   Findings findings;
   auto subject = std::filesystem::is_directory(options.path) ? openFolder(options, findings)
@@ -226,6 +241,8 @@ static Result<Findings> verifySubject(const Options &options) {
     return Error{ErrorCode::Usage, "--budget-memory: " + budgetBytes.error().message};
   driver::TrainingStep *step = subject->loaded.step.get();
   const planner::Plan *plan = &subject->loaded.plan;
+  if (Status status = checkHasNoNan(step->model); !status)
+    return status.error();
   driver::Shrunk shrunk;
   if (!options.full) {
     auto small = driver::shrink(*step, *plan, options.shrink);
