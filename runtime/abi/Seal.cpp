@@ -200,6 +200,9 @@ Result<SealedFolder> SealedFolder::open(const std::string &folder) {
   sealed.folderPath = folder;
   std::error_code ignored;
   std::string path = pathIn(folder, sealFile);
+  if (std::filesystem::is_regular_file(folder, ignored))
+    return usage(folder + " is no Program: it is a file; name a folder that tbc compile wrote, as "
+                          "program after tbc compile plan.json -o program");
   if (!std::filesystem::exists(path, ignored))
     return usage(folder + " is no Program: it has no " + sealFile +
                  "; name a folder that tbc compile wrote to its end");

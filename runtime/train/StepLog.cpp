@@ -5,8 +5,11 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <sys/file.h>
+#include <unistd.h>
 
 namespace tbc::train {
 
@@ -117,6 +120,19 @@ static std::string keptLines(const std::string &path, int64_t done) {
   return kept;
 }
 
+bool isLogInUse(const std::string &path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored))
+    return false;
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0)
+    return false;
+  // File systems without locks fail with another error.
+  const bool isLocked = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(descriptor);
+  return isLocked;
+}
+
 Result<JsonLog> JsonLog::open(const std::string &path, int64_t done) {
   auto failed = [&] {
     return Error{ErrorCode::Other, "cannot write --log " + path + ": " + strerror(errno)};
@@ -129,6 +145,8 @@ Result<JsonLog> JsonLog::open(const std::string &path, int64_t done) {
       !std::filesystem::exists(path, error) || std::filesystem::is_regular_file(path, error);
   std::string temporary = replaces ? path + ".tmp" : path;
   log.file = std::fopen(temporary.c_str(), "we");
+  if (log.file && replaces)
+    flock(fileno(log.file), LOCK_EX | LOCK_NB); // see isLogInUse; some file systems have no locks
   if (!log.file || !log.write(kept) ||
       (replaces && std::rename(temporary.c_str(), path.c_str()) != 0))
     return failed();

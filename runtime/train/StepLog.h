@@ -38,11 +38,15 @@ std::string jsonOf(const EvaluationReport &report);
 std::vector<Scalar> scalarsOf(const EvaluationReport &report);
 
 /// A file of such JSON lines, each complete when `write` returns.
+/// Whether a run on this machine writes the log at `path` now. Two runs would lose each other's
+/// lines.
+bool isLogInUse(const std::string &path);
+
 class JsonLog {
 public:
   /// Creates the file, or keeps the lines of an existing log up to step `done`. If a run was killed
-  /// after its last checkpoint, the later lines are written again. Errors: Other, with path and
-  /// reason.
+  /// after its last checkpoint, the later lines are written again. The file is locked until this
+  /// object ends. Errors: Other, with path and reason.
   static Result<JsonLog> open(const std::string &path, int64_t done);
   JsonLog() = default;
   JsonLog(JsonLog &&o) noexcept : file(o.file) { o.file = nullptr; }

@@ -321,6 +321,30 @@ TEST_F(Run, TwoRunsDoNotWriteToOneFolder) {
   EXPECT_EQ(resumed.code, 0) << resumed.err;
 }
 
+TEST_F(Run, TwoRunsDoNotWriteToOneLog) {
+  Job job = start(folder, mlp(), {"--steps", "1000000", "--log", "log"});
+  waitForText(job.out, "step 2/");
+  Outcome other = run(mlpOnTwo(), "--steps 2 --log log");
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr("--log log is in use by another run; wait until it ends"));
+  kill(job.pid, SIGTERM);
+  EXPECT_EQ(job.wait(), 8);
+  EXPECT_THAT(readAll(folder + "/log"), HasSubstr("{\"step\":2,"));
+  EXPECT_EQ(run(mlpOnTwo(), "--steps 2 --log log").code, 0);
+}
+
+/// Every rank learns why rank 0 cannot begin; it is said once.
+TEST_F(Run, RankZeroSpeaksForAll) {
+  Outcome full = shell("mkdir small && mount -t tmpfs -o size=8k tmpfs small 2> /dev/null");
+  if (full.code != 0)
+    GTEST_SKIP() << "no right to mount";
+  Outcome outcome = run(mlp(), "--checkpoint small/saved");
+  shell("umount small");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 0: a checkpoint takes "));
+  EXPECT_EQ(outcome.err.find("tbc: rank 1"), std::string::npos) << outcome.err;
+}
+
 TEST_F(Run, ACheckpointOfAnotherModelIsRefused) {
   ASSERT_EQ(run(mlp(), "--steps 2 --checkpoint saved").code, 0);
   // The same parameters, but another function.

@@ -193,6 +193,27 @@ TEST_F(Run, FlagsThatCannotBe) {
   EXPECT_THAT(none.err, HasSubstr("it has no seal.json"));
 }
 
+TEST_F(Run, OutputsReplaceNoInput) {
+  fs::copy(mlp(), folder + "/copy");
+  std::ofstream(folder + "/data.bin") << std::string(64, 'x');
+  fs::create_hard_link(folder + "/copy/run.json", folder + "/link");
+  for (const char *flags :
+       {"--log copy/program.json", "--log copy/seal.json", "--profile ./copy/plan.json",
+        "--profile copy/kernels.so", "--log link", "--log data.bin --data data.bin",
+        "--profile data.bin --eval-data data.bin", "--log w.npy --data x=w.npy"}) {
+    std::ofstream(folder + "/w.npy") << "w";
+    Outcome outcome = run("copy", flags);
+    EXPECT_EQ(outcome.code, 1) << flags;
+    EXPECT_THAT(outcome.err, HasSubstr("it is an input, and would be lost; name another")) << flags;
+  }
+  const std::string model = TBC_SOURCE_DIR "/models/tiny-mlp.onnx";
+  EXPECT_THAT(run("copy", "--log " + model).err, HasSubstr("would be lost"));
+  Outcome both = run("copy", "--log one --profile ./one");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.err, HasSubstr("--log and --profile both name one"));
+  EXPECT_EQ(run("copy", "--log copy/log.jsonl").code, 0) << "a new file beside the Program";
+}
+
 TEST_F(Run, AProgramThatIsNotWholeIsRefused) {
   fs::copy(mlp(), folder + "/copy");
   std::ofstream(folder + "/copy/run.json") << readAll(mlpOnTwo() + "/run.json");

@@ -2,8 +2,11 @@
 
 #include "tools/tbc-run/Outputs.h"
 
+#include "runtime/abi/Problem.h"
 #include "runtime/train/Continuation.h"
+#include "runtime/train/StepLog.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -57,7 +60,53 @@ Status checkOutputs(const train::TrainOptions &options) {
     return status;
   if (Status status = tryFile("--log", options.logFile); !status)
     return status;
+  if (train::isLogInUse(options.logFile))
+    return problem(Problem::CannotWrite,
+                   "--log " + options.logFile +
+                       " is in use by another run; wait until it ends, or name another file");
   return tryFile("--profile", options.profile.file);
+}
+
+Status keepInputs(const std::string &flag, const std::string &file,
+                  const std::vector<std::string> &inputs) {
+  auto isSame = [&](const std::string &input) {
+    std::error_code isAbsent;
+    return fs::equivalent(file, input, isAbsent);
+  };
+  if (file.empty() || std::none_of(inputs.begin(), inputs.end(), isSame))
+    return Status::ok();
+  return problem(Problem::CannotWrite, "cannot write " + flag + (flag.empty() ? "" : " ") + file +
+                                           ": it is an input, and would be lost; name another");
+}
+
+/// Returns the files that a run reads.
+static std::vector<std::string> inputsOf(const train::LoadedProgram &loaded,
+                                         const train::TrainOptions &options) {
+  const fs::path folder = loaded.folder;
+  std::vector<std::string> inputs = {(folder / program::sealFile).string(), options.initPath};
+  for (const auto *files : {&loaded.files.seal().files, &loaded.files.seal().sources})
+    for (const program::FileSeal &file : *files)
+      inputs.push_back((folder / file.path).string());
+  for (const auto *sources : {&options.data.sources, &options.evaluation.sources})
+    for (const std::string &source : *sources)
+      inputs.push_back(source.substr(source.find('=') + 1)); // NAME=FILE, or FILE
+  return inputs;
+}
+
+Status checkFilesAreKept(const train::LoadedProgram &loaded, const train::TrainOptions &options) {
+  const std::vector<std::string> inputs = inputsOf(loaded, options);
+  const std::string &log = options.logFile, &profile = options.profile.file;
+  if (Status status = keepInputs("--log", log, inputs); !status)
+    return status;
+  if (Status status = keepInputs("--profile", profile, inputs); !status)
+    return status;
+  const bool areOne =
+      !log.empty() && !profile.empty() &&
+      fs::absolute(log).lexically_normal() == fs::absolute(profile).lexically_normal();
+  if (areOne)
+    return problem(Problem::BadRunFlag,
+                   "--log and --profile both name " + log + "; give each a file of its own");
+  return Status::ok();
 }
 
 } // namespace tbc::cli

@@ -15,7 +15,9 @@ void RankReport::say(const Error &error) {
   std::lock_guard<std::mutex> lock(mutex);
   // These errors stop all ranks alike, so only rank 0 reports them.
   bool isOfAll = error.code == ErrorCode::StoppedOnRequest || error.code == ErrorCode::NotFinite;
-  if (hasSaid || (isOfAll && rank != 0))
+  // Rank 0 says by itself what the others learnt from it.
+  bool isOfRank0 = error.message.rfind("rank 0: ", 0) == 0;
+  if (hasSaid || ((isOfAll || isOfRank0) && rank != 0))
     return;
   hasSaid = true;
   // One write per line, so lines of several ranks do not mix.

@@ -517,6 +517,11 @@ Result<int> runProgram(const RunOptions &given) {
   Result<train::LoadedProgram> loaded = train::loadProgram(options.program);
   if (!loaded)
     return ofKind(Problem::BadProgram, loaded.error());
+  Result<train::TrainOptions> train = trainOptions(options);
+  if (!train)
+    return train.error();
+  if (Status status = checkFilesAreKept(*loaded, *train); !status)
+    return status.error();
   setTimeouts(*loaded, options);
   int64_t numRanks = loaded->program.mesh.numRanks();
   if (Status status = checkGpuOptions(*loaded, options); !status)

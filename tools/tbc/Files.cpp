@@ -1,6 +1,7 @@
 //===- Files.cpp - Read and write whole files ---------------------------------===//
 
 #include "runtime/abi/Problem.h"
+#include "tools/tbc-run/Outputs.h"
 #include "tools/tbc/Command.h"
 
 #include <cerrno>
@@ -81,10 +82,8 @@ Status checkWritable(const std::string &path, const std::vector<std::string> &in
   std::error_code error;
   if (fs::is_directory(path, error))
     return problem(Problem::CannotWrite, "cannot write " + path + ": it is a folder; name a file");
-  for (const std::string &input : inputs)
-    if (fs::equivalent(path, input, error))
-      return problem(Problem::CannotWrite,
-                     "cannot write " + path + ": it is an input, and would be lost; name another");
+  if (Status status = keepInputs("", path, inputs); !status)
+    return status;
   std::string temporary = temporaryFor(behindLinks(path));
   FILE *file = std::fopen(temporary.c_str(), "wb");
   if (!file)
@@ -95,6 +94,10 @@ Status checkWritable(const std::string &path, const std::vector<std::string> &in
 }
 
 Result<std::string> readFile(const std::string &path, ErrorCode code) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored))
+    return ofKind(Problem::CannotRead,
+                  Error{code, "cannot read " + path + ": it is a folder; name a file"});
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (file)
