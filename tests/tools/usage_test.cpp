@@ -156,11 +156,86 @@ TEST_F(Usage, AMisspeltFlagIsOneSentence) {
             "tbc: unknown subcommand plam; did you mean plan? [TBC0201]\ntbc: see 'tbc --help'\n");
 }
 
+TEST_F(Usage, FlagsThatDoNotGoTogetherAreNamed) {
+  shellIn(folder, "echo {} > plan.json; mkdir folder");
+  for (auto [command, message] :
+       {std::pair("explain plan.json --comms --memory",
+                  "--memory and --comms do not go together; give one of them [TBC0204]"),
+        std::pair("plan model.onnx --gpus 8 --gpus 4",
+                  "--gpus is given several times; give it once [TBC0202]"),
+        std::pair("plan model.onnx --gpus 8 --mesh ''", "--mesh: the value is empty [TBC0202]"),
+        std::pair("--quux", "unknown flag --quux [TBC0201]"),
+        std::pair("run program --log ''", "--log: the value is empty [TBC0202]"),
+        std::pair("report plan.json --profile-rank -1 --against x -o y",
+                  "--profile-rank: \"-1\" is not a whole number from 0 to 2^40 [TBC0202]"),
+        std::pair("compile plan.json --emit-ir-after tbc-bukket",
+                  "\"tbc-bukket\" is not one of all, tbc-apply-plan"),
+        std::pair("run program --token-bits 8", "--token-bits: \"8\" is not one of 16, 32"),
+        std::pair("explain folder", "cannot read folder: it is a folder; name a file [TBC0205]"),
+        std::pair("new --from folder -o x", "cannot read folder: it is a folder; name a file"),
+        std::pair("run plan.json", "plan.json is no Program: it is a file; name a folder")}) {
+    Outcome outcome = tbc(command);
+    EXPECT_EQ(outcome.code, 2) << command;
+    EXPECT_THAT(outcome.err, HasSubstr(message)) << command;
+  }
+  Outcome limit = tbc("plan " + model("tiny-mlp") + " --gpus 4 --memory-limit -5GiB");
+  EXPECT_THAT(limit.err, HasSubstr("--memory-limit: \"-5GiB\" is not an amount of memory"));
+}
+
+TEST_F(Usage, ClustersThatCannotBeLoadedHaveOneCode) {
+  const std::string gpt = model("tiny-gpt2");
+  for (const std::string &command :
+       {std::string("cluster nope"), "plan " + gpt + " --gpus 2 --cluster nope",
+        "size " + gpt + " --seq 16 --tokens 1M --gpus-to 2 --cluster nope"}) {
+    Outcome outcome = tbc(command);
+    EXPECT_EQ(outcome.code, 2) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("[TBC0209]")) << command;
+  }
+}
+
+TEST_F(Usage, ACalibrationLooksAtItsOutputFirst) {
+  shellIn(folder, "echo 1 > steps.csv");
+  Outcome nowhere = tbc("calibrate --quick -o nowhere/here.toml");
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_THAT(nowhere.err, StartsWith("tbc: cannot create nowhere/here.toml"));
+  Outcome input = tbc("calibrate --from-run steps.csv --plan plan.json -o steps.csv");
+  EXPECT_THAT(input.err, HasSubstr("it is an input, and would be lost"));
+}
+
+TEST_F(Usage, AStoppedCalibrationWritesNoFile) {
+  Outcome stopped = shellIn(folder, "timeout --preserve-status -s INT 0.5 " TBC_PROGRAM
+                                    " calibrate --quick --ranks 2 -o here.toml");
+  EXPECT_EQ(stopped.code, 8) << stopped.err;
+  EXPECT_THAT(stopped.err, HasSubstr("stopped on request; no measurement is kept"));
+  EXPECT_FALSE(fs::exists(folder + "/here.toml"));
+}
+
+TEST_F(Usage, APipeIsNoModel) {
+  Outcome pipe = shellIn(folder, "mkfifo pipe && timeout 20 " TBC_PROGRAM " check pipe");
+  EXPECT_EQ(pipe.code, 2) << pipe.err;
+  EXPECT_THAT(pipe.err, HasSubstr("cannot read pipe: it is a pipe, not a regular file"));
+}
+
 TEST_F(Usage, WhatIsNoProgramIsSaid) {
   Outcome run = tbc("run " + model("tiny-mlp"));
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, HasSubstr("tiny-mlp.onnx is no Program"));
   EXPECT_THAT(run.err, HasSubstr("name a folder that tbc compile wrote"));
+}
+
+TEST_F(Usage, AModelThatIsGoneIsMissedOnce) {
+  Outcome made = shellIn(folder, "cp " + model("tiny-mlp") +
+                                     " m.onnx && " TBC_PROGRAM
+                                     " plan m.onnx --gpus 2 --mesh dp=2 --batch 4 --precision f32 "
+                                     "-o m.json && " TBC_PROGRAM
+                                     " compile m.json --no-kernels -o program && rm m.onnx");
+  ASSERT_EQ(made.code, 0) << made.err;
+  Outcome gone = tbc("run program");
+  EXPECT_EQ(gone.code, 2);
+  EXPECT_THAT(gone.err, StartsWith("tbc: cannot read"));
+  EXPECT_THAT(gone.err, HasSubstr("m.onnx: No such file or directory"));
+  EXPECT_EQ(numLines(gone.err), 1) << gone.err;
+  EXPECT_EQ(tbc("run program --init-weights 1").code, 0);
 }
 
 // Otherwise every rank would find the same error, some of them after others have begun, or after
@@ -171,6 +246,8 @@ TEST_F(Usage, FilesAreLookedAtOnceBeforeARun) {
   for (auto [flags, code, message] :
        {std::tuple("--data nothing.bin", 2, "cannot read nothing.bin"),
         std::tuple("--epochs 1", 2, "--epochs: this data has no end; give --steps"),
+        std::tuple("--profile t --profile-step 9", 2, "--profile-step 9: this run has the steps"),
+        std::tuple("--init-weights folder", 2, "the folder folder has neither model.safetensors"),
         std::tuple("--eval-data nothing.bin", 2, "--eval-data: cannot read nothing.bin"),
         std::tuple("--log nowhere/log.jsonl", 1, "--log: cannot write into nowhere: No such file"),
         std::tuple("--log folder", 1, "--log folder is a folder; name a file"),

@@ -162,6 +162,8 @@ static Result<Measurements> measureInRanks(
   auto body = [&](const launch::LocalRank &start) {
     Measurements measurements;
     Status status = measureHere(start, measurements);
+    if (launch::stopRequested())
+      return int(ErrorCode::StoppedOnRequest);
     if (status && start.rank == 0)
       exchange(measurements, Numbers(mailbox.numbers(), true));
     if (status)
@@ -172,6 +174,8 @@ static Result<Measurements> measureInRanks(
   Result<int> code = launch::launchLocalJob(numRanks, std::chrono::seconds(30), body);
   if (!code)
     return code.error();
+  if (*code == int(ErrorCode::StoppedOnRequest))
+    return Error{ErrorCode::StoppedOnRequest, "stopped on request; no measurement is kept"};
   if (*code != 0)
     return Error{ErrorCode(*code), "the ranks that measure failed"};
   Measurements measurements;

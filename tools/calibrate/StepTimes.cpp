@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <sstream>
@@ -59,8 +58,9 @@ private:
   }
 
   Status add(double value) {
-    if (!(value > 0) || !std::isfinite(value))
-      return wrong("a step must take more than 0 seconds");
+    constexpr double day = 86400;
+    if (!(value > 0 && value <= day)) // also for NaN
+      return wrong("a step must take more than 0 seconds, and at most a day");
     seconds.push_back(value);
     return Status::ok();
   }

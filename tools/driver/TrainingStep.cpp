@@ -32,7 +32,7 @@
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <fstream>
+#include <unistd.h>
 
 using namespace mlir;
 
@@ -305,7 +305,7 @@ static Status checkLossOutput(const frontend::ImportedModel &model, const StepOp
 }
 
 Error importError(Error error, const std::string &path) {
-  bool isReadable = std::ifstream(path).good();
+  bool isReadable = access(path.c_str(), R_OK) == 0; // to open a pipe would wait for its writer
   return ofKind(Problem::CannotImport,
                 ofKind(isReadable ? Problem::BadModelFlag : Problem::CannotRead, std::move(error)));
 }

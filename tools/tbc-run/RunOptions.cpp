@@ -86,7 +86,7 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                   "synthetic; a file of raw tokens; or NAME=FILE.npy for every input")
       ->take_all();
   command.add_option("--token-bits", options->tokenBits, "Width of raw tokens")
-      ->check(CLI::IsMember({16, 32}))
+      ->transform(oneOf({"16", "32"}))
       ->capture_default_str();
   command.add_option("--data-seed", train.data.seed, "Seed of the order of samples")
       ->capture_default_str();

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -13,9 +14,44 @@
 
 namespace tbc::cli {
 
+/// Adds the names of the given options among `names` to `given`, those of subcommands too.
+static void findGiven(const CLI::App &app, const std::vector<std::string> &names,
+                      std::vector<std::string> &given) {
+  for (const CLI::Option *option : app.get_options())
+    if (option->count() > 0 &&
+        std::find(names.begin(), names.end(), option->get_name()) != names.end())
+      given.push_back(option->get_name());
+  for (const CLI::App *sub : app.get_subcommands({}))
+    findGiven(*sub, names, given);
+}
+
+/// Returns the sentence about several options of a group that takes one, or "" for another error.
+static std::string severalOfGroup(const CLI::App &app, const std::string &message) {
+  const std::string begin = "Requires at most 1 options be given from [";
+  if (message.rfind(begin, 0) != 0)
+    return "";
+  const std::string list = message.substr(begin.size(), message.rfind(']') - begin.size());
+  std::vector<std::string> given;
+  findGiven(app, CLI::detail::split(list, ','), given);
+  return CLI::detail::join(given, " and ") + " do not go together; give one of them";
+}
+
+/// Returns the sentence about an option that is given too often, or "" for another error. CLI11's
+/// message is "--gpus: At Most 1 required but received 2".
+static std::string givenTooOften(const std::string &message) {
+  const size_t colon = message.find(": At Most 1 required but received ");
+  return colon == std::string::npos
+             ? ""
+             : message.substr(0, colon) + " is given several times; give it once";
+}
+
 std::string describe(const CLI::App &app, const CLI::ParseError &error) {
-  if (!dynamic_cast<const CLI::ExtrasError *>(&error))
-    return error.what();
+  if (!dynamic_cast<const CLI::ExtrasError *>(&error)) {
+    if (const std::string text = severalOfGroup(app, error.what()); !text.empty())
+      return text;
+    const std::string text = givenTooOften(error.what());
+    return text.empty() ? error.what() : text;
+  }
   std::vector<std::string> words = app.remaining(/*recurse=*/true);
   for (const std::string &word : words)
     if (word.rfind("-", 0) == 0)
@@ -27,6 +63,10 @@ Error describedError(const CLI::App &app, const CLI::ParseError &error) {
   Problem kind = Problem::BadFlagValue;
   if (dynamic_cast<const CLI::ExtrasError *>(&error))
     kind = Problem::UnknownWord;
+  else if (!severalOfGroup(app, error.what()).empty())
+    kind = Problem::FlagsExclude;
+  else if (!givenTooOften(error.what()).empty())
+    kind = Problem::BadFlagValue;
   else if (dynamic_cast<const CLI::RequiredError *>(&error) ||
            dynamic_cast<const CLI::ArgumentMismatch *>(&error))
     kind = Problem::MissingArgument;
@@ -36,10 +76,22 @@ Error describedError(const CLI::App &app, const CLI::ParseError &error) {
   return problem(kind, describe(app, error));
 }
 
+/// Refuses options with an empty value, as of a shell variable that is not set. Many would be taken
+/// for options that are not given.
+static void refuseEmptyValues(const CLI::App &app) {
+  for (const CLI::Option *option : app.get_options())
+    for (const std::string &value : option->results())
+      if (value.empty())
+        throw CLI::ValidationError(option->get_name(), "the value is empty");
+  for (const CLI::App *sub : app.get_subcommands({}))
+    refuseEmptyValues(*sub);
+}
+
 static int parseAndRun(CLI::App &app, int argc, char **argv, const Shell &shell) {
   formatHelp(app);
   try {
     app.parse(argc, argv);
+    refuseEmptyValues(app);
   } catch (const CLI::CallForHelp &request) {
     return app.exit(request);
   } catch (const CLI::CallForVersion &request) {

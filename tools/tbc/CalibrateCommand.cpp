@@ -28,6 +28,10 @@ struct CalibrateOptions {
 } // namespace
 
 static Result<int> runCalibrate(const CalibrateOptions &options) {
+  std::vector<std::string> inputs = options.fromRun.logs;
+  inputs.push_back(options.fromRun.plan);
+  if (Status status = checkWritable(options.output, inputs); !status)
+    return status.error();
   if (!options.fromRun.logs.empty()) {
     FromRunOptions fromRun = options.fromRun;
     fromRun.output = options.output;

@@ -2,6 +2,7 @@
 
 #include "planner/devices/Cluster.h"
 #include "planner/plan/PlanFile.h"
+#include "runtime/abi/Problem.h"
 #include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
 
@@ -101,7 +102,7 @@ static Result<int> runCluster(const ClusterOptions &options) {
   }
   auto cluster = planner::loadCluster(options.name);
   if (!cluster)
-    return cluster.error();
+    return ofKind(Problem::BadCluster, cluster.error());
   auto text = planner::clusterText(options.name);
   if (!text)
     return text.error();

@@ -50,6 +50,8 @@ Error wrongCommandLine(const CLI::App &app, const CLI::ParseError &error,
     if (known || (!flag && current != &app))
       continue;
     std::string suggestion = closestWord(word, words);
+    if (suggestion.empty() && flag && current == &app)
+      return problem(Problem::UnknownWord, "unknown flag " + word);
     if (!suggestion.empty())
       wrong =
           problem(Problem::UnknownWord, "unknown " + std::string(flag ? "flag " : "subcommand ") +

@@ -353,7 +353,7 @@ void addCompileCommand(CLI::App &app, const SetAction &setAction) {
           ->add_option("--emit-ir-after", options->emitIrAfter,
                        "Stop after this pass and print the IR; all: write that after each pass to "
                        "the folder of -o, in numbered files")
-          ->check(CLI::IsMember(passes));
+          ->transform(oneOf(passes));
   CLI::Option *cpu = command->add_option(
       "--cpu", options->cpu,
       "CPU to compile kernels for: native (default), x86-64-v2, x86-64-v3, x86-64-v4");

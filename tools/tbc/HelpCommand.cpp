@@ -72,7 +72,7 @@ static Result<std::string> textAbout(const CLI::App &app, const std::string &top
   if (topic == "exit-codes")
     return std::string(exitCodes);
   for (const ProblemPage &page : problemPages())
-    if (codeOf(page.problem) == topic)
+    if (CLI::detail::to_lower(codeOf(page.problem)) == CLI::detail::to_lower(topic))
       return textOf(page);
   std::vector<std::string> known = helpTopics();
   for (const CLI::App *sub : app.get_subcommands([](const CLI::App *) { return true; })) {

@@ -5,6 +5,7 @@
 #include "planner/search/Search.h"
 #include "planner/support/Format.h"
 #include "planner/support/JsonText.h"
+#include "runtime/abi/Problem.h"
 #include "tools/driver/Context.h"
 #include "tools/judge/Legal.h"
 #include "tools/tbc-run/NumberFlags.h"
@@ -173,7 +174,7 @@ static Result<planner::Cluster> clusterFor(const Options &options, Judgement &ju
   if (cluster)
     cluster = planner::runBy(*cluster, judgement.executor);
   if (!cluster)
-    return cluster.error();
+    return ofKind(Problem::BadCluster, cluster.error());
   if (setup.kind != "megatron" || setup.has(judge::Field::SequenceParallel))
     return cluster;
   auto keepTokensWhole = [](planner::Cluster &devices) {

@@ -11,6 +11,7 @@
 #include "tools/export/Targets.h"
 #include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc-run/Terminal.h"
+#include "tools/tbc-run/WordFlags.h"
 #include "tools/tbc/AnnotatedPins.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/FindBatch.h"
@@ -229,7 +230,7 @@ void addPlanCommand(CLI::App &app, const SetAction &setAction) {
           ->add_option("--emit", options->emit,
                        "Print this instead of a summary: ir, the training step with the plan as "
                        "attributes, which tbc-opt reads")
-          ->check(CLI::IsMember({"ir"}))
+          ->transform(oneOf({"ir"}))
           ->excludes("--json");
   command
       ->add_flag("--full", options->isFull,

@@ -134,7 +134,7 @@ Result<planner::Pins> toPins(const PlanOptions &options) {
   if (!options.memoryLimit.empty()) {
     auto bytes = planner::parseBytes(options.memoryLimit);
     if (!bytes)
-      return ofKind(Problem::BadSize, bytes.error());
+      return problem(Problem::BadSize, "--memory-limit: " + bytes.error().message);
     if (std::isdigit(static_cast<unsigned char>(options.memoryLimit.back())))
       return problem(Problem::BadSize, "--memory-limit " + options.memoryLimit +
                                            ": of what? write " + options.memoryLimit + "GiB, " +

@@ -1,6 +1,7 @@
 //===- ProgramCommand.cpp - tbc program show -----------------------------------===//
 
 #include "planner/plan/PlanFile.h"
+#include "runtime/abi/Problem.h"
 #include "runtime/abi/Seal.h"
 #include "runtime/train/Manifest.h"
 #include "runtime/verify/Verify.h"
@@ -65,8 +66,10 @@ static Result<Files> readFiles(const std::string &given) {
 
 /// Returns the cluster named by the flag, else that of the plan in the Program's folder.
 static Result<planner::Cluster> clusterOf(const Options &options, const Files &files) {
-  if (!options.cluster.empty())
-    return planner::loadCluster(options.cluster);
+  if (!options.cluster.empty()) {
+    auto cluster = planner::loadCluster(options.cluster);
+    return cluster ? cluster : ofKind(Problem::BadCluster, cluster.error());
+  }
   if (!files.plan)
     return Error{ErrorCode::Usage, files.path + " has no plan.json beside it that names a cluster; "
                                                 "name one: --cluster h100-sxm"};

@@ -4,6 +4,7 @@
 #include "planner/report/Sensitivity.h"
 #include "planner/view/Page.h"
 #include "runtime/abi/Problem.h"
+#include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/ProfileFile.h"
 
@@ -108,7 +109,7 @@ void addReportCommand(CLI::App &app, const SetAction &setAction) {
   command
       ->add_option("--profile-rank", options->profileRank,
                    "Rank of the first process in an export of Nsight Systems")
-      ->check(CLI::NonNegativeNumber)
+      ->check(atLeast(0))
       ->needs(against);
   CLI::Option *json = command->add_flag(
       "--json", options->json, "Print the content of the page as JSON; -o may be left out");

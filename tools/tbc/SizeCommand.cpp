@@ -1,6 +1,7 @@
 //===- SizeCommand.cpp - tbc size -------------------------------------------------===//
 
 #include "planner/size/Size.h"
+#include "runtime/abi/Problem.h"
 #include "tools/driver/Context.h"
 #include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc/Command.h"
@@ -9,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -85,7 +87,7 @@ static Status setQuestion(const Options &options, planner::SizeQuestion &questio
     if (cluster)
       cluster = planner::runBy(*cluster, planner::ownExecutor);
     if (!cluster)
-      return cluster.error();
+      return ofKind(Problem::BadCluster, cluster.error());
     question.clusters.push_back(std::move(*cluster));
   }
   bool hasPrice = false;
@@ -175,9 +177,10 @@ void addSizeCommand(CLI::App &app, const SetAction &setAction) {
       ->add_option("--cluster", options->clusters,
                    "Cluster preset or TOML file (repeatable; default: presets with a price)")
       ->allow_extra_args(false);
-  command->add_option("--gpus-from", options->from, "Smallest number of devices; sizes double")
-      ->check(between(1, planner::mostDevices))
-      ->capture_default_str();
+  CLI::Option *from =
+      command->add_option("--gpus-from", options->from, "Smallest number of devices; sizes double")
+          ->check(between(1, planner::mostDevices))
+          ->capture_default_str();
   command->add_option("--gpus-to", options->to, "Largest number of devices")
       ->check(between(1, planner::mostDevices))
       ->capture_default_str();
@@ -188,7 +191,12 @@ void addSizeCommand(CLI::App &app, const SetAction &setAction) {
   command->add_flag("--all", options->all, "Print every size, not only the Pareto front");
   command->add_option("-o,--output", options->output, "Write an SVG picture (- for stdout)");
   command->add_flag("--json", options->json, "Print every size as JSON");
-  command->callback([options, setAction] { setAction([options] { return runSize(*options); }); });
+  command->callback([options, from, setAction] {
+    // Without --gpus-from, --gpus-to may be less than the default begins with.
+    if (from->count() == 0)
+      options->from = std::min(options->from, options->to);
+    setAction([options] { return runSize(*options); });
+  });
 }
 
 } // namespace tbc::cli

@@ -4,6 +4,7 @@
 #include "planner/view/Against.h"
 #include "planner/view/Timeline.h"
 #include "runtime/abi/Problem.h"
+#include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/ProfileFile.h"
@@ -138,7 +139,7 @@ void addTimelineCommand(CLI::App &app, const SetAction &setAction) {
   command
       ->add_option("--profile-rank", options->profileRank,
                    "Rank of the first process in an export of Nsight Systems")
-      ->check(CLI::NonNegativeNumber)
+      ->check(atLeast(0))
       ->needs(against);
   command->callback(
       [options, setAction] { setAction([options] { return runTimeline(*options); }); });
