@@ -193,6 +193,17 @@ TEST_F(Usage, ClustersThatCannotBeLoadedHaveOneCode) {
   }
 }
 
+TEST_F(Usage, WrongConfigurationsOfOthersAreNamed) {
+  const std::string judge = "judge --gpus 4 --model " + model("tiny-gpt2");
+  Outcome zero = tbc(judge + " 'pretrain_gpt.py --tensor-model-parallel-size 0'");
+  EXPECT_EQ(zero.code, 4);
+  EXPECT_THAT(zero.out, HasSubstr("Value: --tensor-model-parallel-size is \"0\", no positive"));
+  shellIn(folder, "touch empty.json");
+  Outcome empty = tbc(judge + " empty.json");
+  EXPECT_EQ(empty.code, 2);
+  EXPECT_THAT(empty.err, HasSubstr("empty.json: the text is not JSON, or is cut off [TBC0200]"));
+}
+
 TEST_F(Usage, ACalibrationLooksAtItsOutputFirst) {
   shellIn(folder, "echo 1 > steps.csv");
   Outcome nowhere = tbc("calibrate --quick -o nowhere/here.toml");
@@ -251,6 +262,7 @@ TEST_F(Usage, FilesAreLookedAtOnceBeforeARun) {
         std::tuple("--eval-data nothing.bin", 2, "--eval-data: cannot read nothing.bin"),
         std::tuple("--log nowhere/log.jsonl", 1, "--log: cannot write into nowhere: No such file"),
         std::tuple("--log folder", 1, "--log folder is a folder; name a file"),
+        std::tuple("--log -", 2, "--log -: it needs a file; --json prints steps to standard out"),
         std::tuple("--profile nowhere/trace.json", 1, "--profile: cannot write into nowhere"),
         std::tuple("--tensorboard file/events", 1, "--tensorboard: cannot make the folder"),
         std::tuple("--checkpoint file", 1, "--checkpoint: cannot make the folder file"),

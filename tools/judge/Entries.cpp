@@ -23,8 +23,8 @@ Result<std::vector<Entry>> jsonEntries(const std::string &text, const std::strin
     std::vector<Entry> entries;
     addJson(nlohmann::json::parse(text), "", entries);
     return entries;
-  } catch (const nlohmann::json::exception &error) {
-    return Error{ErrorCode::Usage, source + " is not JSON: " + error.what()};
+  } catch (const nlohmann::json::exception &) {
+    return Error{ErrorCode::Usage, source + ": the text is not JSON, or is cut off"};
   }
 }
 

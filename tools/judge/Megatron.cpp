@@ -126,7 +126,7 @@ static void readFlags(Setup &setup, const std::vector<std::string> &line) {
     if (*count == 1 && value.empty())
       setup.refuse("Value", flag + " needs a value");
     if (Field field = fieldOf(flag); field != Field::Ignored)
-      setup.values[field] = value;
+      setup.set(field, flag, value);
   }
 }
 

@@ -17,7 +17,7 @@ std::optional<int64_t> Setup::number(Field field) {
   const std::string &text = found->second;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1) {
-    refuse("Value", "\"" + text + "\" is no positive number");
+    refuse("Value", keys[field] + " is \"" + text + "\", no positive number");
     values.erase(found);
     return std::nullopt;
   }
@@ -49,7 +49,7 @@ void readWords(Setup &setup, const std::vector<Entry> &entries, const std::vecto
       if (entry.key == word.key) {
         isKnown = true;
         if (word.field != Field::Ignored)
-          setup.values[word.field] = entry.value;
+          setup.set(word.field, entry.key, entry.value);
       }
     for (const std::string &key : ignored)
       // A name that ends in a dot is a whole section.

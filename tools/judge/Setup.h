@@ -84,7 +84,7 @@ struct Setup {
   std::string kind; // the word of --from
   /// The executor that runs it; empty if no file in planner/executors describes its programs.
   std::string executor;
-  std::map<Field, std::string> values;
+  std::map<Field, std::string> values, keys; // `keys`: the words of the configuration
   int64_t dp = 0, fsdp = 0, tp = 1, pp = 1, cp = 1, ep = 1; // dp and fsdp 0: open
   std::optional<int64_t> microBatch, accumulation, globalBatch, sequence, virtualStages;
   std::optional<int> zero;
@@ -96,6 +96,10 @@ struct Setup {
 
   void refuse(const std::string &name, const std::string &text) {
     problems.push_back({name, text});
+  }
+  void set(Field field, const std::string &key, const std::string &value) {
+    values[field] = value;
+    keys[field] = key;
   }
   bool has(Field field) const { return values.count(field) > 0; }
   /// Returns a number; `otherwise` if it is not given. A value that is no positive integer is a

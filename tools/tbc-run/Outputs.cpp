@@ -43,6 +43,9 @@ static Status makeFolder(const std::string &flag, const std::string &folder) {
 static Status tryFile(const std::string &flag, const std::string &file) {
   if (file.empty())
     return Status::ok();
+  if (file == "-")
+    return problem(Problem::BadRunFlag,
+                   flag + " -: it needs a file; --json prints steps to standard output");
   if (fs::is_directory(file))
     return Error{ErrorCode::Other, flag + " " + file + " is a folder; name a file"};
   fs::path folder = fs::path(file).parent_path();

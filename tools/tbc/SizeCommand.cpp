@@ -35,7 +35,7 @@ static Result<double> countOf(const std::string &flag, const std::string &text) 
   if (auto value = planner::parseCount(text))
     return *value;
   return Error{ErrorCode::Usage,
-               flag + " " + text + ": expected a number of 1 or more, such as 300B, 15T or 2e6"};
+               flag + " " + text + ": expected a number from 1 to 1e18, such as 300B, 15T or 2e6"};
 }
 
 /// Sets what `options` asks for. Errors: Usage, naming the flag or the file.
