@@ -65,15 +65,6 @@ std::vector<std::string> openRoleWarnings(const Parameters &parameters) {
         "' keeps it as it is, --freeze keeps it as a parameter that is not trained, --parameter "
         "says that it is one");
   }
-  if (const std::set<std::string> &numbers = parameters.openNumbers; !numbers.empty()) {
-    bool areMany = numbers.size() > 1;
-    warnings.push_back(
-        listOf(numbers) +
-        (areMany ? " are single numbers and not trained" : " is a single number and not trained") +
-        ", but nothing in the file says " +
-        (areMany ? "whether they are parameters" : "whether it is a parameter") +
-        ": --parameter '" + *numbers.begin() + "' trains it, --constant says that it is none");
-  }
   if (const std::set<std::string> &angles = parameters.openAngles; !angles.empty()) {
     bool areMany = angles.size() > 1;
     warnings.push_back(listOf(angles) + (areMany ? " are" : " is") +
@@ -116,7 +107,7 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
       }
     }
     if (decision.isOpen && decision.role == Role::Constant)
-      (isTensor ? result.openAngles : result.openNumbers).insert(source.displayName);
+      result.openAngles.insert(source.displayName);
     else if (decision.isOpen)
       result.open.insert(source.name);
     source.isTransposed = isFoldedTranspose(users, tensor);

@@ -29,14 +29,14 @@ struct Parameters {
   std::set<std::string> masks;
   /// All constants: in the function and among `states`.
   std::vector<ConstantTensor> constants;
-  /// By weak evidence: parameters; single numbers that are constants; tensors that are constants,
-  /// because only sines and cosines read them.
-  std::set<std::string> open, openNumbers, openAngles;
+  /// By weak evidence: parameters; tensors that are constants, because only sines and cosines read
+  /// them.
+  std::set<std::string> open, openAngles;
   std::vector<std::string> warnings;
 };
 Parameters findParameters(const Model &model, const ImportOptions &options);
 
-/// Names the parameters and numbers with weak evidence, and the options that settle it.
+/// Names the tensors with weak evidence, and the options that settle it.
 std::vector<std::string> openRoleWarnings(const Parameters &parameters);
 
 } // namespace tbc::frontend

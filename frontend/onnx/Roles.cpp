@@ -90,7 +90,9 @@ bool isSetting(const Users &users, const std::string &name) {
   return allReads(users, name, [](const onnx::NodeProto &node, int input) {
     const std::string &type = node.op_type();
     return ((type == "Resize" || type == "Upsample") && input >= 1) ||
-           ((type == "OneHot" || type == "STFT") && input == 2) || type == "MelWeightMatrix";
+           ((type == "OneHot" || type == "STFT") && input == 2) ||
+           ((type == "Pad" || type == "Dropout") && input >= 1) || type == "Range" ||
+           type == "MelWeightMatrix";
   });
 }
 
@@ -393,17 +395,22 @@ static bool isFoldedFrozenNorm(const std::vector<std::string> &names) {
   });
 }
 
-/// Whether a tensor computed by the exporter from these values depends on no parameter. The values
-/// must be constants of the exporter, values of the graph (by their shape), or untrained tensors.
-bool RoleFinder::isComputed(const std::vector<std::string> &names) const {
-  bool hasParameter = std::any_of(names.begin(), names.end(), [&](const std::string &name) {
+/// Whether one of these values is a parameter of the module, as the file declares it.
+bool RoleFinder::hasParameter(const std::vector<std::string> &names) const {
+  return std::any_of(names.begin(), names.end(), [&](const std::string &name) {
     const Record *record = recordOf(name);
     return record && record->kind == "PARAMETER";
   });
-  if (!hasParameter && isFoldedFrozenNorm(names))
+}
+
+/// Whether a tensor computed by the exporter from these values depends on no parameter. The values
+/// must be constants of the exporter, values of the graph (by their shape), or untrained tensors.
+bool RoleFinder::isComputed(const std::vector<std::string> &names) const {
+  bool isOfParameter = hasParameter(names);
+  if (!isOfParameter && isFoldedFrozenNorm(names))
     return true;
   if (isComplete)
-    return !hasParameter;
+    return !isOfParameter;
   return std::all_of(names.begin(), names.end(), [&](const std::string &name) {
     if (const Record *record = recordOf(name); record && !record->kind.empty())
       return record->kind != "PARAMETER";
@@ -426,7 +433,7 @@ bool RoleFinder::isOfFrozenNorm(const std::string &name) const {
 }
 
 /// Whether a module gave a tensor its name, and the file does not say what the tensor is to it.
-/// PyTorch's older exporter writes such files. Example: the scalar "logit_scale" of CLIP.
+/// PyTorch's older exporter writes such files.
 bool RoleFinder::isNamedByModule(const std::string &name) const {
   return model.proto->producer_name() == "pytorch" && !isGeneratedName(name) &&
          std::none_of(records.begin(), records.end(),
@@ -471,7 +478,21 @@ std::optional<RoleDecision> RoleFinder::declared(const std::string &name) const 
     return RoleDecision{Role::Constant, Evidence::Declared};
   if (!record->foldedFrom.empty() && isComputed(record->foldedFrom))
     return RoleDecision{Role::Constant, Evidence::Computed};
+  // Example: the number "select" from ["scale", "val_16"], for scale[0].
+  if (hasParameter(record->foldedFrom))
+    return RoleDecision{Role::Parameter, Evidence::Declared};
   return std::nullopt;
+}
+
+/// The older exporter writes a number that is no parameter and no persistent buffer as a Constant,
+/// so an initializer with a module's name is a parameter far more often than not. Example: the
+/// scalar "logit_scale" of CLIP.
+RoleDecision RoleFinder::roleOfNumber(const std::string &name) const {
+  if (!isNamedByModule(name))
+    return {Role::Constant, Evidence::NotTrainable};
+  if (reachesOnlySinCos(users, name))
+    return {Role::Constant, Evidence::OnlySinCos, true};
+  return {Role::Parameter, Evidence::Default, true};
 }
 
 RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const ParameterSource &source) {
@@ -499,7 +520,7 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
     return isNumber ? RoleDecision{Role::Constant, Evidence::NotTrainable} : *decision;
   }
   if (source.shape.empty())
-    return {Role::Constant, Evidence::NotTrainable, isNamedByModule(name)};
+    return roleOfNumber(name);
   if (isOfFrozenNorm(name))
     return {Role::Constant, Evidence::FrozenNorm};
 
@@ -533,12 +554,13 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
   bool isFolded = record && !record->foldedFrom.empty();
   bool isOfWeights =
       isFolded && std::any_of(record->foldedFrom.begin(), record->foldedFrom.end(), isWeightName);
+  bool isOpen = isFolded && !isOfWeights;
   if (isReadAs({UseKind::Scale, UseKind::Bias}))
-    return {Role::Parameter, Evidence::Reader, isFolded && !isOfWeights};
+    return {Role::Parameter, Evidence::Reader, isOpen};
   if (angles.count(name) || areSinusoids(source))
     return {Role::Constant, Evidence::Sinusoids};
   if (isFolded)
-    return {Role::Parameter, Evidence::Default, !isOfWeights};
+    return {Role::Parameter, Evidence::Default, isOpen};
   if (isGenerated)
     return {Role::Constant, Evidence::GeneratedName};
   return {Role::Parameter, Evidence::Default,

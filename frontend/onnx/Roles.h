@@ -100,11 +100,13 @@ private:
   void readSignature();
   bool matches(std::vector<Glob> &globs, const ParameterSource &source);
   std::optional<RoleDecision> declared(const std::string &name) const;
+  bool hasParameter(const std::vector<std::string> &names) const;
   bool isComputed(const std::vector<std::string> &names) const;
   bool isArithmetic(const std::string &name, const Record &record, bool isSourceThere) const;
   std::set<std::string> mergedNorms() const;
   bool isOfFrozenNorm(const std::string &name) const;
   bool isNamedByModule(const std::string &name) const;
+  RoleDecision roleOfNumber(const std::string &name) const;
   bool isComputedByTracer(const std::string &name) const;
   const Record *recordOf(const std::string &name) const;
 

@@ -468,20 +468,52 @@ TEST(RolesByReaders, NumbersNamedByAModuleAreOpen) {
     return b;
   };
   Roles roles = rolesOf(scaled("pytorch"));
-  EXPECT_THAT(roles.parameters, ElementsAre("w.weight"));
-  EXPECT_THAT(roles.warnings, ElementsAre(HasSubstr("'logit_scale' is a single number")));
-  EXPECT_THAT(roles.warnings, ElementsAre(HasSubstr("--parameter 'logit_scale' trains it")));
+  EXPECT_THAT(roles.parameters, ElementsAre("w.weight", "logit_scale"));
+  EXPECT_THAT(roles.warnings, ElementsAre(HasSubstr("'logit_scale' is trained as a parameter")));
+  EXPECT_THAT(roles.warnings, ElementsAre(HasSubstr("--constant 'logit_scale' keeps it")));
   frontend::ImportOptions trained, kept;
   trained.parameters = kept.constants = {"logit_scale"};
   roles = rolesOf(scaled("pytorch"), trained);
   EXPECT_THAT(roles.parameters, ElementsAre("w.weight", "logit_scale"));
   EXPECT_THAT(roles.warnings, IsEmpty());
-  EXPECT_THAT(rolesOf(scaled("pytorch"), kept).warnings, IsEmpty());
+  roles = rolesOf(scaled("pytorch"), kept);
+  EXPECT_THAT(roles.parameters, ElementsAre("w.weight"));
+  EXPECT_THAT(roles.warnings, IsEmpty());
   // Other exporters name their own numbers, and metadata tells parameters.
+  EXPECT_THAT(rolesOf(scaled("tf2onnx")).parameters, ElementsAre("w.weight"));
   EXPECT_THAT(rolesOf(scaled("tf2onnx")).warnings, IsEmpty());
   ModelBuilder declared = scaled("pytorch");
   declare(declared, "w.weight", "PARAMETER");
   EXPECT_THAT(rolesOf(declared).warnings, IsEmpty());
+}
+
+/// h * scale[0], which the newer exporter has folded to a number or to a tensor of one element.
+TEST(RolesByReaders, ElementsOfParametersAreTrained) {
+  for (std::string name : {"select", "val_7"})
+    for (std::vector<int64_t> shape : {std::vector<int64_t>{}, std::vector<int64_t>{1}}) {
+      ModelBuilder b = combined("Mul", name, shape, {2.5f});
+      foldedFrom(b, name, "['scale', 'val_3']");
+      EXPECT_THAT(rolesOf(b).parameters, Not(Contains("scale"))) << name;
+      declare(b, "w.weight", "PARAMETER");
+      declare(b, "scale", "PARAMETER");
+      Roles roles = rolesOf(b);
+      EXPECT_EQ(roles.parameters.size(), 2u) << name;
+      EXPECT_THAT(roles.warnings, Not(Contains(HasSubstr("nothing in the file")))) << name;
+    }
+}
+
+/// The number that fills a padding is known when the model is imported.
+TEST(RolesByReaders, NumbersOfSettingsStay) {
+  ModelBuilder b = combined("Add", "bias", {kWidth}, numbers(kWidth));
+  b.proto.set_producer_name("pytorch");
+  b.proto.mutable_graph()->clear_output();
+  b.output("padded");
+  b.ints("pads", {6}, {0, 0, 1, 0, 0, 1});
+  b.floats("module.fill", {}, {2.5f});
+  b.node("Pad", {"y", "pads", "module.fill"}, {"padded"});
+  Roles roles = rolesOf(b);
+  EXPECT_THAT(roles.parameters, ElementsAre("w.weight", "bias"));
+  EXPECT_THAT(roles.warnings, Not(Contains(HasSubstr("module.fill"))));
 }
 
 /// A bias that only decides the choice of experts gets no gradient.

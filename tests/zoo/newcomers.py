@@ -117,7 +117,7 @@ def projected_returns():
 
 @kind
 def one_normaliser():
-    """GFlowNet: the logarithm of the sum of all rewards is a parameter of one number, which tbc asks about."""
+    """GFlowNet: the logarithm of the sum of all rewards is a parameter of one number."""
 
     class Model(nn.Module):
         def __init__(self):
@@ -189,3 +189,21 @@ def turned_weights():
     for mixer in model.mixers:
         mixer.qkv, mixer.out = Turned(mixer.qkv), Turned(mixer.out)
     return Kind(model, {"input_ids": ids()}, ("input_ids",))
+
+
+@kind
+def layer_gains():
+    """Elements of one parameter scale the layers: the dynamo exporter folds each to a number."""
+
+    class Gains(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model, self.gains = Language(Causal), nn.Parameter(torch.ones(2))
+
+        def forward(self, input_ids):
+            x = self.model.embed(input_ids)
+            for i, mixer in enumerate(self.model.mixers):
+                x = x + self.gains[i] * mixer(self.model.norms[i](x))
+            return self.model.head(x)
+
+    return Kind(Gains(), {"input_ids": ids()}, ("input_ids",))
