@@ -16,6 +16,13 @@ DimList DimTable::add(int64_t size) {
   return {unsigned(atoms.size() - 1)};
 }
 
+int64_t DimTable::sizeOf(ArrayRef<unsigned> list) const {
+  int64_t product = 1;
+  for (unsigned atom : list)
+    product *= size(atom);
+  return product;
+}
+
 DimList DimTable::expand(ArrayRef<unsigned> list) const {
   DimList result;
   for (unsigned atom : list) {

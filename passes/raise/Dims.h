@@ -22,6 +22,8 @@ public:
   /// Adds a new dim and returns its atom.
   DimList add(int64_t size);
   int64_t size(unsigned atom) const { return atoms[atom].size; }
+  /// The product of the sizes of `list`.
+  int64_t sizeOf(llvm::ArrayRef<unsigned> list) const;
 
   /// Returns the atoms of `list`, split as far as known.
   DimList expand(llvm::ArrayRef<unsigned> list) const;

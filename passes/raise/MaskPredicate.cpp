@@ -415,6 +415,24 @@ std::optional<Predicate> biasPredicateOf(Value value) {
   return predicate;
 }
 
+std::optional<Predicate> onesPredicateOf(Value value) {
+  auto shape = tensorType(value).getShape();
+  if (auto number = SymbolicReader().twoValuedOf(value);
+      number && number->onTrue + number->onFalse == 1 && number->onTrue * number->onFalse == 0)
+    if (auto planes = number->onTrue == 1 ? number->planes : negate(number->planes, shape))
+      return Predicate{simplify(*planes, shape), {}};
+  auto tensor = Evaluator()(value);
+  if (!tensor || !tensor->holds<double>())
+    return std::nullopt;
+  Predicate predicate;
+  for (double element : tensor->data<double>()) {
+    if (element != 0 && element != 1)
+      return std::nullopt;
+    predicate.table.push_back(element == 1);
+  }
+  return predicate;
+}
+
 /// Floor of a / b for b > 0.
 static int64_t floorDivide(int64_t a, int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 

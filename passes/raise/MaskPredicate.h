@@ -36,6 +36,12 @@ std::optional<Predicate> predicateOf(mlir::Value value);
 /// unless it hides scores (ir/HidingNumber.h) everywhere else.
 std::optional<Predicate> biasPredicateOf(mlir::Value value);
 
+/// Returns the predicate of the ones of `value`, zeros and ones made of constants and indices.
+std::optional<Predicate> onesPredicateOf(mlir::Value value);
+
+/// One of the readers above.
+using PredicateOf = std::optional<Predicate>(mlir::Value value);
+
 /// A predicate on query i < numQueries and key j < numKeys.
 struct PairPredicate {
   /// query * i + key * j + offset >= 0

@@ -234,7 +234,9 @@ public:
     case Truth::Kind::Nonzero:
       return addLeaf({truth.view, true, isNegated});
     case Truth::Kind::Zero:
-      return addPositions(truth.view, false, isNegated);
+      return addPositions(truth.view, biasPredicateOf, isNegated);
+    case Truth::Kind::One:
+      return addPositions(truth.view, onesPredicateOf, isNegated);
     case Truth::Kind::Not:
       return add(truth.operands[0], !isNegated);
     case Truth::Kind::And:
@@ -259,7 +261,7 @@ private:
     while (stepThroughView(table, view))
       ;
     if (!holdsData(view.value))
-      return addPositions(view, true, isNegated);
+      return addPositions(view, predicateOf, isNegated);
     Operation *op = view.value.getDefiningOp();
     if (auto negation = dyn_cast_or_null<NotOp>(op))
       return addValue({negation.getInput(), view.dims}, !isNegated);
@@ -378,7 +380,7 @@ private:
                                  : kOther;
   }
 
-  bool addPositions(View view, bool isBoolean, bool isNegated);
+  bool addPositions(View view, PredicateOf *reader, bool isNegated);
   bool addTable(ArrayRef<std::optional<unsigned>> dims, ArrayRef<int64_t> shape,
                 const std::vector<bool> &table, bool isNegated);
 
@@ -389,11 +391,11 @@ private:
   int steps = 0;
 };
 
-/// Adds the predicate of a mask of positions, by query and key.
-bool TermReader::addPositions(View view, bool isBoolean, bool isNegated) {
+/// Adds the predicate that `reader` finds in a mask of positions, by query and key.
+bool TermReader::addPositions(View view, PredicateOf *reader, bool isNegated) {
   while (stepThroughView(table, view))
     ;
-  auto which = isBoolean ? predicateOf(view.value) : biasPredicateOf(view.value);
+  auto which = reader(view.value);
   if (!which || (isNegated && which->halfPlanes.size() > 1))
     return fail("its mask is no predicate of the positions of query and key");
   // Per dim of the mask: 0 for queries, 1 for keys, nullopt for size 1.
@@ -425,13 +427,6 @@ bool TermReader::addPositions(View view, bool isBoolean, bool isNegated) {
   return true;
 }
 
-int64_t sizeOf(const DimTable &table, ArrayRef<unsigned> atoms) {
-  int64_t size = 1;
-  for (unsigned atom : atoms)
-    size *= table.size(atom);
-  return size;
-}
-
 bool TermReader::addTable(ArrayRef<std::optional<unsigned>> dims, ArrayRef<int64_t> shape,
                           const std::vector<bool> &listed, bool isNegated) {
   int64_t strides[2] = {0, 0}, stride = 1;
@@ -441,8 +436,8 @@ bool TermReader::addTable(ArrayRef<std::optional<unsigned>> dims, ArrayRef<int64
     stride *= shape[dim];
   }
   std::vector<bool> pairs;
-  for (int64_t i = 0, numQueries = sizeOf(table, roles.queries); i < numQueries; ++i)
-    for (int64_t j = 0, numKeys = sizeOf(table, roles.keys); j < numKeys; ++j)
+  for (int64_t i = 0, numQueries = table.sizeOf(roles.queries); i < numQueries; ++i)
+    for (int64_t j = 0, numKeys = table.sizeOf(roles.keys); j < numKeys; ++j)
       pairs.push_back(listed[i * strides[0] + j * strides[1]] != isNegated);
   terms.positions.tables.push_back(pairs);
   return true;
@@ -477,6 +472,22 @@ bool addTerms(DimTable &table, const MaskRoles &roles, const Truth &truth, MaskT
   return TermReader(table, roles, terms, reason).add(truth, false);
 }
 
+bool isOneWithin(DimTable &table, const MaskRoles &roles, const View &factor,
+                 const PairPredicate &positions) {
+  MaskTerms both;
+  both.positions = positions;
+  Truth isOne;
+  isOne.kind = Truth::Kind::One;
+  isOne.view = factor;
+  std::string unused;
+  int64_t numQueries = table.sizeOf(roles.queries), numKeys = table.sizeOf(roles.keys);
+  if (!addTerms(table, roles, isOne, both, unused))
+    return false;
+  auto alone = windowOf(positions, numQueries, numKeys);
+  auto found = windowOf(both.positions, numQueries, numKeys);
+  return alone && found && alone->left == found->left && alone->right == found->right;
+}
+
 //===- building ------------------------------------------------------------===//
 
 /// Builds `view`, which depends on `samples` and `sequence` alone, as a tensor over both. Builds
@@ -485,7 +496,7 @@ static Value build(OpBuilder &builder, Location loc, DimTable &table, ArrayRef<u
                    ArrayRef<unsigned> sequence, View view) {
   while (stepThroughView(table, view))
     ;
-  SmallVector<int64_t> shape{sizeOf(table, samples), sizeOf(table, sequence)};
+  SmallVector<int64_t> shape{table.sizeOf(samples), table.sizeOf(sequence)};
   auto type = RankedTensorType::get(shape, elementOf(view.value));
   if (auto number = splatNumber(view.value))
     return splat(builder, loc, type, *number);

@@ -30,6 +30,8 @@ struct Truth {
     Nonzero,
     /// Numbers made of positions alone, 0.
     Zero,
+    /// Numbers 0 and 1 made of positions alone, 1.
+    One,
     Not,
     And,
     /// Everywhere.
@@ -85,6 +87,12 @@ struct MaskTerms {
 /// `reason`.
 bool addTerms(DimTable &table, const MaskRoles &roles, const Truth &truth, MaskTerms &terms,
               std::string &reason);
+
+/// Returns true if `factor`, zeros and ones made of positions alone, is 1 at every pair of query
+/// and key that `positions` allows. Example: GPT-1 multiplies scores with its causal table before
+/// it hides the others.
+bool isOneWithin(DimTable &table, const MaskRoles &roles, const View &factor,
+                 const PairPredicate &positions);
 
 /// The conjunction of `terms`, booleans over samples and `sequence` (queries or keys).
 mlir::Value buildTerms(mlir::OpBuilder &builder, mlir::Location loc, DimTable &table,

@@ -86,12 +86,6 @@ private:
   bool chooseHiddenRows(ArrayRef<MaskTerms> steps);
   bool readKeptWeights();
   SmallVector<Value> buildMasks(PatternRewriter &rewriter);
-  int64_t sizeOf(ArrayRef<unsigned> atoms) const {
-    int64_t size = 1;
-    for (unsigned atom : atoms)
-      size *= table.size(atom);
-    return size;
-  }
 
   EinsumOp product;
   DimTable table;
@@ -346,7 +340,7 @@ bool Attention::readMasks() {
     reason = "its mask divides or orders sequences in more than one way";
     return false;
   }
-  auto found = windowOf(mask.positions, sizeOf(queries), sizeOf(keys));
+  auto found = windowOf(mask.positions, table.sizeOf(queries), table.sizeOf(keys));
   if (!found) {
     reason = "its mask is no window of positions";
     return false;
@@ -373,8 +367,8 @@ bool Attention::chooseHiddenRows(ArrayRef<MaskTerms> steps) {
                         steps,
                         mask,
                         window,
-                        sizeOf(queries),
-                        sizeOf(keys),
+                        table.sizeOf(queries),
+                        table.sizeOf(keys),
                         tensorType(probabilities.value).getElementType()};
   std::optional<StringRef> found = rows.hiddenRows(reason);
   hiddenRows = found.value_or(hiddenRows);
@@ -389,7 +383,7 @@ bool Attention::readKeptWeights() {
   for (const Truth &truth : keptWeights)
     if (!addTerms(table, roles, truth, kept, reason))
       return false;
-  auto keptWindow = windowOf(kept.positions, sizeOf(queries), sizeOf(keys));
+  auto keptWindow = windowOf(kept.positions, table.sizeOf(queries), table.sizeOf(keys));
   bool isSame = keptWindow && keptWindow->left == window.left &&
                 keptWindow->right == window.right && kept.isDataWithin(mask) &&
                 mask.isDataWithin(kept);
@@ -433,6 +427,12 @@ bool Attention::isOfQueries(const View &factor) {
 
 /// Whether each factor of the scores can be one of queries or of keys: (f q) k' = f (q k').
 bool Attention::readFactors() {
+  // Zeros among hidden scores change no weight, for no row is fully masked by positions.
+  if (!mask.haveData())
+    llvm::erase_if(terms.factors, [&](const ScoreFactor &factor) {
+      return !factor.divides &&
+             isOneWithin(table, {samples, queries, keys}, factor.view, mask.positions);
+    });
   for (ScoreFactor &factor : terms.factors) {
     while (stepThroughView(table, factor.view))
       ;
@@ -494,10 +494,10 @@ SmallVector<Value> Attention::buildBiases(PatternRewriter &rewriter, std::string
     operands.push_back(value);
   }
   if (sinkNumber) // 0 in softmax1: exp(z) / (1 + the sum)
-    operands.push_back(
-        splat(rewriter, product.getLoc(),
-              RankedTensorType::get({sizeOf(heads)}, tensorType(query.value).getElementType()),
-              *sinkNumber));
+    operands.push_back(splat(
+        rewriter, product.getLoc(),
+        RankedTensorType::get({table.sizeOf(heads)}, tensorType(query.value).getElementType()),
+        *sinkNumber));
   else if (sink.value)
     operands.push_back(buildTerm(rewriter, sink, {heads}));
   return operands;
@@ -523,7 +523,7 @@ SmallVector<Value> Attention::buildMasks(PatternRewriter &rewriter) {
       return RankedTensorType::get(tensorType(value).getShape(), integer);
     };
     operands.push_back(rewriter.create<CastOp>(loc, typeLike(reads), reads));
-    auto type = RankedTensorType::get({sizeOf(samples), sizeOf(keys)}, integer);
+    auto type = RankedTensorType::get({table.sizeOf(samples), table.sizeOf(keys)}, integer);
     operands.push_back(splat(rewriter, loc, type, 1));
   }
   if (!mask.orders.empty())

@@ -375,3 +375,25 @@ func.func @subtracted(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi64>) -> tensor
   %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   return %o : tensor<2x2x3x4xf32>
 }
+
+// -----
+
+// Scores times a causal table, which is 1 wherever the mask keeps them: GPT-1 and the first GPT-2.
+// CHECK-LABEL: func.func @multiplied(
+// CHECK-NOT:     tbc.mul
+// CHECK:         tbc.attention %{{.*}} {causal = true,
+func.func @multiplied(%q: tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %past = tbc.constant dense<[[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]> : tensor<3x3xf32> : tensor<3x3xf32>
+  %one = tbc.constant dense<1.0> : tensor<3x3xf32> : tensor<3x3xf32>
+  %number = tbc.constant dense<-10000.0> : tensor<3x3xf32> : tensor<3x3xf32>
+  %future = tbc.sub %one, %past : tensor<3x3xf32>
+  %bias = tbc.mul %future, %number : tensor<3x3xf32>
+  %factors = tbc.broadcast %past {dims = array<i64: 2, 3>} : (tensor<3x3xf32>) -> tensor<2x2x3x3xf32>
+  %biases = tbc.broadcast %bias {dims = array<i64: 2, 3>} : (tensor<3x3xf32>) -> tensor<2x2x3x3xf32>
+  %z1 = tbc.mul %z, %factors : tensor<2x2x3x3xf32>
+  %z2 = tbc.add %z1, %biases : tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z2 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}

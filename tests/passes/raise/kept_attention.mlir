@@ -141,3 +141,22 @@ func.func @scaled_away(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor
   %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   return %o : tensor<2x2x3x4xf32>
 }
+
+// -----
+
+// A factor that is 0 at scores which the mask keeps.
+// CHECK-LABEL: func.func @narrower
+// CHECK-NOT:     tbc.attention
+func.func @narrower(%q: tensor<8x3x16xf32>) -> tensor<8x3x16xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 3, 2>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x3x16xf32>, tensor<8x3x16xf32>) -> tensor<8x3x3xf32>
+  %factor = tbc.constant dense<[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 1.0]]> : tensor<3x3xf32> : tensor<3x3xf32>
+  %bias = tbc.constant dense<[[0.0, -20000.0, -20000.0], [0.0, 0.0, -20000.0], [0.0, 0.0, 0.0]]> : tensor<3x3xf32> : tensor<3x3xf32>
+  %factors = tbc.broadcast %factor {dims = array<i64: 1, 2>} : (tensor<3x3xf32>) -> tensor<8x3x3xf32>
+  %biases = tbc.broadcast %bias {dims = array<i64: 1, 2>} : (tensor<3x3xf32>) -> tensor<8x3x3xf32>
+  %z1 = tbc.mul %z, %factors : tensor<8x3x3xf32>
+  %z2 = tbc.add %z1, %biases : tensor<8x3x3xf32>
+  %p = tbc.softmax %z2 {dim = 2 : i64} : (tensor<8x3x3xf32>) -> tensor<8x3x3xf32>
+  // expected-remark@+1 {{its scores are multiplied by a tensor of queries and keys, or of another type}}
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x3x3xf32>, tensor<8x3x16xf32>) -> tensor<8x3x16xf32>
+  return %o : tensor<8x3x16xf32>
+}
