@@ -112,14 +112,34 @@ static std::string nextCommands(const std::string &planPath, const std::string &
   return "next: " + file + "tbc verify " + plan + ", tbc compile " + plan + " -o " + program + "\n";
 }
 
-static Result<int> runPlan(const Options &options) {
-  if (!options.jobs.empty())
-    return runJobs(options.jobs);
-  if (options.model.model.empty() || options.gpus == 0)
-    return problem(Problem::MissingArgument, std::string(options.gpus == 0 ? "--gpus" : "model") +
-                                                 " is required; see 'tbc plan --help'");
-  if (Status status = checkWritable(options.output, {options.model.model}); !status)
-    return status.error();
+namespace {
+
+/// What a search is about. The context outlives the step.
+struct Request {
+  driver::StepOptions stepOptions;
+  planner::Cluster cluster;
+  planner::Pins pins;
+  std::unique_ptr<mlir::MLIRContext> context;
+  std::unique_ptr<driver::TrainingStep> step;
+  planner::Job job;
+  std::vector<std::string> assumptions; // of annotations and of the batch
+};
+
+} // namespace
+
+/// Warns of the model, and of a memory limit that changes nothing.
+static void warn(const Options &options, const Request &request) {
+  for (const std::string &warning : request.step->model.warnings)
+    std::cerr << "tbc: warning: " << warning << "\n";
+  const planner::Cluster &cluster = request.cluster;
+  if (request.pins.memoryLimitBytes.value_or(0) > cluster.usableBytes())
+    std::cerr << "tbc: warning: --memory-limit " << options.memoryLimit << " is more than the "
+              << planner::formatBytes(double(cluster.usableBytes())) << " that a device of "
+              << cluster.name << " has for a plan, and changes nothing\n";
+}
+
+/// Reads flags, cluster and model.
+static Result<Request> readRequest(const Options &options) {
   auto pins = toPins(options);
   if (!pins)
     return pins.error();
@@ -140,82 +160,125 @@ static Result<int> runPlan(const Options &options) {
   if (!step)
     return step.error();
   progress.reset();
-  for (const std::string &warning : (*step)->model.warnings)
-    std::cerr << "tbc: warning: " << warning << "\n";
-  if (pins->memoryLimitBytes.value_or(0) > cluster->usableBytes())
-    std::cerr << "tbc: warning: --memory-limit " << options.memoryLimit << " is more than the "
-              << planner::formatBytes(double(cluster->usableBytes())) << " that a device of "
-              << cluster->name << " has for a plan, and changes nothing\n";
-
-  planner::Job job =
-      toJob(options, *stepOptions, **step, modelPathInPlan(options.model.model, options.output));
-  auto found = addAnnotatedPins(**step, job, *pins);
+  Request request{*stepOptions, *cluster, *pins, std::move(context), std::move(*step), {}, {}};
+  warn(options, request);
+  request.job = toJob(options, request.stepOptions, *request.step,
+                      modelPathInPlan(options.model.model, options.output));
+  auto found = addAnnotatedPins(*request.step, request.job, request.pins);
   if (!found)
     return found.error();
-  if (options.findsBatch) {
-    BatchQuestion question{(*step)->step.graph, *cluster, *pins, options.model.model};
-    question.isTried = options.triesBatch;
-    progress.emplace("looking for the largest batch");
-    auto batch =
-        findBatch(question, job, [&](const std::string &text) { progress->setPhase(text); });
-    progress.reset();
-    if (!batch)
-      return ofKind(Problem::BadPins, ofKind(Problem::DoesNotFit, batch.error()));
-    job.globalBatch = batch->samples;
-    job.batchIsDefault = false;
-    *pins = batch->pins;
-    found->insert(found->end(), batch->assumptions.begin(), batch->assumptions.end());
-  }
-  if (options.timeLimit)
-    pins->deadline = planner::Deadline::after(*options.timeLimit);
-  progress.emplace("searching");
-  auto answer = planner::search((*step)->step.graph, job, *cluster, *pins, progress->searching());
+  request.assumptions = std::move(*found);
+  return request;
+}
+
+/// Replaces the job's batch by the largest that fits without accumulation.
+static Status takeLargestBatch(const Options &options, Request &request) {
+  BatchQuestion question{request.step->step.graph, request.cluster, request.pins,
+                         options.model.model};
+  question.isTried = options.triesBatch;
+  std::optional<Progress> progress;
+  progress.emplace("looking for the largest batch");
+  auto batch =
+      findBatch(question, request.job, [&](const std::string &text) { progress->setPhase(text); });
   progress.reset();
-  if (answer && options.isVerbose)
-    printCounts(answer->counts);
-  if (!answer)
-    return ofKind(Problem::BadPins,
-                  ofKind(Problem::DoesNotFit,
-                         withOtherPrecision(answer.error(), *stepOptions, job, *cluster, *pins)));
-  if (!options.cluster)
-    answer->plan.assumptions.insert(answer->plan.assumptions.begin(),
-                                    "cluster " + cluster->name +
-                                        ", the default: --cluster names another, tbc cluster "
-                                        "lists them");
+  if (!batch)
+    return ofKind(Problem::BadPins, ofKind(Problem::DoesNotFit, batch.error()));
+  request.job.globalBatch = batch->samples;
+  request.job.batchIsDefault = false;
+  request.pins = batch->pins;
+  request.assumptions.insert(request.assumptions.end(), batch->assumptions.begin(),
+                             batch->assumptions.end());
+  return Status::ok();
+}
+
+/// Returns the assumptions of the flags, before those of the search.
+static std::vector<std::string> assumptionsOf(const Options &options, const Request &request) {
+  std::vector<std::string> assumptions = request.assumptions;
   if (options.executor != planner::ownExecutor)
-    answer->plan.assumptions.insert(answer->plan.assumptions.begin(),
-                                    "the plan runs on " + options.executor +
-                                        ", not on tbc's own Programs (--executor)");
-  answer->plan.assumptions.insert(answer->plan.assumptions.begin(), found->begin(), found->end());
-  for (const PaddedVocabulary &padded : (*step)->paddedVocabularies)
-    answer->plan.assumptions.push_back("vocabulary of " + std::to_string(padded.size) +
-                                       " padded to " + std::to_string(padded.paddedSize) +
-                                       ", which devices can divide: --pad-vocabulary 1 leaves it");
-  for (const ExpertCapacity &of : (*step)->expertCapacities)
-    answer->plan.assumptions.push_back(
-        "each of " + std::to_string(of.experts) + " experts takes " + std::to_string(of.capacity) +
-        " of the " + std::to_string(of.tokens) +
-        " tokens of a sample, the first that ask for it, " +
-        "and drops the others (--capacity-factor); each token asks for " + std::to_string(of.top));
-  std::string text = planner::writePlan(answer->plan);
+    assumptions.push_back("the plan runs on " + options.executor +
+                          ", not on tbc's own Programs (--executor)");
+  if (!options.cluster)
+    assumptions.push_back("cluster " + request.cluster.name +
+                          ", the default: --cluster names another, tbc cluster lists them");
+  return assumptions;
+}
+
+/// Returns the assumptions of the training step, behind those of the search.
+static std::vector<std::string> assumptionsOf(const driver::TrainingStep &step) {
+  std::vector<std::string> assumptions;
+  for (const PaddedVocabulary &padded : step.paddedVocabularies)
+    assumptions.push_back("vocabulary of " + std::to_string(padded.size) + " padded to " +
+                          std::to_string(padded.paddedSize) +
+                          ", which devices can divide: --pad-vocabulary 1 leaves it");
+  for (const ExpertCapacity &of : step.expertCapacities)
+    assumptions.push_back("each of " + std::to_string(of.experts) + " experts takes " +
+                          std::to_string(of.capacity) + " of the " + std::to_string(of.tokens) +
+                          " tokens of a sample, the first that ask for it, " +
+                          "and drops the others (--capacity-factor); each token asks for " +
+                          std::to_string(of.top));
+  return assumptions;
+}
+
+/// Writes the plan to its file, and prints it in the form that was asked for.
+static Status writeAnswer(const Options &options, const driver::TrainingStep &step,
+                          const planner::Plan &plan) {
+  const std::string text = planner::writePlan(plan);
   if (!options.output.empty())
     if (Status status = writeFile(options.output, text); !status)
-      return status.error();
+      return status;
   if (options.emit == "ir") {
-    auto ir = driver::annotatedText(**step, answer->plan, !options.isFull && isLarge(**step));
+    auto ir = driver::annotatedText(step, plan, !options.isFull && isLarge(step));
     if (!ir)
       return ofKind(Problem::BadPlan, ir.error());
     std::cout << *ir;
-  } else if (options.json)
+  } else if (options.json) {
     std::cout << text;
-  else if (options.output != "-") {
+  } else if (options.output != "-") {
     {
       FittedOutput fitted;
-      std::cout << planner::summarize(answer->plan);
+      std::cout << planner::summarize(plan);
     }
     std::cout << nextCommands(options.output,
-                              planner::executorOf(answer->plan.cluster).name); // to be copied
+                              planner::executorOf(plan.cluster).name); // to be copied
   }
+  return Status::ok();
+}
+
+static Result<int> runPlan(const Options &options) {
+  if (!options.jobs.empty())
+    return runJobs(options.jobs);
+  if (options.model.model.empty() || options.gpus == 0)
+    return problem(Problem::MissingArgument, std::string(options.gpus == 0 ? "--gpus" : "model") +
+                                                 " is required; see 'tbc plan --help'");
+  if (Status status = checkWritable(options.output, {options.model.model}); !status)
+    return status.error();
+  Result<Request> request = readRequest(options);
+  if (!request)
+    return request.error();
+  if (options.findsBatch)
+    if (Status status = takeLargestBatch(options, *request); !status)
+      return status.error();
+  if (options.timeLimit)
+    request->pins.deadline = planner::Deadline::after(*options.timeLimit);
+  std::optional<Progress> progress;
+  progress.emplace("searching");
+  auto answer = planner::search(request->step->step.graph, request->job, request->cluster,
+                                request->pins, progress->searching());
+  progress.reset();
+  if (!answer)
+    return ofKind(Problem::BadPins,
+                  ofKind(Problem::DoesNotFit,
+                         withOtherPrecision(answer.error(), request->stepOptions, request->job,
+                                            request->cluster, request->pins)));
+  if (options.isVerbose)
+    printCounts(answer->counts);
+  std::vector<std::string> &assumptions = answer->plan.assumptions;
+  const std::vector<std::string> before = assumptionsOf(options, *request),
+                                 behind = assumptionsOf(*request->step);
+  assumptions.insert(assumptions.begin(), before.begin(), before.end());
+  assumptions.insert(assumptions.end(), behind.begin(), behind.end());
+  if (Status status = writeAnswer(options, *request->step, answer->plan); !status)
+    return status.error();
   return 0;
 }
 
