@@ -12,6 +12,7 @@
 #include "planner/search/Contexts.h"
 #include "planner/search/DeriveBest.h"
 #include "planner/search/Families.h"
+#include "planner/search/Refusals.h"
 #include "planner/search/Scorer.h"
 #include "planner/search/WhyNone.h"
 #include "planner/support/Format.h"
@@ -27,25 +28,6 @@
 using namespace tbc::reshard;
 
 namespace tbc::planner {
-
-/// Whether the model allows the split of a pinned cp axis.
-static Status checkContext(const Graph &graph, const Space &space, const Pins &pins) {
-  int64_t cp = space.pinnedMesh().cp;
-  if (cp == 1)
-    return Status::ok();
-  if (space.isZigzag())
-    if (std::string why = whyNoZigzag(graph, cp); !why.empty())
-      return Error{ErrorCode::Usage, "--sequence-order zigzag: " + why + "; use contiguous"};
-  std::string why;
-  for (ContextForm form : space.contexts(space.pinnedMesh())) {
-    why = whyNoContext(graph, cp, form);
-    if (why.empty())
-      return Status::ok();
-  }
-  return Error{ErrorCode::Usage, "--mesh cp=" + std::to_string(cp) +
-                                     (pins.context.empty() ? "" : " --context " + pins.context) +
-                                     ": " + why};
-}
 
 static double leastBound(const std::vector<Candidate> &candidates) {
   double least = INFINITY;
@@ -126,25 +108,6 @@ private:
 };
 
 } // namespace
-
-/// Drops candidates whose number of chunks differs from the pinned beginnings.
-static Status keepBegun(std::vector<Candidate> &candidates, const PinnedOps &pinned) {
-  auto wanted = int64_t(pinned.begins.size()) + 1;
-  if (wanted == 1 || candidates.empty())
-    return Status::ok();
-  candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
-                                  [&](const Candidate &candidate) {
-                                    return candidate.mesh.pp * candidate.schedule.chunksPerStage !=
-                                           wanted;
-                                  }),
-                   candidates.end());
-  if (!candidates.empty())
-    return Status::ok();
-  return Error{ErrorCode::Usage,
-               toString(*pinned.beginner) + ": the pins begin " + std::to_string(wanted) +
-                   " stages, the first included, and no configuration that is left has as many: "
-                   "its pp times its virtual stages; pin where each of them begins"};
-}
 
 /// Number of hopeless candidates scored anyway, for the reasons of the answer.
 constexpr int64_t mostHopeless = 64;
@@ -284,19 +247,6 @@ static std::vector<ExactCandidate> nearestOf(Searcher &searcher, const Graph &gr
   return exact;
 }
 
-/// Refuses a number of blocks to recompute or to offload that the model does not have.
-static Status checkBlocks(const Space &space, const Pins &pins, int64_t numBlocks) {
-  if (space.recompute().blocks.value_or(0) > numBlocks)
-    return Error{ErrorCode::Usage, "--recompute " + pins.recompute + ": the model has " +
-                                       std::to_string(numBlocks) +
-                                       " blocks that may be recomputed"};
-  if (space.offload().blocks.value_or(0) > numBlocks)
-    return Error{ErrorCode::Usage, "--offload " + pins.offload + ": the model has " +
-                                       std::to_string(numBlocks) +
-                                       " blocks whose residuals may be on the host"};
-  return Status::ok();
-}
-
 /// Derives the best of `winners` that may be faster than the fastest plan of `exact`, and adds
 /// them. Scores of candidates with cp have other errors, so those of other candidates are judged
 /// apart.
@@ -355,27 +305,6 @@ static Status deriveInTurns(Searcher &searcher, Workers &workers, const Graph &g
   }
 }
 
-/// Refuses a model whose states have more bytes than sums in 64 bits hold, with all else beside
-/// them. Example: 2^61 parameters in bf16 with AdamW take 2, 4 and 12 bytes each, 36 EiB.
-static Status checkBytes(const Graph &graph, const Job &job) {
-  constexpr double mostBytes = double(int64_t(1) << 61);
-  constexpr int64_t gradientBytes = 4;
-  double bytes = 0;
-  for (const GraphParameter &parameter : graph.parameters) {
-    const TensorLayout &layout = graph.values[size_t(parameter.value)].layout;
-    double perElement = double(layout.elementBytes);
-    if (parameter.gradient >= 0)
-      perElement += double(gradientBytes + masterBytes(layout.elementBytes) +
-                           job.stateBytesPerElement(parameter));
-    bytes += fullBytes(layout) / double(layout.elementBytes) * perElement;
-  }
-  if (bytes <= mostBytes)
-    return Status::ok();
-  return Error{ErrorCode::Usage, "parameters, gradients and optimizer states take " +
-                                     formatBytes(bytes) + ", and tbc counts up to " +
-                                     formatBytes(mostBytes) + "; choose a smaller model"};
-}
-
 /// Returns the seconds of the fastest scored candidate that fits.
 static double fastestScored(const Exploration &exploration) {
   double fastest = INFINITY;
@@ -385,147 +314,213 @@ static double fastestScored(const Exploration &exploration) {
   return fastest;
 }
 
+namespace {
+
+/// One pass over the search space, in steps.
+class Explorer {
+public:
+  Explorer(const Graph &given, const Job &job, const Cluster &cluster, const Pins &asked, int top,
+           Purpose purpose, const Progress &progress)
+      : given(given), job(job), cluster(cluster), pins(asked), top(top), purpose(purpose),
+        progress(progress), limits{cluster,
+                                   asked.memoryLimitBytes.value_or(0),
+                                   asked.memoryGoal,
+                                   size_t(top),
+                                   purpose == Purpose::Suggestion ? size_t(4) : size_t(16),
+                                   pins.deadline},
+        // Work ahead of use is often wasted.
+        workers(purpose == Purpose::Suggestion ? 1 : asked.threads) {}
+
+  Result<Exploration> run() {
+    if (Status status = prepare(); !status)
+      return status.error();
+    if (Status status = enumerate(); !status)
+      return status.error();
+    if (candidates.empty() && searcher->end() == SearchEnd::Complete)
+      return whyNone(*searcher, pins);
+    exploration.end = searcher->end();
+    if (candidates.empty())
+      return std::move(exploration);
+    exploration.leftOut = searcher->space.leftOut();
+    exploration.numCandidates = int64_t(candidates.size());
+    if (searcher->provesNothingFits()) {
+      takeNearest();
+      return std::move(exploration);
+    }
+    if (Status status = findBest(); !status)
+      return status.error();
+    if (Status status = addRunnersUp(); !status)
+      return status.error();
+    if (exploration.hasFit(limits.goal) && isAnswer())
+      prove();
+    preferSimplest(exploration.exact, limits.goal, isAnswer() ? pins.tie : 0);
+    exploration.counts = searcher->counts.now();
+    exploration.counts.boundSeconds = boundSeconds;
+    exploration.counts.scoreSeconds = scoreSeconds;
+    exploration.counts.deriveSeconds = deriveSeconds;
+    exploration.counts.proofSeconds = watch.lap();
+    return std::move(exploration);
+  }
+
+private:
+  bool isAnswer() const { return purpose == Purpose::Answer; }
+
+  /// Finds the space of decisions, and refuses a job or pins that no candidate can have.
+  Status prepare() {
+    // Work on pairs of samples is quadratic in the batch, and linear in its part on a rank: bounds
+    // are per sample of the whole batch.
+    const int meeting = firstMeeting(given);
+    if (meeting >= 0)
+      whole = withBatch(given, job.globalBatch);
+    const Executor &executor = executorOf(cluster);
+    Result<PinnedOps> made = PinnedOps::make(graph(), job, pins.ops, executor.tensorParallel);
+    if (!made)
+      return made.error();
+    pinned = std::move(*made);
+    if (pinned->splitter) // the others are excluded before scoring
+      pins.conditions.push_back(
+          {mesh::row(Axis::Tensor).name, "1", true, toString(*pinned->splitter)});
+    Result<Space> possible = Space::make(
+        job, pins, commonExperts(graph()), meeting < 0 ? "" : graph().ops[size_t(meeting)].id,
+        executor.plans, ExecutorSizes::make(graph(), job, executor, pinned->followsLayout));
+    if (!possible)
+      return possible.error();
+    space = std::move(*possible);
+    if (Status status =
+            checkDevices(cluster, job, space->meshIsPinned() ? &space->pinnedMesh() : nullptr);
+        !status)
+      return status;
+    if (Status status = checkBytes(graph(), job); !status)
+      return status;
+    if (Status status = checkRates(graph(), cluster); !status)
+      return status;
+    return checkContext(graph(), *space, pins);
+  }
+
+  /// Finds the candidates, in the order of their bounds.
+  Status enumerate() {
+    watch.lap();
+    planned = limits.goal == MemoryVerdict::Fits ? atUpperEnd(cluster) : cluster;
+    searcher.emplace(graph(), job, planned, *space, limits.limitBytes(cluster), *pinned, workers);
+    candidates = searcher->enumerate(pins);
+    boundSeconds = watch.lap();
+    if (Status status = keepBegun(candidates, *pinned); !status)
+      return status;
+    return checkBlocks(*space, pins, searcher->problem.numBlocks());
+  }
+
+  /// Takes the nearest candidates as the answer that no plan fits.
+  void takeNearest() {
+    exploration.provesNothingFits = true;
+    exploration.leastBytes = searcher->bounder.leastBytesOfAll();
+    if (limits.goal != MemoryVerdict::Fits)
+      exploration.exact = nearestOf(*searcher, graph(), candidates, limits, space->overlap());
+    exploration.counts = searcher->counts.now();
+  }
+
+  /// Scores the candidates left by the bounds, and derives the best.
+  Status findBest() {
+    if (isAnswer())
+      std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(hopelessDdp),
+                   [&](const Candidate &candidate) {
+                     return familyOf(candidate).isDdp() && searcher->bounder.isHopeless(candidate);
+                   });
+    dropped = dropHopeless(*searcher, candidates, isAnswer() ? mostHopeless : 0);
+    exploration.lowerBoundSeconds = std::min(leastBound(candidates), leastBound(dropped));
+    if (searcher->end() != SearchEnd::Complete)
+      exploration.lowerBoundSeconds =
+          std::min(exploration.lowerBoundSeconds, peakRateSeconds(searcher->problem));
+    // Small graphs are cheap enough to score exhaustively.
+    const Scorer::Settings settings{pins, top, purpose, isSmallGraph(graph()), progress};
+    Scorer scorer(*searcher, workers, candidates, exploration, settings);
+    DerivedCandidates derived;
+    auto exactSeconds = [&](std::vector<Candidate> scored) {
+      DeriveLimits one = limits;
+      one.top = one.most = 1;
+      Result<std::vector<ExactCandidate>> exact = deriveBest(
+          *searcher, workers, graph(), std::move(scored), one, space->overlap(), derived);
+      const bool fits =
+          exact && !exact->empty() && exact->front().plan.prediction.meets(limits.goal);
+      return fits ? exact->front().plan.prediction.stepSeconds : INFINITY;
+    };
+    ScoredCandidates best =
+        scoreAll(*searcher, workers, candidates, settings, exactSeconds, exploration, scorer);
+    if (Status status = checkWinners(best.winners); !status)
+      return status;
+    scoreSeconds = watch.lap();
+    Status status =
+        deriveInTurns(*searcher, workers, graph(), scorer, std::move(best.winners),
+                      std::move(best.all), limits, space->overlap(), derived, exploration);
+    deriveSeconds = watch.lap();
+    return status;
+  }
+
+  /// Refuses a question without a winner, if a pin is the reason.
+  Status checkWinners(const std::vector<Candidate> &winners) const {
+    if (!winners.empty())
+      return Status::ok();
+    for (const Candidate &candidate : candidates)
+      if (const std::string &why = searcher->costs.models.refusedContext(candidate); !why.empty())
+        return Error{ErrorCode::Usage, why};
+    if (const std::string why = whyNoSizes(searcher->problem, pins); !why.empty())
+      return Error{ErrorCode::Usage, why};
+    if (pinned->splitter && exploration.end == SearchEnd::Complete)
+      return Error{ErrorCode::Usage,
+                   toString(*pinned->splitter) +
+                       ": no mesh has an axis tp that divides all that is pinned to be split; "
+                       "choose another tp, or pin less"};
+    return Status::ok();
+  }
+
+  /// Derives the best candidates of the families that the answer is compared with.
+  Status addRunnersUp() {
+    std::vector<Candidate> ofFamilies;
+    if (isAnswer() && exploration.hasFit(limits.goal))
+      ofFamilies = bestOfFamilies(
+          *searcher,
+          {candidates, hopelessDdp, exploration.scored, fastestScored(exploration), pins.tie, top},
+          pins.deadline);
+    return addFamilies(*searcher, graph(), ofFamilies, limits, space->overlap(), exploration);
+  }
+
+  /// Tightens the bound of all plans, and finds the cost of the memory margin.
+  void prove() {
+    if (searcher->end() == SearchEnd::Complete)
+      exploration.lowerBoundSeconds =
+          refineBounds(*searcher, workers, candidates, dropped,
+                       exploration.exact.front().plan.prediction.stepSeconds, pins.deadline);
+    if (limits.goal == MemoryVerdict::Fits && exploration.end == SearchEnd::Complete)
+      exploration.tight =
+          withoutMargin(graph(), job, *space, *pinned, workers, limits, exploration);
+  }
+
+  const Graph &graph() const { return whole ? *whole : given; }
+
+  const Graph &given;
+  std::optional<Graph> whole; // with the whole batch, if samples meet
+  const Job &job;
+  const Cluster &cluster;
+  Cluster planned;
+  Pins pins;
+  const int top;
+  const Purpose purpose;
+  const Progress &progress;
+  const DeriveLimits limits;
+  Workers workers;
+  std::optional<PinnedOps> pinned;
+  std::optional<Space> space;
+  std::optional<Searcher> searcher;
+  std::vector<Candidate> candidates, dropped, hopelessDdp;
+  Stopwatch watch;
+  double boundSeconds = 0, scoreSeconds = 0, deriveSeconds = 0;
+  Exploration exploration;
+};
+
+} // namespace
+
 Result<Exploration> explore(const Graph &given, const Job &job, const Cluster &cluster,
                             const Pins &asked, int top, Purpose purpose, const Progress &progress) {
-  // Work on pairs of samples is quadratic in the batch, and linear in its part on a rank: bounds
-  // are per sample of the whole batch.
-  const int meeting = firstMeeting(given);
-  std::optional<Graph> whole;
-  if (meeting >= 0)
-    whole = withBatch(given, job.globalBatch);
-  const Graph &graph = whole ? *whole : given;
-  const Executor &executor = executorOf(cluster);
-  Result<PinnedOps> pinned = PinnedOps::make(graph, job, asked.ops, executor.tensorParallel);
-  if (!pinned)
-    return pinned.error();
-  Pins pins = asked;
-  if (pinned->splitter) // the others are excluded before scoring
-    pins.conditions.push_back(
-        {mesh::row(Axis::Tensor).name, "1", true, toString(*pinned->splitter)});
-  Result<Space> space =
-      Space::make(job, pins, commonExperts(graph), meeting < 0 ? "" : graph.ops[size_t(meeting)].id,
-                  executor.plans, ExecutorSizes::make(graph, job, executor, pinned->followsLayout));
-  if (!space)
-    return space.error();
-  if (Status status =
-          checkDevices(cluster, job, space->meshIsPinned() ? &space->pinnedMesh() : nullptr);
-      !status)
-    return status.error();
-  const MemoryVerdict goal = pins.memoryGoal;
-  const Cluster planned = goal == MemoryVerdict::Fits ? atUpperEnd(cluster) : cluster;
-  DeriveLimits limits{cluster,
-                      pins.memoryLimitBytes.value_or(0),
-                      goal,
-                      size_t(top),
-                      purpose == Purpose::Suggestion ? size_t(4) : size_t(16),
-                      pins.deadline};
-  if (Status status = checkBytes(graph, job); !status)
-    return status.error();
-  if (Status status = checkRates(graph, cluster); !status)
-    return status.error();
-  if (Status status = checkContext(graph, *space, pins); !status)
-    return status.error();
-  // Work ahead of use is often wasted.
-  Workers workers(purpose == Purpose::Suggestion ? 1 : pins.threads);
-  Stopwatch watch;
-  Searcher searcher(graph, job, planned, *space, limits.limitBytes(cluster), *pinned, workers);
-  std::vector<Candidate> candidates = searcher.enumerate(pins);
-  double boundSeconds = watch.lap();
-  if (Status status = keepBegun(candidates, *pinned); !status)
-    return status.error();
-  if (Status status = checkBlocks(*space, pins, searcher.problem.numBlocks()); !status)
-    return status.error();
-  if (candidates.empty() && searcher.end() != SearchEnd::Complete) {
-    Exploration nothing;
-    nothing.end = searcher.end();
-    return nothing;
-  }
-  if (candidates.empty())
-    return whyNone(searcher, pins);
-
-  Exploration exploration;
-  exploration.end = searcher.end();
-  exploration.leftOut = searcher.space.leftOut();
-  exploration.numCandidates = int64_t(candidates.size());
-  if (searcher.provesNothingFits()) {
-    exploration.provesNothingFits = true;
-    exploration.leastBytes = searcher.bounder.leastBytesOfAll();
-    if (goal != MemoryVerdict::Fits)
-      exploration.exact = nearestOf(searcher, graph, candidates, limits, space->overlap());
-    exploration.counts = searcher.counts.now();
-    return exploration;
-  }
-  // Small graphs are cheap enough to score exhaustively.
-  bool isSmall = isSmallGraph(graph);
-  std::vector<Candidate> hopelessDdp;
-  if (purpose == Purpose::Answer)
-    std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(hopelessDdp),
-                 [&](const Candidate &candidate) {
-                   return familyOf(candidate).isDdp() && searcher.bounder.isHopeless(candidate);
-                 });
-  const std::vector<Candidate> dropped =
-      dropHopeless(searcher, candidates, purpose == Purpose::Answer ? mostHopeless : 0);
-  exploration.lowerBoundSeconds = std::min(leastBound(candidates), leastBound(dropped));
-  if (searcher.end() != SearchEnd::Complete)
-    exploration.lowerBoundSeconds =
-        std::min(exploration.lowerBoundSeconds, peakRateSeconds(searcher.problem));
-  const Scorer::Settings settings{pins, top, purpose, isSmall, progress};
-  Scorer scorer(searcher, workers, candidates, exploration, settings);
-  DerivedCandidates derived;
-  auto exactSeconds = [&](std::vector<Candidate> scored) {
-    DeriveLimits one = limits;
-    one.top = one.most = 1;
-    Result<std::vector<ExactCandidate>> exact =
-        deriveBest(searcher, workers, graph, std::move(scored), one, space->overlap(), derived);
-    const bool fits = exact && !exact->empty() && exact->front().plan.prediction.meets(goal);
-    return fits ? exact->front().plan.prediction.stepSeconds : INFINITY;
-  };
-  ScoredCandidates best =
-      scoreAll(searcher, workers, candidates, settings, exactSeconds, exploration, scorer);
-  const std::vector<Candidate> &winners = best.winners;
-  for (size_t i = 0; winners.empty() && i < candidates.size(); ++i)
-    if (const std::string &why = searcher.costs.models.refusedContext(candidates[i]); !why.empty())
-      return Error{ErrorCode::Usage, why};
-  if (winners.empty())
-    if (const std::string why = whyNoSizes(searcher.problem, pins); !why.empty())
-      return Error{ErrorCode::Usage, why};
-  if (winners.empty() && pinned->splitter && exploration.end == SearchEnd::Complete)
-    return Error{ErrorCode::Usage,
-                 toString(*pinned->splitter) +
-                     ": no mesh has an axis tp that divides all that is pinned to be split; "
-                     "choose another tp, or pin less"};
-  double scoreSeconds = watch.lap();
-  if (Status status =
-          deriveInTurns(searcher, workers, graph, scorer, std::move(best.winners),
-                        std::move(best.all), limits, space->overlap(), derived, exploration);
-      !status)
-    return status.error();
-  double deriveSeconds = watch.lap();
-  std::vector<Candidate> ofFamilies;
-  if (purpose == Purpose::Answer && exploration.hasFit(goal))
-    ofFamilies = bestOfFamilies(
-        searcher,
-        {candidates, hopelessDdp, exploration.scored, fastestScored(exploration), pins.tie, top},
-        pins.deadline);
-  if (Status status =
-          addFamilies(searcher, graph, ofFamilies, limits, space->overlap(), exploration);
-      !status)
-    return status.error();
-  if (exploration.hasFit(goal) && purpose == Purpose::Answer) {
-    if (searcher.end() == SearchEnd::Complete)
-      exploration.lowerBoundSeconds =
-          refineBounds(searcher, workers, candidates, dropped,
-                       exploration.exact.front().plan.prediction.stepSeconds, pins.deadline);
-    if (goal == MemoryVerdict::Fits && exploration.end == SearchEnd::Complete)
-      exploration.tight = withoutMargin(graph, job, *space, *pinned, workers, limits, exploration);
-  }
-  preferSimplest(exploration.exact, goal, purpose == Purpose::Answer ? pins.tie : 0);
-  exploration.counts = searcher.counts.now();
-  exploration.counts.boundSeconds = boundSeconds;
-  exploration.counts.scoreSeconds = scoreSeconds;
-  exploration.counts.deriveSeconds = deriveSeconds;
-  exploration.counts.proofSeconds = watch.lap();
-  return exploration;
+  return Explorer(given, job, cluster, asked, top, purpose, progress).run();
 }
 
 } // namespace tbc::planner
