@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 
@@ -214,8 +215,12 @@ TEST_F(Usage, ACalibrationLooksAtItsOutputFirst) {
 }
 
 TEST_F(Usage, AStoppedCalibrationWritesNoFile) {
-  Outcome stopped = shellIn(folder, "timeout --preserve-status -s INT 0.5 " TBC_PROGRAM
-                                    " calibrate --quick --ranks 2 -o here.toml");
+  // With job control (-m) a background process takes the signal of Ctrl-C.
+  std::ofstream(folder + "/stop.sh")
+      << "set -m; " TBC_PROGRAM " calibrate --quick --ranks 2 -o here.toml & job=$!\n"
+         "until [ $(wc -w < /proc/$job/task/$job/children) = 2 ]; do sleep 0.05; done\n"
+         "sleep 0.3; kill -INT $job; wait $job\n";
+  Outcome stopped = shellIn(folder, "timeout 120 bash stop.sh");
   EXPECT_EQ(stopped.code, 8) << stopped.err;
   EXPECT_THAT(stopped.err, HasSubstr("stopped on request; no measurement is kept"));
   EXPECT_FALSE(fs::exists(folder + "/here.toml"));
