@@ -356,9 +356,12 @@ bool RoleFinder::matches(std::vector<Glob> &globs, const ParameterSource &source
 std::string RoleFinder::displayName(const std::string &name) const {
   std::string shown = displayNameOf(model, users, name);
   const Record *record = recordOf(name);
-  return shown == name && record && record->foldedFrom.size() == 1 && isGeneratedName(name)
-             ? record->foldedFrom[0]
-             : shown;
+  if (shown != name || !record || record->foldedFrom.size() != 1)
+    return shown;
+  const std::string &source = record->foldedFrom[0];
+  bool isRearranged = hasParameter(record->foldedFrom) && isMovement(opOfName(name)) &&
+                      !model.initializers.count(source);
+  return isGeneratedName(name) || isRearranged ? source : shown;
 }
 
 void RoleFinder::requireAllMatched() const {

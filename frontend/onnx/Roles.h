@@ -80,8 +80,9 @@ public:
   std::vector<std::string> warnings() const;
 
   /// The name of the tensor in reports: displayNameOf, or that of the one tensor of the module from
-  /// which the exporter made it. Example: "teacher.fc.weight" for the transposed weight "val_7" of
-  /// a layer under torch.no_grad(), where nodes have no module path.
+  /// which the exporter made it. Examples: "teacher.fc.weight" for the transposed weight "val_7" of
+  /// a layer under torch.no_grad(), where nodes have no module path; "lora_a" for "t", its
+  /// transpose.
   std::string displayName(const std::string &name) const;
 
   /// Throws a UsageError for an option that no initializer matched.

@@ -502,6 +502,21 @@ TEST(RolesByReaders, ElementsOfParametersAreTrained) {
     }
 }
 
+/// x @ lora_a.t(), which the newer exporter has transposed.
+TEST(RolesByMetadata, TransposesHaveTheNameOfTheirParameter) {
+  ModelBuilder b = combined("MatMul", "t", {kWidth, kWidth}, numbers(kWidth * kWidth));
+  foldedFrom(b, "t", "['lora_a']");
+  declare(b, "w.weight", "PARAMETER");
+  declare(b, "lora_a", "PARAMETER");
+  EXPECT_THAT(rolesOf(b).parameters, ElementsAre("w.weight", "lora_a"));
+  // Arithmetic trains another tensor.
+  ModelBuilder other = combined("Mul", "exp", {1}, {2.5f});
+  foldedFrom(other, "exp", "['scale']");
+  declare(other, "w.weight", "PARAMETER");
+  declare(other, "scale", "PARAMETER");
+  EXPECT_THAT(rolesOf(other).parameters, ElementsAre("w.weight", "exp"));
+}
+
 /// The number that fills a padding is known when the model is imported.
 TEST(RolesByReaders, NumbersOfSettingsStay) {
   ModelBuilder b = combined("Add", "bias", {kWidth}, numbers(kWidth));

@@ -207,3 +207,17 @@ def layer_gains():
             return self.model.head(x)
 
     return Kind(Gains(), {"input_ids": ids()}, ("input_ids",))
+
+
+@kind
+def multiplied_mask():
+    """GPT-1: scores are multiplied by the causal table before -10,000 is added to the others."""
+
+    class Multiplied(Projected):
+        def forward(self, x):
+            q, k, v = self.split(x)
+            seen = torch.ones(x.size(1), x.size(1), device=x.device).tril()
+            scores = q @ k.transpose(-1, -2) / 8 ** 0.5
+            return self.out(merge((scores * seen - 1e4 * (1 - seen)).softmax(-1) @ v))
+
+    return Kind(Language(Multiplied), {"input_ids": ids()}, ("input_ids",))
