@@ -186,13 +186,49 @@ double messageSeconds(const Cluster &cluster, bool hasPrevious, bool hasNext) {
   return cluster.executor.messageSeconds * (double(hasPrevious) + double(hasNext));
 }
 
-/// Updates `shape` to the worse of itself and the distribution of the group that begins at rank
-/// `first`.
-void NetworkCost::addGroup(int64_t first, const std::vector<int64_t> &members,
-                           GroupShape &shape) const {
-  int64_t nodes = 0, fewest = shape.size, run = 0, node = -1;
+namespace {
+
+/// Ranks at equal distances, or copies of a group of ranks.
+struct RankDigit {
+  int64_t size = 1, step = 1;
+};
+
+} // namespace
+
+/// Returns the ranks of `digits`, relative to the first one, ascending. The digits are ascending by
+/// step, and a step is not shorter than all ranks of the digits before.
+static std::vector<int64_t> ranksOf(const std::vector<RankDigit> &digits) {
+  std::vector<int64_t> ranks{0};
+  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit) {
+    std::vector<int64_t> next;
+    for (int64_t rank : ranks)
+      for (int64_t i = 0; i < digit->size; ++i)
+        next.push_back(rank + i * digit->step);
+    ranks = std::move(next);
+  }
+  return ranks;
+}
+
+/// Sorts `digits` by step, and joins those at equal distances.
+static void normalize(std::vector<RankDigit> &digits) {
+  std::sort(digits.begin(), digits.end(),
+            [](const RankDigit &a, const RankDigit &b) { return a.step < b.step; });
+  std::vector<RankDigit> joined;
+  for (const RankDigit &digit : digits)
+    if (!joined.empty() && joined.back().step * joined.back().size == digit.step)
+      joined.back().size *= digit.size;
+    else if (digit.size > 1)
+      joined.push_back(digit);
+  digits = std::move(joined);
+}
+
+/// Returns the nodes of the group of `members` that begins at rank `first`, and its fewest ranks on
+/// one of them.
+static std::pair<int64_t, int64_t> nodesOf(int64_t first, const std::vector<int64_t> &members,
+                                           int64_t devicesPerNode) {
+  int64_t nodes = 0, fewest = int64_t(members.size()), run = 0, node = -1;
   for (int64_t member : members) {
-    int64_t at = (first + member) / cluster.devicesPerNode;
+    int64_t at = (first + member) / devicesPerNode;
     if (at != node) {
       if (nodes > 0)
         fewest = std::min(fewest, run);
@@ -202,33 +238,61 @@ void NetworkCost::addGroup(int64_t first, const std::vector<int64_t> &members,
     }
     ++run;
   }
-  fewest = std::min(fewest, run);
-  shape.nodes = std::max(shape.nodes, nodes);
-  shape.perNode = std::min(shape.perNode, fewest);
+  return {nodes, std::min(fewest, run)};
 }
 
+/// Removes `ranks` steps of a digit, and their distance from those of larger steps: `digits` are
+/// ascending by step.
+static void shorten(std::vector<RankDigit> &digits, size_t digit, int64_t ranks) {
+  digits[digit].size -= ranks;
+  for (size_t outer = digit + 1; outer < digits.size(); ++outer)
+    digits[outer].step -= ranks * digits[digit].step;
+}
+
+/// A large group looks alike in its middle: `period` steps of a digit span whole nodes. So its
+/// longest digit is shortened by a number of periods, which all have as many nodes. Example: 2^20
+/// ranks at a distance of 1 on nodes of 8 have 8 ranks on each of 2^17 nodes, as 24 ranks have on
+/// each of 3.
 GroupShape NetworkCost::computeShape(const std::vector<AxisRef> &axes) const {
   std::vector<int64_t> stride(mesh.axes.size(), 1);
   for (size_t axis = mesh.axes.size(); axis-- > 1;)
     stride[axis - 1] = stride[axis] * mesh.axes[axis].size;
 
-  // The ranks of rank 0's group, relative to the group's first rank.
-  std::vector<int64_t> members{0};
+  std::vector<RankDigit> digits;
+  GroupShape shape;
   for (const AxisRef &ref : axes) {
     int64_t rest = mesh.axes[ref.axis].size / (ref.pre * ref.size);
-    std::vector<int64_t> next;
-    for (int64_t member : members)
-      for (int64_t i = 0; i < ref.size; ++i)
-        next.push_back(member + i * rest * stride[ref.axis]);
-    members = std::move(next);
+    digits.push_back({ref.size, rest * stride[ref.axis]});
+    shape.size *= ref.size;
   }
-  GroupShape shape;
-  shape.size = int64_t(members.size());
   shape.perNode = shape.size;
-  std::sort(members.begin(), members.end());
+  normalize(digits);
 
-  for (const auto &[offset, first] : firstRanks(axes, stride))
-    addGroup(first, members, shape);
+  constexpr int64_t mostRanks = 4096;
+  const int64_t perNode = cluster.devicesPerNode;
+  std::vector<int64_t> longer; // by one period
+  int64_t periods = 0;
+  if (shape.size > mostRanks) {
+    const auto longest =
+        std::max_element(digits.begin(), digits.end(),
+                         [](const RankDigit &a, const RankDigit &b) { return a.size < b.size; });
+    const int64_t period = perNode / std::gcd(longest->step, perNode);
+    periods = std::max<int64_t>(0, (longest->size - 3 * perNode) / period);
+    const size_t digit = size_t(longest - digits.begin());
+    if (periods > 0) {
+      shorten(digits, digit, (periods - 1) * period);
+      longer = ranksOf(digits);
+      shorten(digits, digit, period);
+    }
+  }
+  const std::vector<int64_t> members = ranksOf(digits);
+  for (const auto &[offset, first] : firstRanks(axes, stride)) {
+    auto [nodes, fewest] = nodesOf(first, members, perNode);
+    if (periods > 0)
+      nodes += periods * (nodesOf(first, longer, perNode).first - nodes);
+    shape.nodes = std::max(shape.nodes, nodes);
+    shape.perNode = std::min(shape.perNode, fewest);
+  }
   return shape;
 }
 

@@ -158,7 +158,6 @@ public:
   GroupShape stageGroupShape(const std::vector<int> &stages) const;
 
 private:
-  void addGroup(int64_t first, const std::vector<int64_t> &members, GroupShape &shape) const;
   GroupShape computeShape(const std::vector<reshard::AxisRef> &axes) const;
   std::map<int64_t, int64_t> firstRanks(const std::vector<reshard::AxisRef> &axes,
                                         const std::vector<int64_t> &stride) const;

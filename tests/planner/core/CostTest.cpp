@@ -91,8 +91,16 @@ TEST(NetworkCost, GroupShapesEqualEnumeration) {
   Cluster cluster = h100();
   int cases = 0;
   for (int64_t perNode : {1, 3, 4, 8, 10})
-    for (const std::vector<int64_t> &sizes :
-         {std::vector<int64_t>{2, 4, 4}, {3, 2, 5}, {6, 4, 2}, {12, 1, 3}, {7, 9, 2}}) {
+    for (const std::vector<int64_t> &sizes : {std::vector<int64_t>{2, 4, 4},
+                                              {3, 2, 5},
+                                              {6, 4, 2},
+                                              {12, 1, 3},
+                                              {7, 9, 2},
+                                              {4127},
+                                              {2, 2099, 3},
+                                              {1031, 2, 3},
+                                              {3, 5, 1021},
+                                              {6, 16, 64}}) { // the last five are shortened
       cluster.devicesPerNode = perNode;
       Mesh mesh;
       std::vector<AxisRef> parts; // whole axes, and both halves of even ones
