@@ -9,7 +9,6 @@
 
 #include "planner/predict/Time.h"
 
-#include <limits>
 #include <vector>
 
 namespace tbc::planner {
@@ -108,18 +107,6 @@ private:
   double most = 0;
   double numSends = 0; // mean number of sends on a chain
 };
-
-/// Returns the shortest makespan over all cuts of `ops` (by forward op) into the chunks of
-/// `schedule`, at the ops flagged in `mayBegin`. Infinite if there are too few of these. Returns 0,
-/// unknown, if there are more than `mostCuts` cuts. Makespans above `limit` do not matter: if all
-/// are, the result is any number above it.
-///
-/// Cuts are left out as soon as one stage alone takes longer than `limit` or than a cut found
-/// before. Example: 4 micro-batches, a limit of 30 s, and a first chunk of 8 s: the step takes at
-/// least 32 s, so no cut with this chunk or a longer one is simulated.
-double shortestCutSeconds(const PipelineSchedule &schedule, const std::vector<WorkShare> &ops,
-                          const std::vector<bool> &mayBegin, double sendSeconds, int64_t mostCuts,
-                          double limit = std::numeric_limits<double>::infinity());
 
 } // namespace tbc::planner
 

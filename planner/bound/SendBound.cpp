@@ -74,36 +74,60 @@ std::vector<SampledBytes> firstSends(const Graph &graph, int64_t others) {
   return result;
 }
 
-CutSends cutSends(const Graph &graph) {
-  const std::vector<bool> mayBegin = stageMayBegin(graph), isSum = gradientSums(graph);
-  const std::vector<int> anchors = forwardAnchors(graph);
-  const auto numForward = size_t(numForwardOps(graph));
-  std::vector<int> piece(numForward, 0), begins{0}; // by op; by piece
-  for (size_t op = 1; op < numForward; ++op) {
-    if (mayBegin[op])
-      begins.push_back(int(op));
-    piece[op] = int(begins.size()) - 1;
-  }
-  auto pieceOf = [&](int op) { return piece[size_t(anchors[size_t(op)])]; };
-  // By piece that a chunk begins with.
-  std::vector<SampledBytes> forward(begins.size()), backward(begins.size());
+/// Returns by forward op the piece with it.
+static std::vector<int> piecesOf(const Graph &graph) {
+  const std::vector<bool> mayBegin = stageMayBegin(graph);
+  std::vector<int> piece(size_t(numForwardOps(graph)), 0);
+  for (size_t op = 1; op < piece.size(); ++op)
+    piece[op] = piece[op - 1] + int(mayBegin[op]);
+  return piece;
+}
+
+std::vector<SentValue> sentValues(const Graph &graph) {
+  const std::vector<bool> isSum = gradientSums(graph);
+  const std::vector<int> anchors = forwardAnchors(graph), pieces = piecesOf(graph);
+  auto pieceOf = [&](int op) { return pieces[size_t(anchors[size_t(op)])]; };
+  std::vector<SentValue> sent;
   for (size_t v = 0; v < graph.values.size(); ++v) {
-    const GraphValue &value = graph.values[v];
-    const int producer = value.producer;
+    const int producer = graph.values[v].producer;
     if (producer < 0 || graph.ops[producer].generator || isSum[size_t(producer)])
       continue;
-    const bool isForward = graph.ops[producer].phase == Phase::Forward;
-    const int from = pieceOf(producer), to = isForward ? from + 1 : from - 1;
-    const bool isSent = std::any_of(value.users.begin(), value.users.end(), [&](int user) {
-      return (graph.ops[user].phase == Phase::Forward) == isForward && !isSum[size_t(user)] &&
-             !graph.ops[user].generator && pieceOf(user) == to;
-    });
-    if (!isSent)
+    SentValue value;
+    value.isForward = graph.ops[producer].phase == Phase::Forward;
+    value.producer = pieceOf(producer);
+    std::set<int> readers;
+    for (int user : graph.values[v].users) {
+      const bool isElsewhere =
+          value.isForward ? pieceOf(user) > value.producer : pieceOf(user) < value.producer;
+      if ((graph.ops[user].phase == Phase::Forward) == value.isForward && !isSum[size_t(user)] &&
+          !graph.ops[user].generator && isElsewhere)
+        readers.insert(pieceOf(user));
+    }
+    if (readers.empty())
       continue;
-    const SampledBytes bytes = bytesBySample(graph, int(v));
-    SampledBytes &of = isForward ? forward[size_t(to)] : backward[size_t(from)];
-    of.perSample += bytes.perSample;
-    of.fixed += bytes.fixed;
+    value.bytes = bytesBySample(graph, int(v));
+    value.readers.assign(readers.begin(), readers.end());
+    sent.push_back(std::move(value));
+  }
+  return sent;
+}
+
+CutSends cutSends(const Graph &graph, const std::vector<SentValue> &values) {
+  const std::vector<int> pieces = piecesOf(graph);
+  const size_t numForward = pieces.size();
+  std::vector<int> begins; // by piece
+  for (size_t op = 0; op < numForward; ++op)
+    if (pieces[op] == int(begins.size()))
+      begins.push_back(int(op));
+  // By piece that a chunk begins with.
+  std::vector<SampledBytes> forward(begins.size()), backward(begins.size());
+  for (const SentValue &value : values) {
+    const int to = value.isForward ? value.producer + 1 : value.producer - 1;
+    if (!std::binary_search(value.readers.begin(), value.readers.end(), to))
+      continue;
+    SampledBytes &of = value.isForward ? forward[size_t(to)] : backward[size_t(value.producer)];
+    of.perSample += value.bytes.perSample;
+    of.fixed += value.bytes.fixed;
   }
   CutSends sends;
   std::map<std::pair<double, double>, int> numbers;

@@ -34,6 +34,26 @@ struct SampledBytes {
 /// 1, `others` is 1: those count that are read before the next position.
 std::vector<SampledBytes> firstSends(const reshard::Graph &graph, int64_t others);
 
+/// A value that an op on a later chunk than its producer's reads in forward, or one on an earlier
+/// chunk in backward. A *piece* is a run of ops between neighbouring positions where a stage may
+/// begin, with their backward; a chunk is a run of whole pieces.
+struct SentValue {
+  SampledBytes bytes;
+  bool isForward = true;
+  int producer = 0;         // a piece
+  std::vector<int> readers; // pieces, ascending, without the producer
+};
+
+/// Returns the values that the stages of `graph` may send.
+///
+/// Theorem: every chunk on another stage that has a reader gets the value in a send of its own,
+/// from the chunk of its producer (reshard::derive). Constants, and sums of gradients, which each
+/// stage has for itself, do not count.
+///
+/// Example: x of 8 MB, made in piece 0, is read in the pieces 1 and 5. If these lie on two chunks
+/// of other stages, 16 MB are sent.
+std::vector<SentValue> sentValues(const reshard::Graph &graph);
+
 /// Bytes that every pair of neighbouring chunks on different stages sends. Many cuts have equal
 /// ones.
 struct CutSends {
@@ -46,18 +66,16 @@ struct CutSends {
 /// Returns lower bounds on the sends over the cut before each forward op where a stage may begin; 0
 /// bytes elsewhere.
 ///
-/// A *piece* is a run of ops between neighbouring positions, with their backward. Counts the values
-/// that the piece before the cut makes and the piece after it reads, and the reverse in backward.
+/// Counts the values (`sentValues`) that the piece before the cut makes and the piece after it
+/// reads, and the reverse in backward.
 ///
-/// Proof: a chunk is a run of whole pieces. So the last piece of a chunk is the one before the cut,
-/// and the first piece of the next chunk the one after it. A value that another stage reads is sent
-/// there once by its producer (reshard::derive). Constants, and sums of gradients, which each stage
-/// has for itself, do not count.
+/// Proof: the last piece of a chunk is the one before the cut, and the first piece of the next
+/// chunk the one after it.
 ///
 /// Example: x of 8 MB leaves an attention layer for an MLP of two matmuls with 28 MB between them.
 /// The cut before the MLP sends 8 MB, that between the matmuls at least 28 MB; the residual stream
 /// also crosses the second one, but the piece before it does not make it.
-CutSends cutSends(const reshard::Graph &graph);
+CutSends cutSends(const reshard::Graph &graph, const std::vector<SentValue> &values);
 
 /// Returns the number of chunks after the first before its stage has one again; without such a
 /// chunk, the number of chunks. `stageOf`: by chunk. Example: 2 for 0, 1, 2, 0, 1, 2 and for 0, 1,

@@ -4,12 +4,14 @@
 #include "planner/bound/HeterogeneousBound.h"
 #include "planner/graph/Stages.h"
 #include "planner/place/Place.h"
+#include "planner/predict/Update.h"
 #include "planner/search/GraphMeasures.h"
 #include "runtime/mesh/AxisIndex.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 using namespace tbc::reshard;
@@ -44,6 +46,14 @@ const std::vector<KernelShare> &BoundTables::sharesFor(int64_t samples) const {
 const WholeWork &BoundTables::wholeWorkFor(int64_t samples) const {
   return wholeWorks.get(
       samples, [&] { return WholeWork(costs.models.graphFor(samples), sharesFor(samples)); });
+}
+
+/// Returns the shares of the ops of an update on whole matrices.
+static std::vector<KernelShare> frameworkShares(const Graph &graph) {
+  std::vector<KernelShare> shares;
+  for (const GraphOp &op : graph.ops)
+    shares.push_back(frameworkShare(graph, op));
+  return shares;
 }
 
 /// Sums the evenly divided kernels of the ops of `part`; null: of all ops.
@@ -133,6 +143,30 @@ double BoundTables::heterogeneousSeconds(const MeshShape &mesh, int64_t microBat
   return heterogeneous.get(
       {microBatch * mesh.ep, mesh.tp * mesh.cp * mesh.ep, mesh.pp, mesh.numRanks() / mesh.pp},
       [&] { return computeHeterogeneous(mesh, microBatch); });
+}
+
+static double leastMatrixSeconds(const SearchProblem &problem, bool isExpert, int64_t devices) {
+  double seconds = 0;
+  for (const GraphParameter &parameter : problem.graph.parameters) {
+    const GraphValue &value = problem.graph.values[size_t(parameter.value)];
+    if (!parameter.matrices || parameter.gradient < 0 || value.users.empty() ||
+        isOfExperts(problem.graph, parameter) != isExpert)
+      continue;
+    if (!isStack(parameter.matrices.get(), int(value.layout.dims.size()))) {
+      seconds += planner::matrixSeconds(problem.cluster, parameter, Sharding());
+      continue;
+    }
+    const Graph &update = parameter.matrices->graph;
+    const std::vector<double> kernels =
+        WholeWork(update, frameworkShares(update)).dividedSeconds(problem.cluster, devices);
+    seconds += std::accumulate(kernels.begin(), kernels.end(), 0.0);
+  }
+  return seconds;
+}
+
+double BoundTables::matrixSeconds(bool isExpert, int64_t devices) const {
+  return matrices.get({isExpert, devices},
+                      [&] { return leastMatrixSeconds(problem, isExpert, devices); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -232,8 +266,49 @@ static double leastNeighbourSend(const NetworkCost &network, int64_t stages, dou
   return least;
 }
 
+const std::vector<SentValue> &BoundTables::sentValuesOfGraph() const {
+  return sent.get([&] { return sentValues(problem.graph); });
+}
+
+PieceSends pieceSends(const BoundTables &tables, const Candidate &candidate, double least) {
+  const MeshShape &mesh = candidate.mesh;
+  const NetworkCost &network = tables.costs.meshes.networkFor(mesh);
+  PieceSends sends;
+  sends.least = least;
+  std::map<double, double> known; // seconds by bytes
+  for (const SentValue &value : tables.sentValuesOfGraph()) {
+    const double bytes = value.bytes.at(double(candidate.microBatch));
+    auto [found, isNew] = known.try_emplace(bytes, 0);
+    if (isNew)
+      found->second = leastNeighbourSend(network, mesh.pp, bytes / double(mesh.tp * mesh.cp));
+    sends.sends.push_back({value.isForward, value.producer, value.readers, found->second});
+  }
+  return sends;
+}
+
+/// Returns the key of the sends of a candidate: micro-batch, parts of a value, stages and their
+/// ranks.
+static std::array<int64_t, 4> sendsKeyOf(const Candidate &candidate) {
+  const MeshShape &mesh = candidate.mesh;
+  return {candidate.microBatch, mesh.tp * mesh.cp, mesh.pp, mesh.numRanks() / mesh.pp};
+}
+
+double BoundTables::passSendSeconds(const Candidate &candidate, double least) const {
+  constexpr double mostSteps = 1 << 24; // some hundredths of a second
+  const auto numPieces = double(problem.measures.numPositions);
+  const ScheduleChoice &choice = candidate.schedule;
+  const auto numChunks = double(candidate.mesh.pp * choice.chunksPerStage);
+  if (numPieces * numPieces * numPieces * numChunks > mostSteps)
+    return 0;
+  return passSends.get({sendsKeyOf(candidate), choice.chunksPerStage, choice.thereAndBack}, [&] {
+    return leastPassSends(costs.schedules.chunksFor(candidate).stageOf,
+                          pieceSends(*this, candidate, least), size_t(numPieces));
+  });
+}
+
 CutSeconds BoundTables::computeCutSeconds(const MeshShape &mesh, int64_t microBatch) const {
-  const CutSends &cuts = sendsOverCuts.get([&] { return cutSends(problem.graph); });
+  const CutSends &cuts =
+      sendsOverCuts.get([&] { return cutSends(problem.graph, sentValuesOfGraph()); });
   const NetworkCost &network = costs.meshes.networkFor(mesh);
   std::vector<double> kinds;
   for (const SampledBytes &bytes : cuts.kinds) {
@@ -260,10 +335,9 @@ CutSeconds BoundTables::computeCutSeconds(const MeshShape &mesh, int64_t microBa
 }
 
 const CutSeconds &BoundTables::cutSecondsFor(const Candidate &candidate) const {
-  const MeshShape &mesh = candidate.mesh;
-  return secondsOverCuts.get(
-      {candidate.microBatch, mesh.tp * mesh.cp, mesh.pp, mesh.numRanks() / mesh.pp},
-      [&] { return computeCutSeconds(mesh, candidate.microBatch); });
+  return secondsOverCuts.get(sendsKeyOf(candidate), [&] {
+    return computeCutSeconds(candidate.mesh, candidate.microBatch);
+  });
 }
 
 const ChainMixture &BoundTables::mixtureFor(const Candidate &candidate, const WorkShare &total,

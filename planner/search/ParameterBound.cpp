@@ -120,6 +120,26 @@ double reduceStepSeconds(const BoundTables &tables, const Candidate &candidate,
   return seconds;
 }
 
+/// Returns a lower bound on the seconds of updates on whole matrices, with the gathers of those
+/// that are split over the ZeRO group alone; summed over the stages.
+static double matrixUpdateSeconds(const BoundTables &tables, const Candidate &candidate,
+                                  const DataMode &mode) {
+  double seconds = 0;
+  for (bool isExpert : {false, true}) {
+    const ParameterTotals &of = tables.totals[isExpert];
+    if (of.matrices == 0)
+      continue;
+    const double parts = parameterParts(candidate.mesh, isExpert);
+    const GroupShape &group = mode.groups[isExpert].zero;
+    const bool isSharded = candidate.zero.zero > 0;
+    seconds += tables.matrixSeconds(isExpert, int64_t(parts) * (isSharded ? group.size : 1));
+    if (isSharded && parts == 1)
+      seconds += joinedSeconds(tables, candidate, isExpert, {CollectiveKind::AllGather, group, 1},
+                               of.matrixSizes, 0);
+  }
+  return seconds;
+}
+
 double leastUpdateSeconds(const BoundTables &tables, const Candidate &candidate,
                           const DataMode &mode) {
   const MeshShape &mesh = candidate.mesh;
@@ -134,7 +154,8 @@ double leastUpdateSeconds(const BoundTables &tables, const Candidate &candidate,
   }
   // Every stage has the average share; the step ends with the stage with the largest share.
   launches += leastUpdateLaunches(cluster, neighbours, tensors);
-  double seconds = updateSeconds(cluster, bytes, launches);
+  double seconds =
+      updateSeconds(cluster, bytes, launches) + matrixUpdateSeconds(tables, candidate, mode);
   if (candidate.zero.zero == 1 || candidate.zero.zero == 2)
     seconds += gatherNewSeconds(tables, candidate, mode);
   if (hidingFraction(cluster, candidate) == 0 && !reducesAtOnce(cluster, candidate, mode))

@@ -3,9 +3,17 @@
 #include "planner/search/ParameterTotals.h"
 #include "planner/predict/Update.h"
 
+#include <algorithm>
+
 using namespace tbc::reshard;
 
 namespace tbc::planner {
+
+bool isOfExperts(const Graph &graph, const GraphParameter &parameter) {
+  const std::vector<int> &users = graph.values[size_t(parameter.value)].users;
+  return std::any_of(users.begin(), users.end(),
+                     [&](int user) { return graph.ops[size_t(user)].expertLoop >= 0; });
+}
 
 TotalsByKind parameterTotals(const Graph &graph, const Job &job,
                              const std::function<bool(const GraphParameter &)> &isCounted) {
@@ -15,15 +23,14 @@ TotalsByKind parameterTotals(const Graph &graph, const Job &job,
       continue;
     const GraphValue &value = graph.values[parameter.value];
     double bytes = double(value.layout.numElements() * value.layout.elementBytes);
-    bool inForward = false, inBackward = false, isExpert = false;
+    bool inForward = false, inBackward = false;
     for (int user : value.users) {
       inForward |= graph.ops[user].phase == Phase::Forward;
       inBackward |= graph.ops[user].phase != Phase::Forward;
-      isExpert |= graph.ops[user].expertLoop >= 0;
     }
     if (value.users.empty())
       continue;
-    ParameterTotals &of = totals[isExpert];
+    ParameterTotals &of = totals[isOfExperts(graph, parameter)];
     of.bytes += bytes;
     of.inForward += inForward;
     of.forwardBytes += inForward ? bytes : 0;
@@ -47,18 +54,19 @@ TotalsByKind parameterTotals(const Graph &graph, const Job &job,
                                        masterBytes(value.layout.elementBytes));
     of.updateTensors += double(updateTensors(parameter, job, value.layout.elementBytes));
     of.updateBytes += updateBytes(elements, job.stateBytesPerElement(parameter),
-                                  value.layout.elementBytes, gradientBytes);
+                                  value.layout.elementBytes, gradientBytes) +
+                      totalsBytes(parameter, elements);
+    of.matrices += double(bool(parameter.matrices));
+    if (parameter.matrices && !isStack(parameter.matrices.get(), int(value.layout.dims.size())))
+      of.matrixSizes[bytes] += 1;
   }
   return totals;
 }
 
-/// Returns the bytes of `value`, and whether an op that reads `parameter` is of experts.
-static EndTensor endTensor(const Graph &graph, int value, int parameter) {
+/// Returns the bytes of `value`, and whether `parameter` is of experts.
+static EndTensor endTensor(const Graph &graph, int value, const GraphParameter &parameter) {
   const TensorLayout &layout = graph.values[size_t(value)].layout;
-  EndTensor tensor{double(layout.numElements() * layout.elementBytes), false};
-  for (int user : graph.values[size_t(parameter)].users)
-    tensor.isExpert |= graph.ops[size_t(user)].expertLoop >= 0;
-  return tensor;
+  return {double(layout.numElements() * layout.elementBytes), isOfExperts(graph, parameter)};
 }
 
 EndTensors endTensors(const Graph &graph) {
@@ -69,7 +77,7 @@ EndTensors endTensors(const Graph &graph) {
       const GraphOp &op = graph.ops[user];
       if (op.phase != Phase::Forward || op.generator || user > first)
         continue;
-      const EndTensor tensor = endTensor(graph, parameter.value, parameter.value);
+      const EndTensor tensor = endTensor(graph, parameter.value, parameter);
       if (user < first || tensor.bytes < ends.firstForward.bytes)
         ends.firstForward = tensor;
       first = user;
@@ -78,7 +86,7 @@ EndTensors endTensors(const Graph &graph) {
     if (producer < 0 || producer < last || graph.ops[producer].phase == Phase::Forward ||
         graph.ops[producer].generator)
       continue;
-    const EndTensor tensor = endTensor(graph, parameter.gradient, parameter.value);
+    const EndTensor tensor = endTensor(graph, parameter.gradient, parameter);
     if (producer > last || tensor.bytes < ends.lastGradient.bytes)
       ends.lastGradient = tensor;
     last = producer;

@@ -20,13 +20,18 @@ struct ParameterTotals {
   double trained = 0, trainedBytes = 0, gradientBytes = 0, stateBytes = 0, updateBytes = 0;
   double updateTensors = 0; // planner::updateTensors
   double castBytes = 0;     // of trained parameters with a master copy
+  double matrices = 0;      // updated as whole matrices (GraphParameter::matrices)
   /// Numbers of parameters by bytes: read in forward, read in backward, and trained.
   std::map<double, double> forwardSizes, backwardSizes, trainedSizes;
   std::map<double, double> gradientSizes; // the same of gradients
+  std::map<double, double> matrixSizes;   // of parameters that an update gathers whole
 };
 
 /// [0]: parameters whole on every rank along ep. [1]: parameters of experts, split over ep.
 using TotalsByKind = std::array<ParameterTotals, 2>;
+
+/// Whether an op that reads `parameter` is of experts.
+bool isOfExperts(const reshard::Graph &graph, const reshard::GraphParameter &parameter);
 
 /// Sums the parameters accepted by `isCounted`.
 TotalsByKind parameterTotals(const reshard::Graph &graph, const Job &job,

@@ -97,6 +97,7 @@ double leastPipelineSeconds(const BoundTables &tables, const Candidate &candidat
   least = std::max(least, pass + 2 * double(hops) * send);
   if (size_t(hops) < cheapest.size())
     least = std::max(least, pass + cheapest[size_t(hops)]);
+  least = std::max(least, pass + tables.passSendSeconds(candidate, send));
   if (least >= limit)
     return least;
 
@@ -114,9 +115,12 @@ double leastPipelineSeconds(const BoundTables &tables, const Candidate &candidat
     return least;
   least = chainSeconds(tables, candidate, work, send, least, limit, isFinal);
   constexpr int64_t mostTries = 1 << 14;
-  if (least < limit && tasks <= mostTries)
+  const std::vector<bool> &mayBegin = kernels.inOrder.mayBegin;
+  const size_t numChunks = size_t(candidate.mesh.pp * choice.chunksPerStage);
+  if (least < limit && numCuts(mayBegin, numChunks) * double(tasks) <= double(mostTries))
     least = std::max(least, shortestCutSeconds(tables.costs.schedules.scheduleFor(candidate),
-                                               kernels.leastByOp, kernels.inOrder.mayBegin, send,
+                                               kernels.leastByOp, mayBegin,
+                                               pieceSends(tables, candidate, send),
                                                mostTries / tasks, limit));
   return least;
 }

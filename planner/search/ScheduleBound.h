@@ -29,10 +29,11 @@ double leastSendSeconds(const BoundTables &tables, const Candidate &candidate);
 ///
 /// Theorem: the makespan is at least each of these:
 /// - (1) one micro-batch through all chunks, forward and backward (without wgrad if the schedule
-///   splits it off), with two sends for each hop between stages, over as many different cuts;
+///   splits it off), with two sends for each hop between stages, over as many different cuts; in a
+///   graph with few of these leastPassSends();
 /// - (2) CutBound::leastSeconds(): ops are indivisible;
 /// - (3) ChainMixture::leastSeconds(): chains of actions that must follow each other;
-/// - (4) shortestCutSeconds(): all cuts one by one, for a small graph.
+/// - (4) shortestCutSeconds(): all cuts one by one with their sends, for a small graph.
 ///
 /// Proof sketch: (1) is the longest dependency chain of one micro-batch. For (2) to (4) see the
 /// headers of planner/bound. Bounds (3) and (4) are skipped for long schedules, because they are

@@ -4,6 +4,7 @@
 #include "planner/bound/KeepBound.h"
 #include "planner/bound/PipelineBound.h"
 #include "planner/bound/PipelineRoom.h"
+#include "planner/bound/ShortestCut.h"
 #include "planner/cost/Cost.h"
 #include "planner/graph/Recompute.h"
 #include "planner/predict/Evaluate.h"
@@ -95,7 +96,8 @@ TEST(ShortestCut, IsTheShortestOfAllCuts) {
       ops.push_back({uniform(), uniform(), uniform()});
       mayBegin.push_back(op != 4);
     }
-    double least = shortestCutSeconds(schedule, ops, mayBegin, 0.1, 10000), best = INFINITY;
+    const PieceSends sends{{}, 0.1};
+    double least = shortestCutSeconds(schedule, ops, mayBegin, sends, 10000), best = INFINITY;
     // All subsets of ops at which a next chunk may begin, if they end on the last chunk.
     for (int cuts = 0; cuts < 1 << 8; ++cuts) {
       std::vector<int> chunkOf{0};
@@ -105,10 +107,11 @@ TEST(ShortestCut, IsTheShortestOfAllCuts) {
         best = std::min(best, makespanOf(schedule, ops, chunkOf, 0.1));
     }
     EXPECT_NEAR(least, best, 1e-12) << schedule::name(c.kind);
-    EXPECT_EQ(shortestCutSeconds(schedule, ops, mayBegin, 0.1, 10000, 1.01 * least), least);
-    EXPECT_GT(shortestCutSeconds(schedule, ops, mayBegin, 0.1, 10000, 0.99 * least), 0.99 * least);
-    EXPECT_EQ(shortestCutSeconds(schedule, ops, mayBegin, 0.1, 2), 0) << "too many to look at";
-    EXPECT_EQ(shortestCutSeconds(schedule, {ops[0]}, {true}, 0.1, 2), INFINITY) << "too few ops";
+    EXPECT_EQ(shortestCutSeconds(schedule, ops, mayBegin, sends, 10000, 1.01 * least), least);
+    EXPECT_GT(shortestCutSeconds(schedule, ops, mayBegin, sends, 10000, 0.99 * least),
+              0.99 * least);
+    EXPECT_EQ(shortestCutSeconds(schedule, ops, mayBegin, sends, 2), 0) << "too many to look at";
+    EXPECT_EQ(shortestCutSeconds(schedule, {ops[0]}, {true}, sends, 2), INFINITY) << "too few ops";
   }
 }
 

@@ -1,16 +1,19 @@
 //===- SendBoundTest.cpp - Bytes between stages, against all cuts ---------===//
 
 #include "planner/bound/SendBound.h"
+#include "planner/bound/ShortestCut.h"
 #include "planner/graph/Stages.h"
 #include "planner/plan/MeshShape.h"
 #include "planner/reshard/Graph.h"
 #include "runtime/mesh/AxisIndex.h"
+#include "tests/planner/core/PipelineCuts.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
 
 using namespace tbc;
@@ -78,6 +81,23 @@ double sentByFirst(Graph graph, const std::vector<int> &firstOps, const std::vec
   return sentBy(graph, transfers, 0, Phase::Forward);
 }
 
+/// Calls `visit` for every cut of `graph` into `numChunks` chunks with their first ops.
+void forEachCut(const Graph &graph, size_t numChunks,
+                const std::function<void(const std::vector<int> &)> &visit) {
+  const std::vector<bool> mayBegin = stageMayBegin(graph);
+  for (int cuts = 1; cuts < 1 << mayBegin.size(); cuts += 2) {
+    std::vector<int> firstOps;
+    bool isPossible = true;
+    for (int op = 0; op < int(mayBegin.size()); ++op)
+      if (cuts >> op & 1) {
+        firstOps.push_back(op);
+        isPossible &= op == 0 || mayBegin[size_t(op)];
+      }
+    if (isPossible && firstOps.size() == numChunks)
+      visit(firstOps);
+  }
+}
+
 TEST(SendBound, IsBelowTheFirstSendOfEveryCut) {
   std::mt19937 random(11);
   int tight = 0, rounds = 0;
@@ -85,20 +105,11 @@ TEST(SendBound, IsBelowTheFirstSendOfEveryCut) {
        {std::vector<int>{0, 1}, {0, 1, 2}, {0, 1, 0, 1}, {0, 1, 1, 0}, {0, 1, 2, 0, 1, 2}})
     for (int round = 0; round < 8; ++round, ++rounds) {
       const Graph graph = makeSkips(random, 8);
-      const std::vector<bool> mayBegin = stageMayBegin(graph);
       const double least = leastSendBytes(firstSends(graph, chunksElsewhere(stageOf)), batch);
       double best = INFINITY;
-      for (int cuts = 0; cuts < 1 << mayBegin.size(); ++cuts) {
-        std::vector<int> firstOps;
-        bool isPossible = cuts & 1;
-        for (int op = 0; op < int(mayBegin.size()); ++op)
-          if (cuts >> op & 1) {
-            firstOps.push_back(op);
-            isPossible &= op == 0 || mayBegin[size_t(op)];
-          }
-        if (isPossible && firstOps.size() == stageOf.size())
-          best = std::min(best, sentByFirst(graph, firstOps, stageOf));
-      }
+      forEachCut(graph, stageOf.size(), [&](const std::vector<int> &firstOps) {
+        best = std::min(best, sentByFirst(graph, firstOps, stageOf));
+      });
       EXPECT_LE(least, best);
       tight += std::isfinite(best) && least == best;
     }
@@ -112,18 +123,8 @@ TEST(SendBound, IsBelowTheSendsOverEveryCut) {
        {std::vector<int>{0, 1}, {0, 1, 2}, {0, 1, 0, 1}, {0, 1, 1, 0}, {0, 1, 2, 0, 1, 2}})
     for (int round = 0; round < 6; ++round) {
       const Graph whole = makeSkips(random, 8);
-      const std::vector<bool> mayBegin = stageMayBegin(whole);
-      const CutSends sends = cutSends(whole);
-      for (int cuts = 1; cuts < 1 << mayBegin.size(); cuts += 2) {
-        std::vector<int> firstOps;
-        bool isPossible = true;
-        for (int op = 0; op < int(mayBegin.size()); ++op)
-          if (cuts >> op & 1) {
-            firstOps.push_back(op);
-            isPossible &= op == 0 || mayBegin[size_t(op)];
-          }
-        if (!isPossible || firstOps.size() != stageOf.size())
-          continue;
+      const CutSends sends = cutSends(whole, sentValues(whole));
+      forEachCut(whole, stageOf.size(), [&](const std::vector<int> &firstOps) {
         Graph graph = whole;
         const std::vector<Transfer> transfers = transfersOf(graph, firstOps, stageOf);
         for (int chunk = 1; chunk < int(stageOf.size()); ++chunk) {
@@ -139,9 +140,108 @@ TEST(SendBound, IsBelowTheSendsOverEveryCut) {
           ++numCuts;
           tight += forward == sentForward && backward == sentBackward && forward > 0;
         }
-      }
+      });
     }
   EXPECT_GT(tight, numCuts / 8) << "it says something: " << tight << " of " << numCuts;
+}
+
+/// Returns the sends of `graph`, of `secondsPerByte`.
+PieceSends pieceSendsOf(const Graph &graph, double secondsPerByte) {
+  PieceSends sends;
+  for (const SentValue &value : sentValues(graph))
+    sends.sends.push_back(
+        {value.isForward, value.producer, value.readers, value.bytes.at(batch) * secondsPerByte});
+  return sends;
+}
+
+TEST(PassSends, AreBelowTheSendsOfEveryCut) {
+  std::mt19937 random(29);
+  int tight = 0, rounds = 0;
+  for (const std::vector<int> &stageOf :
+       {std::vector<int>{0, 1}, {0, 1, 2}, {0, 1, 0, 1}, {0, 1, 1, 0}, {0, 1, 2, 2, 1, 0}})
+    for (int round = 0; round < 8; ++round) {
+      const Graph whole = makeSkips(random, 8);
+      double best = INFINITY;
+      forEachCut(whole, stageOf.size(), [&](const std::vector<int> &firstOps) {
+        Graph graph = whole;
+        const std::vector<Transfer> transfers = transfersOf(graph, firstOps, stageOf);
+        const double first = sentBy(graph, transfers, 0, Phase::Forward);
+        double sum = 0;
+        for (int chunk = 1; chunk < int(stageOf.size()); ++chunk)
+          if (stageOf[size_t(chunk)] != stageOf[size_t(chunk) - 1])
+            sum += std::max(first, sentBy(graph, transfers, chunk - 1, Phase::Forward)) +
+                   std::max(first, sentBy(graph, transfers, chunk, Phase::Backward));
+        best = std::min(best, sum);
+      });
+      if (!std::isfinite(best))
+        continue;
+      const std::vector<bool> mayBegin = stageMayBegin(whole);
+      const auto numPieces = size_t(std::count(mayBegin.begin() + 1, mayBegin.end(), true) + 1);
+      const double least = leastPassSends(stageOf, pieceSendsOf(whole, 1), numPieces);
+      EXPECT_LE(least, best * (1 + 1e-12));
+      tight += least == best;
+      ++rounds;
+    }
+  EXPECT_GT(tight, rounds / 2) << "it says something: " << tight << " of " << rounds;
+}
+
+TEST(PassSends, SeeThroughPartsThatReadParameters) {
+  // Part 0 makes x, part 2 reads it, and part 1 only casts a parameter for part 2.
+  PieceSends sends;
+  sends.sends = {{true, 0, {2}, 4},
+                 {true, 1, {2}, 1},
+                 {true, 2, {3}, 4},
+                 {false, 2, {0}, 4},
+                 {false, 3, {2}, 4}};
+  EXPECT_EQ(leastPassSends({0, 1}, sends, 4), 8) << "the cut before part 1, 2 or 3";
+  EXPECT_EQ(leastPassSends({0, 1, 1, 0}, sends, 4), 16) << "no send is shorter than the first";
+  EXPECT_EQ(leastPassSends({0, 1}, sends, 1), 0) << "no cut";
+}
+
+TEST(ShortestCut, CountsTheSendsOfEveryCut) {
+  std::mt19937 random(23);
+  constexpr double secondsPerByte = 1e-3;
+  int tight = 0, rounds = 0;
+  for (const ScheduleCase &c : {ScheduleCase{ScheduleKind::OneFOneB, 2, 1, false, 3},
+                                {ScheduleKind::OneFOneB, 3, 1, false, 2},
+                                {ScheduleKind::ZeroBubble, 2, 2, true, 1},
+                                {ScheduleKind::ZeroBubble, 2, 2, true, 3},
+                                {ScheduleKind::Interleaved, 2, 2, false, 2}})
+    for (int round = 0; round < 6; ++round) {
+      const PipelineSchedule schedule = make(c);
+      const std::vector<int> &stageOf = schedule.pipeline.chunkStage;
+      const Graph whole = makeSkips(random, 8);
+      std::vector<WorkShare> ops(size_t(numForwardOps(whole)), {1, 1, 1});
+      const PieceSends sends = pieceSendsOf(whole, secondsPerByte);
+      double best = INFINITY; // by derived sends
+      forEachCut(whole, stageOf.size(), [&](const std::vector<int> &firstOps) {
+        Graph graph = whole;
+        const std::vector<Transfer> transfers = transfersOf(graph, firstOps, stageOf);
+        std::vector<schedule::ChunkTimes> times(stageOf.size());
+        for (size_t chunk = 0; chunk < times.size(); ++chunk) {
+          const size_t end = chunk + 1 < times.size() ? size_t(firstOps[chunk + 1]) : ops.size();
+          const double count = double(end) - firstOps[chunk];
+          const bool isParted = schedule::splitsBackward(c.kind);
+          times[chunk] = {count, isParted ? count : 2 * count, isParted ? count : 0,
+                          sentBy(graph, transfers, int(chunk), Phase::Forward) * secondsPerByte,
+                          sentBy(graph, transfers, int(chunk), Phase::Backward) * secondsPerByte};
+        }
+        for (schedule::ChunkTimes &of : times) { // as chunkTimes
+          of.sendBackwardSeconds = std::max(of.sendBackwardSeconds, times[0].sendForwardSeconds);
+          of.sendForwardSeconds = std::max(of.sendForwardSeconds, times[0].sendForwardSeconds);
+        }
+        best = std::min(best, schedule::makespanSeconds(schedule.actions, schedule.pipeline, times,
+                                                        schedule.accumulation));
+      });
+      const double least = shortestCutSeconds(schedule, ops, stageMayBegin(whole), sends, 1 << 20);
+      if (!std::isfinite(best))
+        continue;
+      EXPECT_LE(least, best * (1 + 1e-12)) << schedule::name(c.kind) << " round " << round;
+      const double without = shortestCutSeconds(schedule, ops, stageMayBegin(whole), {}, 1 << 20);
+      tight += std::abs(least - best) < 1e-9 * best && least > without;
+      ++rounds;
+    }
+  EXPECT_GT(tight, rounds / 2) << "it says something: " << tight << " of " << rounds;
 }
 
 TEST(SendBound, CountsValuesReadOnOtherStages) {
