@@ -102,22 +102,49 @@ private:
     tables.push_back(std::move(table));
   }
 
+  /// Consecutive nodes of a scope, as one index into a table. The stride is 0 for nodes that the
+  /// table lacks.
+  struct Axis {
+    size_t size = 1, stride = 0;
+  };
+
+  /// Returns the axes of `scope` in `table`, as few as possible. Example: a table over (b, d) in
+  /// the scope (a, b, c, d) has four, and in (a, c, b, d) two.
+  std::vector<Axis> axesOf(const Table &table, const std::vector<int> &scope) const {
+    std::vector<size_t> strides(scope.size(), 0);
+    size_t step = 1;
+    for (size_t i = table.nodes.size(); i-- > 0; step *= numChoices(table.nodes[i]))
+      strides[std::find(scope.begin(), scope.end(), table.nodes[i]) - scope.begin()] = step;
+    std::vector<Axis> axes;
+    for (size_t i = 0; i < scope.size(); ++i) {
+      size_t size = numChoices(scope[i]);
+      if (size > 1 && !axes.empty() && axes.back().stride == strides[i] * size)
+        axes.back() = {axes.back().size * size, strides[i]};
+      else if (size > 1)
+        axes.push_back({size, strides[i]});
+    }
+    return axes;
+  }
+
   /// Adds `table` to `sum`, whose scope contains the table's.
   void accumulate(const Table &table, const std::vector<int> &scope,
                   std::vector<double> &sum) const {
-    std::vector<size_t> stride(scope.size(), 0);
-    size_t step = 1;
-    for (size_t i = table.nodes.size(); i-- > 0; step *= numChoices(table.nodes[i]))
-      stride[std::find(scope.begin(), scope.end(), table.nodes[i]) - scope.begin()] = step;
-    std::vector<size_t> choice(scope.size(), 0);
-    size_t at = 0;
-    for (double &entry : sum) {
-      entry += table.costs[at];
-      for (size_t i = scope.size(); i-- > 0;) {
-        at += stride[i];
-        if (++choice[i] < numChoices(scope[i]))
+    std::vector<Axis> axes = axesOf(table, scope);
+    Axis inner;
+    if (!axes.empty()) {
+      inner = axes.back();
+      axes.pop_back();
+    }
+    std::vector<size_t> choice(axes.size(), 0);
+    const double *cost = table.costs.data();
+    for (size_t first = 0; first < sum.size(); first += inner.size) {
+      for (size_t i = 0; i < inner.size; ++i)
+        sum[first + i] += cost[i * inner.stride];
+      for (size_t i = axes.size(); i-- > 0;) {
+        cost += axes[i].stride;
+        if (++choice[i] < axes[i].size)
           break;
-        at -= stride[i] * choice[i];
+        cost -= axes[i].stride * choice[i];
         choice[i] = 0;
       }
     }
