@@ -230,6 +230,19 @@ TEST_F(Cli, WrongNumbersOfAStepAreErrors) {
   EXPECT_THAT(plan.err, HasSubstr("--no-decay: the model has no parameter 'nothing*'"));
 }
 
+TEST_F(Cli, BoundsHaveTheUpdateOfWholeMatrices) {
+  // On one device both are one plan: kernels, and an update that is a fifth of the step.
+  Outcome plan = tbc("plan " + model("tiny-gpt2") + " --gpus 1 --optimizer muon --json");
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  auto number = [&](const std::string &key) {
+    const size_t at = plan.out.rfind(key + "\":");
+    return at == std::string::npos ? -1 : std::atof(plan.out.c_str() + at + key.size() + 2);
+  };
+  const double step = number("step_seconds"), bound = number("lower_bound_seconds");
+  EXPECT_LE(bound, step);
+  EXPECT_GT(bound, 0.9 * step);
+}
+
 TEST_F(Cli, PlansAreTheSameBytesTwice) {
   Outcome first = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json");
   Outcome second = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json --verbose");
