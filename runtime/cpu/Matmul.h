@@ -43,8 +43,8 @@ struct MatmulShape {
 ///         and takes its kernels for AVX2 unless told otherwise)
 ///   bf16  oneDNN 412, OpenBLAS of Debian has no such kernel
 ///
-/// Its GEMM for AVX2 reads operands of small matmuls in place. If their rows lie a multiple of 512 B
-/// apart, they are copied to padded rows first. GFLOP/s of one thread of a Zen 3, in place and
+/// Its GEMM for AVX2 reads operands of small matmuls in place. If their rows lie a multiple of 512
+/// B apart, they are copied to padded rows first. GFLOP/s of one thread of a Zen 3, in place and
 /// copied; m x n x k, "tn" with a transposed:
 ///
 ///   512 x 384 x 1576 tn, strides 1536 and 384   68, 82

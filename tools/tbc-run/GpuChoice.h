@@ -4,7 +4,7 @@
 #define TBC_TOOLS_TBC_RUN_GPUCHOICE_H
 
 #include "runtime/cuda/HostWatch.h"
-#include "tools/tbc-run/RunCommand.h"
+#include "tools/tbc-run/RunOptions.h"
 
 namespace tbc::cli {
 

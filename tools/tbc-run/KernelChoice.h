@@ -4,7 +4,7 @@
 #define TBC_TOOLS_TBC_RUN_KERNELCHOICE_H
 
 #include "runtime/cpu/KernelCheck.h"
-#include "tools/tbc-run/RunCommand.h"
+#include "tools/tbc-run/RunOptions.h"
 
 namespace tbc::cli {
 

@@ -5,7 +5,7 @@
 
 #include "runtime/comm/FlightRecorder.h"
 #include "runtime/cuda/HostWatch.h"
-#include "tools/tbc-run/RunCommand.h"
+#include "tools/tbc-run/RunOptions.h"
 
 #include <mutex>
 

@@ -4,7 +4,7 @@
 #define TBC_TOOLS_TBC_RUN_RANKRUN_H
 
 #include "runtime/launch/LocalJob.h"
-#include "tools/tbc-run/RunCommand.h"
+#include "tools/tbc-run/RunOptions.h"
 
 #include <cstdint>
 #include <functional>

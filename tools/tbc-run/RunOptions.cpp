@@ -1,7 +1,8 @@
 //===- RunOptions.cpp - The flags of tbc run ---------------------------------===//
 
+#include "tools/tbc-run/RunOptions.h"
+
 #include "tools/tbc-run/NumberFlags.h"
-#include "tools/tbc-run/RunCommand.h"
 #include "tools/tbc-run/WordFlags.h"
 
 #include <CLI/CLI.hpp>

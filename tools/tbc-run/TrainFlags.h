@@ -4,7 +4,7 @@
 #define TBC_TOOLS_TBC_RUN_TRAINFLAGS_H
 
 #include "runtime/abi/Status.h"
-#include "tools/tbc-run/RunCommand.h"
+#include "tools/tbc-run/RunOptions.h"
 
 namespace tbc::cli {
 
