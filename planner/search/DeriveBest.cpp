@@ -372,93 +372,141 @@ void keepBestOfGroups(std::vector<ExactCandidate> &exact, MemoryVerdict goal) {
   exact.erase(std::remove_if(exact.begin(), exact.end(), isKnown), exact.end());
 }
 
-Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &workers,
-                                               const Graph &graph, std::vector<Candidate> scored,
-                                               const DeriveLimits &limits, const OverlapPins &pins,
-                                               DerivedCandidates &derived) {
-  const bool isSmall = isSmallGraph(graph), isTiny = isVerySmallGraph(graph);
-  const double timeError = isTiny ? 0.3 : 0.02, memoryError = isTiny ? 1.0 : isSmall ? 0.5 : 0;
-  const size_t top = limits.top, most = isSmall ? 256 : limits.most;
-  // If no plan fits: the number of candidates tried, and the largest ratio of needed to available
-  // memory by their score. Brute force found no plan outside these limits. Without them, a hopeless
-  // limit took minutes to report.
-  constexpr size_t mostHopes = 512;
-  constexpr double mostShort = 4;
-  const Cluster upper = atUpperEnd(limits.cluster);
-  const auto limit = double(limits.limitBytes(limits.cluster));
-  const auto context =
-      double(limits.goal == MemoryVerdict::Fits ? upper.contextBytes : limits.cluster.contextBytes);
-  const double room = limit - context; // for the program itself
-  auto mayFit = [&](const Candidate &candidate) {
+namespace {
+
+/// Derives scored candidates in their order, as long as the next may be the best.
+class BestFirst {
+public:
+  BestFirst(Searcher &searcher, Workers &workers, const Graph &graph, const DeriveLimits &limits,
+            const OverlapPins &pins, DerivedCandidates &derived)
+      : searcher(searcher), workers(workers), graph(graph), limits(limits), pins(pins),
+        derived(derived), isSmall(isSmallGraph(graph)), isTiny(isVerySmallGraph(graph)),
+        limit(double(limits.limitBytes(limits.cluster))),
+        contextBytes(double(limits.goal == MemoryVerdict::Fits
+                                ? atUpperEnd(limits.cluster).contextBytes
+                                : limits.cluster.contextBytes)),
+        best(limits.fastest) {}
+
+  Result<std::vector<ExactCandidate>> run(std::vector<Candidate> candidates) {
+    scored = std::move(candidates);
+    auto isTaken = [&](const Candidate &candidate) {
+      const auto found = derived.find(candidate.order);
+      if (found != derived.end())
+        take(candidate, found->second);
+      return found != derived.end();
+    };
+    scored.erase(std::remove_if(scored.begin(), scored.end(), isTaken), scored.end());
+    std::sort(scored.begin(), scored.end(), [&](const Candidate &a, const Candidate &b) {
+      return isBetter(a, mayFit(a), b, mayFit(b));
+    });
+    ahead.resize(scored.size());
+    for (size_t i = 0; isWanted(i); ++i) {
+      if (isRuledOut(i))
+        continue;
+      if (std::isfinite(best) && limits.deadline.isOver())
+        break;
+      if (!ahead[i])
+        deriveFrom(i);
+      if (!*ahead[i])
+        return ahead[i]->error();
+      take(scored[i], derived.emplace(scored[i].order, std::move(**ahead[i])).first->second);
+    }
+    keepBestOfGroups(exact, limits.goal);
+    return std::move(exact);
+  }
+
+private:
+  bool mayFit(const Candidate &candidate) const {
+    const double memoryError = isTiny ? 1.0 : isSmall ? 0.5 : 0;
     return candidate.feasible || candidate.peakBytes <= limit * (1 + memoryError);
-  };
-  double best = limits.fastest; // and of the examined ones, in their order
-  // The smallest ratio of exact seconds to those of the score: pipelines of many stages score too
-  // fast, all alike. The error beyond it is small.
-  double ratio = INFINITY;
-  std::vector<ExactCandidate> exact;
-  auto take = [&](const Candidate &candidate, const ExactCandidate &result) {
+  }
+
+  void take(const Candidate &candidate, const ExactCandidate &result) {
     const Prediction &prediction = result.plan.prediction;
     if (prediction.meets(limits.goal)) {
       best = std::min(best, prediction.stepSeconds);
       ratio = std::min(ratio, prediction.stepSeconds / candidate.seconds);
     }
     exact.push_back(result);
-  };
-  auto isTaken = [&](const Candidate &candidate) {
-    auto found = derived.find(candidate.order);
-    if (found != derived.end())
-      take(candidate, found->second);
-    return found != derived.end();
-  };
-  scored.erase(std::remove_if(scored.begin(), scored.end(), isTaken), scored.end());
-  std::sort(scored.begin(), scored.end(), [&](const Candidate &a, const Candidate &b) {
-    return isBetter(a, mayFit(a), b, mayFit(b));
-  });
-  constexpr double relativeError = 0.005, mostBeyond = 0.1; // beyond a plan known before
-  auto isWanted = [&](size_t i) {
-    if (i >= scored.size() || i < top)
+  }
+
+  bool isWanted(size_t i) const {
+    constexpr double mostBeyond = 0.1; // a plan known before
+    if (i >= scored.size() || i < limits.top)
       return i < scored.size() && scored[i].seconds < limits.fastest * (1 + mostBeyond);
     // Until a plan fits, take every candidate that is not hopeless.
     if (!std::isfinite(best) && isTiny)
-      return i < mostHopes && scored[i].peakBytes - context <= mostShort * room;
-    const bool isSlowerThanScored = !isSmall && std::isfinite(ratio) && ratio > 1;
-    const double expected = scored[i].seconds * (isSlowerThanScored ? ratio : 1);
-    const double error = isSlowerThanScored ? relativeError : timeError;
-    bool mayWin = !std::isfinite(best) || expected < best * (1 + error);
-    return i < most && mayFit(scored[i]) && mayWin;
-  };
-  auto isRuledOut = [&](size_t i) { return i >= top && scored[i].lowerBound >= best; };
-  // Cuts are moved in the best candidates by their score. In near ties of hundreds of candidates,
-  // as of a tiny model on 16 devices, the others would take most of the time.
-  constexpr size_t mostMoved = 48;
-  const bool movesCuts = isTiny && searcher.problem.stageBegins.empty();
-  std::vector<std::optional<Result<ExactCandidate>>> ahead(scored.size());
-  for (size_t i = 0; isWanted(i); ++i) {
-    if (isRuledOut(i))
-      continue;
-    if (std::isfinite(best) && limits.deadline.isOver())
-      break;
-    if (!ahead[i]) {
-      std::vector<size_t> next{i};
-      size_t far = std::max(top, i + size_t(workers.count()));
-      for (size_t k = i + 1; k < far && workers.count() > 1 && isWanted(k); ++k)
-        if (!isRuledOut(k))
-          next.push_back(k);
-      workers.run(next.size(), [&](size_t k) {
-        Candidate candidate = scored[next[k]];
-        if (!isSmall)
-          searcher.pricer.score(candidate, /*refine=*/true);
-        auto derive = movesCuts && next[k] < mostMoved ? deriveWithCuts : deriveExactly;
-        ahead[next[k]] = derive(searcher, graph, std::move(candidate), limits, pins);
-      });
-    }
-    if (!*ahead[i])
-      return ahead[i]->error();
-    take(scored[i], derived.emplace(scored[i].order, std::move(**ahead[i])).first->second);
+      return isHope(i);
+    const size_t most = isSmall ? 256 : limits.most;
+    return i < most && mayFit(scored[i]) && mayWin(scored[i].seconds);
   }
-  keepBestOfGroups(exact, limits.goal);
-  return exact;
+
+  /// If no plan fits: the number of candidates tried, and the largest ratio of needed to available
+  /// memory by their score. Brute force found no plan outside these limits. Without them, a
+  /// hopeless limit took minutes to report.
+  bool isHope(size_t i) const {
+    constexpr size_t mostHopes = 512;
+    constexpr double mostShort = 4;
+    const double room = limit - contextBytes; // for the program itself
+    return i < mostHopes && scored[i].peakBytes - contextBytes <= mostShort * room;
+  }
+
+  bool mayWin(double seconds) const {
+    if (!std::isfinite(best))
+      return true;
+    constexpr double relativeError = 0.005; // beyond `ratio`
+    const double timeError = isTiny ? 0.3 : 0.02;
+    const bool isSlowerThanScored = !isSmall && std::isfinite(ratio) && ratio > 1;
+    return isSlowerThanScored ? seconds * ratio < best * (1 + relativeError)
+                              : seconds < best * (1 + timeError);
+  }
+
+  bool isRuledOut(size_t i) const { return i >= limits.top && scored[i].lowerBound >= best; }
+
+  /// Derives the candidate `i`, and beside it those that will probably be next.
+  void deriveFrom(size_t i) {
+    std::vector<size_t> next{i};
+    const size_t far = std::max(limits.top, i + size_t(workers.count()));
+    for (size_t k = i + 1; k < far && workers.count() > 1 && isWanted(k); ++k)
+      if (!isRuledOut(k))
+        next.push_back(k);
+    // Cuts are moved in the best candidates by their score. In near ties of hundreds of candidates,
+    // as of a tiny model on 16 devices, the others would take most of the time.
+    constexpr size_t mostMoved = 48;
+    const bool movesCuts = isTiny && searcher.problem.stageBegins.empty();
+    workers.run(next.size(), [&](size_t k) {
+      Candidate candidate = scored[next[k]];
+      if (!isSmall)
+        searcher.pricer.score(candidate, /*refine=*/true);
+      const auto derive = movesCuts && next[k] < mostMoved ? deriveWithCuts : deriveExactly;
+      ahead[next[k]] = derive(searcher, graph, std::move(candidate), limits, pins);
+    });
+  }
+
+  Searcher &searcher;
+  Workers &workers;
+  const Graph &graph;
+  const DeriveLimits &limits;
+  const OverlapPins &pins;
+  DerivedCandidates &derived;
+  const bool isSmall, isTiny;
+  const double limit, contextBytes; // of a device
+  std::vector<Candidate> scored;
+  std::vector<std::optional<Result<ExactCandidate>>> ahead; // by candidate
+  std::vector<ExactCandidate> exact;
+  double best; // seconds, of the plan known before and of those taken
+  /// The smallest ratio of exact seconds to those of the score: pipelines of many stages score too
+  /// fast, all alike. The error beyond it is small.
+  double ratio = INFINITY;
+};
+
+} // namespace
+
+Result<std::vector<ExactCandidate>> deriveBest(Searcher &searcher, Workers &workers,
+                                               const Graph &graph, std::vector<Candidate> scored,
+                                               const DeriveLimits &limits, const OverlapPins &pins,
+                                               DerivedCandidates &derived) {
+  return BestFirst(searcher, workers, graph, limits, pins, derived).run(std::move(scored));
 }
 
 } // namespace tbc::planner
