@@ -111,6 +111,14 @@ bool isAdditiveMask(const ParameterSource &source) {
   return areAll && hidesSome && keepsSome;
 }
 
+bool isHidingNumber(const ParameterSource &source) {
+  return forEachElement(source, [](double element) { return hidesScores(element); });
+}
+
+bool isTiny(const ParameterSource &source) {
+  return forEachElement(source, [](double element) { return element > 0 && element <= 1e-4; });
+}
+
 bool areSinusoids(const ParameterSource &source) {
   constexpr size_t minRows = 4;
   std::vector<std::vector<double>> rows = firstRows(source);

@@ -18,6 +18,14 @@ bool isUniform(const ParameterSource &source);
 /// its score.
 bool isAdditiveMask(const ParameterSource &source);
 
+/// Whether all elements hide scores (ir/HidingNumber.h). Example: -10000, the number of GPT-2's
+/// buffer `masked_bias`.
+bool isHidingNumber(const ParameterSource &source);
+
+/// Whether all elements are above 0 and at most 1e-4, as epsilons of norms. Parameters begin with 0
+/// or with more.
+bool isTiny(const ParameterSource &source);
+
 /// Whether a table [.., positions, columns] holds sines and cosines of the positions times a
 /// frequency per column. One of two tests suffices:
 ///

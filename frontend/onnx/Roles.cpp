@@ -44,6 +44,10 @@ const char *describe(Evidence evidence) {
     return "the exporter's own scale of a norm that has another";
   case Evidence::Mask:
     return "0 and very negative numbers: a mask";
+  case Evidence::HidingNumber:
+    return "so negative that it hides scores";
+  case Evidence::Epsilon:
+    return "a small number that is only added: an epsilon";
   case Evidence::Sinusoids:
     return "sines and cosines of positions";
   case Evidence::GeneratedName:
@@ -93,6 +97,14 @@ bool isSetting(const Users &users, const std::string &name) {
            ((type == "OneHot" || type == "STFT") && input == 2) ||
            ((type == "Pad" || type == "Dropout") && input >= 1) || type == "Range" ||
            type == "MelWeightMatrix";
+  });
+}
+
+/// Whether all readers add a number, or bound another one by it.
+bool isOnlyAdded(const Users &users, const std::string &name) {
+  return allReads(users, name, [](const onnx::NodeProto &node, int input) {
+    const std::string &type = node.op_type();
+    return type == "Add" || type == "Max" || (type == "Clip" && input >= 1);
   });
 }
 
@@ -490,9 +502,14 @@ std::optional<RoleDecision> RoleFinder::declared(const std::string &name) const 
 /// The older exporter writes a number that is no parameter and no persistent buffer as a Constant,
 /// so an initializer with a module's name is a parameter far more often than not. Example: the
 /// scalar "logit_scale" of CLIP.
-RoleDecision RoleFinder::roleOfNumber(const std::string &name) const {
+RoleDecision RoleFinder::roleOfNumber(const ParameterSource &source) const {
+  const std::string &name = source.name;
   if (!isNamedByModule(name))
     return {Role::Constant, Evidence::NotTrainable};
+  if (isHidingNumber(source))
+    return {Role::Constant, Evidence::HidingNumber};
+  if (isOnlyAdded(users, name) && isTiny(source))
+    return {Role::Constant, Evidence::Epsilon};
   if (reachesOnlySinCos(users, name))
     return {Role::Constant, Evidence::OnlySinCos, true};
   return {Role::Parameter, Evidence::Default, true};
@@ -523,7 +540,7 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
     return isNumber ? RoleDecision{Role::Constant, Evidence::NotTrainable} : *decision;
   }
   if (source.shape.empty())
-    return roleOfNumber(name);
+    return roleOfNumber(source);
   if (isOfFrozenNorm(name))
     return {Role::Constant, Evidence::FrozenNorm};
 

@@ -45,6 +45,8 @@ enum class Evidence {
   Reader,
   Scaffold,
   Mask,
+  HidingNumber,
+  Epsilon,
   Sinusoids,
   GeneratedName,
   NoGradient,
@@ -107,7 +109,7 @@ private:
   std::set<std::string> mergedNorms() const;
   bool isOfFrozenNorm(const std::string &name) const;
   bool isNamedByModule(const std::string &name) const;
-  RoleDecision roleOfNumber(const std::string &name) const;
+  RoleDecision roleOfNumber(const ParameterSource &source) const;
   bool isComputedByTracer(const std::string &name) const;
   const Record *recordOf(const std::string &name) const;
 

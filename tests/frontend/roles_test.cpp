@@ -424,6 +424,22 @@ TEST(RolesByReaders, NumbersNamedByAModuleAreOpen) {
   EXPECT_THAT(rolesOf(declared).warnings, IsEmpty());
 }
 
+/// masked_bias of GPT-2, and an epsilon: buffers that the older exporter writes like parameters.
+TEST(RolesByReaders, NumbersThatHideOrAreTinyStay) {
+  auto rolesWith = [](const std::string &op, float number) {
+    ModelBuilder b = combined(op, "a.number", {}, {number});
+    b.proto.set_producer_name("pytorch");
+    return rolesOf(b);
+  };
+  for (float number : {-1e4f, 1e-6f}) {
+    EXPECT_THAT(rolesWith("Add", number).parameters, ElementsAre("w.weight")) << number;
+    EXPECT_THAT(rolesWith("Add", number).warnings, IsEmpty()) << number;
+  }
+  // A gain may be small, and a bias begins with zero.
+  EXPECT_THAT(rolesWith("Mul", 1e-6f).parameters, ElementsAre("w.weight", "a.number"));
+  EXPECT_THAT(rolesWith("Add", 0).parameters, ElementsAre("w.weight", "a.number"));
+}
+
 /// h * scale[0], which the newer exporter has folded to a number or to a tensor of one element.
 TEST(RolesByReaders, ElementsOfParametersAreTrained) {
   for (std::string name : {"select", "val_7"})
