@@ -215,8 +215,6 @@ private:
   void readModel(JsonObject &root) {
     JsonObject model(root.get("model"), "model", problem);
     plan.job.modelPath = model.text("path");
-    if (plan.job.modelPath.empty())
-      problem.report("model.path", "is empty; it names the model's file, from the plan's folder");
     plan.job.modelHash = model.text("hash");
     plan.job.stepHash = model.text("step_hash");
   }

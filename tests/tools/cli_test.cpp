@@ -487,6 +487,18 @@ TEST_F(Cli, EditedPredictionsAreRefused) {
   EXPECT_THAT(alone.err, HasSubstr("were not derived again"));
 }
 
+TEST_F(Cli, APlanNamesItsModel) {
+  ASSERT_EQ(planMlp().code, 0);
+  std::string plan = readAll(folder / "plan.json");
+  const std::string key = "\"path\": ";
+  const size_t at = plan.find(key);
+  ASSERT_NE(at, std::string::npos);
+  write("nameless.json", plan.substr(0, at) + key + "\"\"" + plan.substr(plan.find(',', at)));
+  Outcome outcome = tbc("verify nameless.json");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("nameless.json: key \"model.path\" is empty; it names"));
+}
+
 TEST_F(Cli, AnEditedLimitOfMemoryIsNotDrawn) {
   ASSERT_EQ(planMlp().code, 0);
   std::string plan = readAll(folder / "plan.json");

@@ -70,6 +70,10 @@ Result<LoadedPlan> loadPlan(const std::string &planPath, const std::string &plan
     return ofKind(Problem::BadPlan, plan.error());
   loaded.plan = std::move(*plan);
   std::string path = modelPath;
+  if (path.empty() && loaded.plan.job.modelPath.empty())
+    return problem(Problem::BadPlan, planPath +
+                                         ": key \"model.path\" is empty; it names the model's "
+                                         "file, from the plan's folder");
   if (path.empty())
     path = (std::filesystem::path(planPath).parent_path() / loaded.plan.job.modelPath).string();
   loaded.context = makeContext();

@@ -108,10 +108,6 @@ TEST(Plan, ErrorsNameTheKey) {
   EXPECT_THAT(errorOf(replaced(good, "\"schedule\": \"1f1b\"", "\"schedule\": \"none\"")),
               HasSubstr("schedule"));
   EXPECT_THAT(errorOf(replaced(good, "\"pp\": 2", "\"pp\": -2")), HasSubstr("mesh.pp"));
-  Plan nameless = planFor(makeChain({2}), 4, "pp=2,tp=2");
-  nameless.job.modelPath.clear();
-  EXPECT_THAT(errorOf(writePlan(nameless)),
-              HasSubstr("key \"model.path\" is empty; it names the model's file"));
   EXPECT_THAT(errorOf(replaced(good, "\"pp\": 2", "\"pp\": 99999999999999999999")),
               HasSubstr("mesh.pp"));
   EXPECT_THAT(errorOf(replaced(good, "\"step_seconds\": ", "\"step_seconds\": -")),
