@@ -42,8 +42,7 @@ std::string startOfNan(const program::Program &program, int64_t tensor) {
     const program::GlobalTensor &global = program.tensors[size_t(tensor)];
     return "initializer '" + (global.initializer.empty() ? global.name : global.initializer) +
            "' was not finite before the first step: export the model again with finite weights, or "
-           "draw "
-           "them by --init-weights 1";
+           "draw them by --init-weights 1";
   }
   for (const program::Stage &stage : program.stages)
     for (const program::BlockId &id : stage.blocks())

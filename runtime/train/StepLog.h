@@ -37,11 +37,11 @@ std::string lineOf(const EvaluationReport &report, int64_t steps);
 std::string jsonOf(const EvaluationReport &report);
 std::vector<Scalar> scalarsOf(const EvaluationReport &report);
 
-/// A file of such JSON lines, each complete when `write` returns.
 /// Whether a run on this machine writes the log at `path` now. Two runs would lose each other's
 /// lines.
 bool isLogInUse(const std::string &path);
 
+/// A file of such JSON lines, each complete when `write` returns.
 class JsonLog {
 public:
   /// Creates the file, or keeps the lines of an existing log up to step `done`. If a run was killed
