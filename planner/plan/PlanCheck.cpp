@@ -76,13 +76,15 @@ static std::string whyLimitIsStale(const Plan &plan) {
          text(*limits.begin());
 }
 
+MemoryVerdict memoryVerdict(const Prediction &p) {
+  if (p.peakBytes > p.limitBytes || p.hostBytes > p.hostLimitBytes)
+    return MemoryVerdict::DoesNotFit;
+  return p.highBytes > p.limitBytes ? MemoryVerdict::Tight : MemoryVerdict::Fits;
+}
+
 /// Returns why the verdict on memory does not follow from the predicted bytes, or "".
 static std::string whyVerdictIsStale(const Prediction &p) {
-  const bool mayBeBeyond = p.highBytes > p.limitBytes;
-  const bool isBeyond = p.peakBytes > p.limitBytes || p.hostBytes > p.hostLimitBytes;
-  const MemoryVerdict verdict = isBeyond      ? MemoryVerdict::DoesNotFit
-                                : mayBeBeyond ? MemoryVerdict::Tight
-                                              : MemoryVerdict::Fits;
+  const MemoryVerdict verdict = memoryVerdict(p);
   if (p.memory == verdict)
     return "";
   return "key \"memory\" is \"" + std::string(name(p.memory)) + "\", but " + text(p.peakBytes) +

@@ -19,6 +19,9 @@ namespace tbc::planner {
 /// 863000000 to 1720000000 (prediction.low_bytes, high_bytes)`.
 std::string whyInconsistent(const Plan &plan);
 
+/// Returns the verdict on memory that follows from the bytes of `prediction` and their limits.
+MemoryVerdict memoryVerdict(const Prediction &prediction);
+
 /// Returns why the predictions of `plan` are not those of its decisions, as far as the plan alone
 /// tells, or "". It checks that
 /// - the layout is that of the decisions (whyLayoutIsStale);

@@ -4,6 +4,7 @@
 #include "planner/cost/Cost.h"
 #include "planner/cost/StageNetworks.h"
 #include "planner/memory/Memory.h"
+#include "planner/plan/PlanCheck.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/predict/ChunkTime.h"
 #include "planner/reshard/Overlap.h"
@@ -38,14 +39,12 @@ double collectiveSeconds(const StageNetworks &networks, const Mesh &mesh,
 /// stage with the least headroom. The upper end of their interval exceeds that stage's limit by the
 /// largest excess of any stage over its own limit.
 static void predictRoom(const Plan &plan, const StageDevices &devices, Prediction &prediction) {
-  bool middleFits = true;
   int64_t mostBeyond = std::numeric_limits<int64_t>::min() / 2; // at worst
   for (int stage = 0; stage < int(prediction.stages.size()); ++stage) {
     const StageMemory &memory = prediction.stages[size_t(stage)];
     const Cluster &cluster = devices.of(stage);
     const int64_t bytes = memory.totalBytes(), host = memory.hostBytes(),
                   limit = plan.limitBytes(cluster), hostLimit = cluster.usableHostBytes();
-    middleFits &= bytes <= limit && host <= hostLimit;
     if (stage == 0 || bytes - limit > prediction.peakBytes - prediction.limitBytes) {
       prediction.peakBytes = bytes;
       prediction.limitBytes = limit;
@@ -59,9 +58,7 @@ static void predictRoom(const Plan &plan, const StageDevices &devices, Predictio
     mostBeyond = std::max(mostBeyond, memoryInterval(memory, cluster).second - limit);
   }
   prediction.highBytes = std::max(prediction.highBytes, prediction.limitBytes + mostBeyond);
-  prediction.memory = !middleFits      ? MemoryVerdict::DoesNotFit
-                      : mostBeyond > 0 ? MemoryVerdict::Tight
-                                       : MemoryVerdict::Fits;
+  prediction.memory = memoryVerdict(prediction);
 }
 
 Prediction predictStep(const PlannedStep &step, const Plan &plan) {
