@@ -243,6 +243,23 @@ TEST_F(Cli, BoundsHaveTheUpdateOfWholeMatrices) {
   EXPECT_GT(bound, 0.9 * step);
 }
 
+TEST_F(Cli, NoPlanIsBelowTheBoundWithMatrixUpdates) {
+  auto number = [](const std::string &text, const std::string &key) {
+    const size_t at = text.rfind(key + "\":");
+    return at == std::string::npos ? NAN : std::atof(text.c_str() + at + key.size() + 2);
+  };
+  for (const char *optimizer : {"muon", "adafactor"}) {
+    const std::string job =
+        "plan " + model("tiny-gpt2") + " --gpus 2 --batch 8 --json " + "--optimizer " + optimizer;
+    const double bound = number(tbc(job).out, "lower_bound_seconds");
+    for (const char *layout : {"dp=2 --zero 0", "dp=2 --zero 1", "fsdp=2", "tp=2", "pp=2"}) {
+      const std::string plan = tbc(job + " --mesh " + layout).out;
+      EXPECT_LE(bound, number(plan, "step_seconds")) << optimizer << " " << layout;
+      EXPECT_LE(number(plan, "lower_bound_seconds"), number(plan, "step_seconds"));
+    }
+  }
+}
+
 TEST_F(Cli, PlansAreTheSameBytesTwice) {
   Outcome first = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json");
   Outcome second = tbc("plan " + model("tiny-gpt2") + " --gpus 4 --batch 32 --json --verbose");
