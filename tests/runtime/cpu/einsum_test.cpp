@@ -85,6 +85,8 @@ TEST(NativeEinsum, RowsOnFewSetsOfTheCaches) {
     checkAll("km", "kn", "mn", {{'m', 256}, {'k', k}, {'n', 129}});
     checkAll("km", "kn", "mn", {{'m', 128}, {'k', k}, {'n', 384}});
     checkAll("km", "nk", "mn", {{'m', 384}, {'k', k}, {'n', 130}});
+    for (int64_t uses : {95, 96}) // too few for a copy, and enough
+      checkAll("km", "kn", "mn", {{'m', 128}, {'k', k}, {'n', uses}});
   }
   // Two slices; the second term of the summed loop around the matmul adds to the result.
   checkAll("akm", "kan", "mn", {{'a', 2}, {'m', 128}, {'k', 1025}, {'n', 128}});
