@@ -285,6 +285,11 @@ TEST_F(Usage, FilesAreLookedAtOnceBeforeARun) {
                                   " run program --log pipe && wait) && test -p pipe && cat read");
   EXPECT_EQ(piped.code, 0) << piped.err;
   EXPECT_THAT(piped.out, HasSubstr("{\"step\":1,"));
+  Outcome full = shellIn(folder, "trap '' XFSZ; ulimit -f 4; " TBC_PROGRAM
+                                 " run program --steps 3 --profile trace.json");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_THAT(full.err, HasSubstr("cannot write --profile trace.json: File too large"));
+  EXPECT_EQ(shellIn(folder, "ls trace.json*").out, "") << "a part of a profile";
   Outcome kept = tbc("checkpoint consolidate saved -o pipe");
   EXPECT_EQ(kept.code, 1);
   EXPECT_THAT(kept.err, HasSubstr("cannot create pipe: it is a device or a pipe [TBC0101]"));
