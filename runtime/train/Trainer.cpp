@@ -72,7 +72,7 @@ public:
     this->feed.useThreads(options.threads);
   }
 
-  Status start(bool isLocalFirst);
+  Status start(bool checksHashes);
   Status steps();
   /// Sets separate data for evaluation.
   void evaluateOn(Feed evaluation) {
@@ -88,7 +88,7 @@ private:
     if (callbacks.warn)
       callbacks.warn(sentence);
   }
-  Status initialize(bool isLocalFirst);
+  Status initialize(bool checksHashes);
   Result<bool> step(int64_t step);
   Status runStep(int64_t step, bool &isApplied);
   Status checkLoss(const StepReport &report, bool isFinite, int64_t brokenTensor);
@@ -218,9 +218,9 @@ static Result<Weights> openWeights(const LoadedProgram &loaded, const TrainOptio
   return Weights::open(loaded.manifest, loaded.folder, options.arith, checksHashes, pretrained);
 }
 
-Status Run::initialize(bool isLocalFirst) {
+Status Run::initialize(bool checksHashes) {
   std::vector<std::string> unused;
-  Result<Weights> weights = openWeights(loaded, options, isLocalFirst, unused);
+  Result<Weights> weights = openWeights(loaded, options, checksHashes, unused);
   if (!weights)
     return weights.error();
   if (executor.rank() == 0 && !unused.empty())
@@ -264,11 +264,11 @@ Status Run::takeFolder() {
   return Status::ok();
 }
 
-Status Run::start(bool isLocalFirst) {
+Status Run::start(bool checksHashes) {
   if (Status taken = takeFolder(); !taken)
     return taken;
   if (numDone == 0)
-    if (Status started = initialize(isLocalFirst); !started)
+    if (Status started = initialize(checksHashes); !started)
       return started;
   if (!options.checkpoint.folder.empty() && !kernels::isModular(options.arith))
     infinite = checkpoint::infiniteTensors(loaded.program, executor);
@@ -558,7 +558,7 @@ Status checkData(const LoadedProgram &loaded, const TrainOptions &options) {
     return stepOutside(options.profile.step, 1, options.steps);
   std::vector<std::string> unused;
   if (!options.checkpoint.resumes)
-    if (auto weights = openWeights(loaded, options, /*checksHashes=*/false, unused); !weights)
+    if (auto weights = openWeights(loaded, options, /*checksHashes=*/true, unused); !weights)
       return weights.error();
   if (options.evaluation.sources.empty())
     return Status::ok();
@@ -567,7 +567,7 @@ Status checkData(const LoadedProgram &loaded, const TrainOptions &options) {
 }
 
 Status train(const LoadedProgram &loaded, const TrainOptions &options,
-             comm::Communicator &communicator, bool isLocalFirst, const TrainCallbacks &callbacks) {
+             comm::Communicator &communicator, bool checksHashes, const TrainCallbacks &callbacks) {
   auto executor = runtime::Executor::create(loaded.program, communicator.rank(), options.arith,
                                             options.machine);
   if (!executor)
@@ -588,7 +588,7 @@ Status train(const LoadedProgram &loaded, const TrainOptions &options,
       return evaluation.error();
     run.evaluateOn(std::move(*evaluation));
   }
-  if (Status started = run.start(isLocalFirst); !started)
+  if (Status started = run.start(checksHashes); !started)
     return started;
   return run.steps();
 }

@@ -129,12 +129,12 @@ struct TrainCallbacks {
   std::function<void(const std::vector<runtime::KernelShare> &)> end;
 };
 
-/// Opens the data and the initial weights like `train`, without reading samples and elements, so
-/// that not every rank says the same. Errors: Usage, for data or weights that are missing or do not
-/// fit the Program's inputs or the flags.
+/// Opens the data and the initial weights like `train`, without reading samples, and compares files
+/// of weights with their hashes, so that not every rank says the same. Errors: Usage, for data or
+/// weights that are missing, have changed, or do not fit the Program's inputs or the flags.
 Status checkData(const LoadedProgram &loaded, const TrainOptions &options);
 
-/// Trains. `isLocalFirst`: this rank checks the hashes of files that all ranks of its host read.
+/// Trains. `checksHashes`: this rank checks the hashes of files that all ranks of its host read.
 ///
 /// Errors:
 ///
@@ -143,7 +143,7 @@ Status checkData(const LoadedProgram &loaded, const TrainOptions &options);
 /// - NotFinite, on all ranks: the loss is not finite and such steps are not skipped, or 10
 ///   steps in a row were skipped.
 Status train(const LoadedProgram &loaded, const TrainOptions &options,
-             comm::Communicator &communicator, bool isLocalFirst, const TrainCallbacks &callbacks);
+             comm::Communicator &communicator, bool checksHashes, const TrainCallbacks &callbacks);
 
 } // namespace tbc::train
 

@@ -228,6 +228,25 @@ TEST_F(Run, AProgramThatIsNotWholeIsRefused) {
   EXPECT_EQ(run(folder + "/copy", "").code, 2);
 }
 
+TEST_F(Run, AChangedModelIsReportedOnceByAllRanks) {
+  const std::string model = folder + "/model.onnx";
+  fs::copy_file(TBC_SOURCE_DIR "/models/tiny-mlp.onnx", model);
+  ASSERT_EQ(shell(TBC_PROGRAM
+                  " plan model.onnx --batch 8 --gpus 2 --mesh dp=2 -o plan.json && " TBC_PROGRAM
+                  " compile plan.json -o program")
+                .code,
+            0);
+  std::fstream file(model, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(std::streamoff(fs::file_size(model) / 2));
+  file << "xyz"; // a file of the same size
+  file.close();
+  Outcome changed = run("program", "--steps 1");
+  EXPECT_EQ(changed.code, 2);
+  EXPECT_THAT(changed.err,
+              HasSubstr("has changed since the Program was compiled: another SHA-256"));
+  EXPECT_EQ(std::count(changed.err.begin(), changed.err.end(), '\n'), 1) << changed.err;
+}
+
 TEST_F(Run, TheRunnerNeedsNoCompiler) {
   Outcome libraries = shell("ldd " TBC_RUN_PROGRAM);
   ASSERT_EQ(libraries.code, 0);

@@ -260,8 +260,10 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   std::optional<StepOutput> output;
   if (start.rank == 0)
     output.emplace(*train, loaded.manifest.tokensPerSample > 0, options.printsJson);
-  Status status = train::train(loaded, *train, **communicator, start.localRank == 0,
-                               callbacksOf(output ? &*output : nullptr, options, *comparisons));
+  const bool hasBeenChecked = start.isStartedHere && !train->checkpoint.resumes; // by checkData()
+  Status status =
+      train::train(loaded, *train, **communicator, start.localRank == 0 && !hasBeenChecked,
+                   callbacksOf(output ? &*output : nullptr, options, *comparisons));
   Status written = output ? output->end() : Status::ok();
   return ended(status ? written : status, watch.get(), recorder);
 }
