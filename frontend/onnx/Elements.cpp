@@ -91,6 +91,59 @@ bool haveRowsOfPairs(const std::vector<std::vector<double>> &rows, double tolera
   return differ;
 }
 
+/// See isOfFormula.
+bool areFilters(const ParameterSource &source) {
+  constexpr size_t mostOfWindow = size_t(1) << 16;
+  if (source.shape.size() < 3 || kernels::numElements(source.shape) == 0)
+    return false;
+  int64_t channels = source.shape[0] * source.shape[1];
+  size_t size = size_t(kernels::numElements(source.shape) / channels);
+  if (size < 2 || size > mostOfWindow)
+    return false;
+  bool areMirrored = true, areEqual = channels > 1, haveMore = false;
+  std::vector<double> window, first;
+  bool isRead = forEachElement(source, [&](double element) {
+    window.push_back(element);
+    if (window.size() < size)
+      return true;
+    haveMore |= size_t(std::count(window.begin(), window.end(), 0.0)) + 1 < size;
+    auto isMirrored = [&](double sign) {
+      return std::equal(window.begin(), window.end(), window.rbegin(),
+                        [&](double a, double b) { return a == sign * b; });
+    };
+    areMirrored = areMirrored && (isMirrored(1) || isMirrored(-1));
+    if (first.empty())
+      first = window;
+    areEqual = areEqual && window == first;
+    window.clear();
+    return areMirrored || areEqual;
+  });
+  return isRead && haveMore;
+}
+
+/// See isOfFormula. Large matrices count as weights.
+bool isMatrixOfFormula(const ParameterSource &source) {
+  constexpr int64_t mostElements = int64_t(1) << 22;
+  int64_t rows = source.shape[0], columns = source.shape[1], size = rows * columns;
+  if (rows < 3 || columns < 3 || size > mostElements)
+    return false;
+  std::vector<double> elements;
+  int64_t zeros = 0;
+  bool isPositive = true, isSymmetric = rows == columns;
+  // Reading ends in the second row of most weights.
+  bool isRead = forEachElement(source, [&](double element) {
+    int64_t row = int64_t(elements.size()) / columns, column = int64_t(elements.size()) % columns;
+    elements.push_back(element);
+    zeros += element == 0;
+    isPositive &= element >= 0;
+    if (isSymmetric && column < row)
+      isSymmetric = element == elements[size_t(column * columns + row)];
+    return isPositive || isSymmetric;
+  });
+  bool isFormula = isRead && (isSymmetric || 4 * zeros >= size) && !isUniform(source);
+  return (isFormula && size - zeros > std::max(rows, columns)) || areSinusoids(source);
+}
+
 } // namespace
 
 bool isUniform(const ParameterSource &source) {
@@ -159,6 +212,10 @@ bool areFrequencies(const ParameterSource &source) {
     return found;
   });
   return found;
+}
+
+bool isOfFormula(const ParameterSource &source) {
+  return source.shape.size() == 2 ? isMatrixOfFormula(source) : areFilters(source);
 }
 
 std::optional<MaskBand> bandOf(const ParameterSource &source) {

@@ -46,6 +46,18 @@ bool areCosineAndSine(const ParameterSource &a, const ParameterSource &b);
 /// scaled ones. Example: 1, 0.1, 0.01, 0.001. A trained tensor has another order.
 bool areFrequencies(const ParameterSource &source);
 
+/// Whether a weight holds numbers of a formula or a graph, as neither fresh nor trained weights do.
+/// Identities, zeros and matrices of one number do not count, because layers begin with them. One
+/// of these suffices:
+///
+///   - Windows [out, in, window..] are the same from both ends, but for their sign, as those of
+///     blurs, Laplacians and Sobel filters; or all channels have one window.
+///   - A matrix is its transpose (a Laplacian), or holds sines and cosines, or is never negative
+///     and a quarter of it is 0 (a graph, a bank of filters).
+///
+/// Example: [1, 3, 3, 1] of a blur.
+bool isOfFormula(const ParameterSource &source);
+
 /// A mask [.., queries, keys] with 0 if low <= key - query <= high, and `hidden` elsewhere.
 /// Example: a causal mask has low = -queries and high = 0.
 struct MaskBand {

@@ -559,7 +559,8 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
                    });
     if (isTable && areSinusoids(source))
       return {Role::Constant, Evidence::Sinusoids};
-    return {Role::Parameter, Evidence::Reader};
+    bool isOpen = !isTable && isNamedByModule(name) && isOfFormula(source);
+    return {Role::Parameter, Evidence::Reader, isOpen};
   }
   if (reachesOnlySinCos(users, name))
     return {Role::Constant, Evidence::OnlySinCos, isNamedByModule(name) && !areFrequencies(source)};

@@ -74,6 +74,67 @@ TEST(OpenRoles, CosinesBesideSinesAreConstant) {
   }
 }
 
+/// A convolution as the older exporter of PyTorch writes it, whose weight is a parameter or a
+/// buffer such as a blur. The newer one declares its buffers.
+TEST(OpenRoles, FiltersOfAFormulaAreOpen) {
+  auto withWindow = [](const std::vector<float> &elements, const std::string &name) {
+    ModelBuilder b;
+    b.proto.set_producer_name("pytorch");
+    b.input("x", {"batch", "1", "8"});
+    b.output("y");
+    b.floats(name, {2, 1, 4}, elements);
+    b.node("Conv", {"x", name}, {"y"});
+    return b;
+  };
+  const std::vector<std::vector<float>> formulas = {{1, 3, 3, 1, 1, 3, 3, 1},        // a blur
+                                                    {1, 2, 2, 1, 1, 2, -2, -1},      // and a slope
+                                                    {1, 1, 1, 1, 2, 2, 2, 2},        // sums
+                                                    {.5, .8, .2, 0, .5, .8, .2, 0}}; // one filter
+  const std::vector<std::vector<float>> layers = {{1, 3, 3, 1, 1, 3, 2, 1}, // one end differs
+                                                  {0, 1, 0, 0, 0, 1, 0, 0}, // an identity
+                                                  {0, 0, 0, 0, 0, 0, 0, 0}};
+  for (const std::vector<float> &elements : formulas) {
+    ModelRunner open, kept;
+    EXPECT_THAT(parametersOf(open, withWindow(elements, "loss.window")),
+                ElementsAre("loss.window"));
+    EXPECT_THAT(open.model->warnings, ElementsAre(HasSubstr("--constant 'loss.window' keeps it")));
+    kept.options.constants = {"loss.window"};
+    EXPECT_THAT(parametersOf(kept, withWindow(elements, "loss.window")), IsEmpty());
+    EXPECT_THAT(kept.model->warnings, IsEmpty());
+  }
+  for (const std::vector<float> &elements : layers) {
+    ModelRunner trained;
+    EXPECT_THAT(parametersOf(trained, withWindow(elements, "layer.weight")),
+                ElementsAre("layer.weight"));
+    EXPECT_THAT(trained.model->warnings, IsEmpty());
+  }
+}
+
+/// A matrix beside a product, as the older exporter of PyTorch writes a weight or a fixed graph.
+TEST(OpenRoles, MatricesOfAFormulaAreOpen) {
+  auto warningsOf = [](const std::vector<float> &elements) {
+    ModelBuilder b;
+    b.proto.set_producer_name("pytorch");
+    b.input("x", {"batch", "4"});
+    b.output("y");
+    b.floats("graph", {4, 4}, elements);
+    b.node("MatMul", {"x", "graph"}, {"y"});
+    ModelRunner runner;
+    EXPECT_THAT(parametersOf(runner, b), ElementsAre("graph"));
+    return runner.model->warnings;
+  };
+  const std::vector<std::vector<float>> formulas = {
+      {1, 1, 0, 0, 0, 1, 1, 0, .5, 0, 0, .5, 0, 1, 0, 1},       // neighbours
+      {2, -1, 0, -1, -1, 2, -1, 0, 0, -1, 2, -1, -1, 0, -1, 2}, // a Laplacian
+      {1, 1, 1, 1, 1, 0, -1, 0, 1, -1, 1, -1, 1, 0, -1, 0}};    // cosines
+  for (const std::vector<float> &elements : formulas)
+    EXPECT_THAT(warningsOf(elements), ElementsAre(HasSubstr("--constant 'graph' keeps it")));
+  EXPECT_THAT(warningsOf({1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}), IsEmpty()); // identity
+  EXPECT_THAT(warningsOf({.3, .1, -.2, 0, 0, .5, .9, 0, -.4, 0, .2, .1, 0, 0, .6, .7}), IsEmpty());
+  EXPECT_THAT(warningsOf({.3, .1, .2, .4, .9, .5, .9, .8, .4, .2, .2, .1, .5, .7, .6, .7}),
+              IsEmpty());
+}
+
 /// Group norms as the newer exporter of PyTorch writes them: instance norms share a scale of ones,
 /// and the module's own weight has a name of the exporter's. The shared scale is split by module,
 /// and takes no name of the module.
