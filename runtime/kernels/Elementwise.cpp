@@ -6,6 +6,7 @@
 
 #include "runtime/kernels/Elementwise.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace tbc::kernels;
@@ -343,6 +344,13 @@ template <typename From> bool fitsInt64(From x) {
     return true;
 }
 
+template <typename From> bool isNaN(From x) {
+  if constexpr (std::is_floating_point_v<From>)
+    return std::isnan(x);
+  else
+    return false;
+}
+
 template <typename To, typename From>
 std::vector<To> castAll(DType to, const std::vector<From> &x) {
   std::vector<To> y(x.size());
@@ -353,9 +361,11 @@ std::vector<To> castAll(DType to, const std::vector<From> &x) {
         y[i] = !(x[i] == From());
         continue;
       }
-      require(fitsInt64(x[i]), [&] {
-        return "cannot cast a non-finite or too large float to " + std::string(name(to));
-      });
+      require(!isNaN(x[i]), [&] { return "cannot cast NaN to " + std::string(name(to)); });
+      if (!fitsInt64(x[i])) {
+        y[i] = castOfTooLarge(to);
+        continue;
+      }
     }
     y[i] = castElement<To>(x[i]);
   }
@@ -382,6 +392,12 @@ Tensors cast(const KernelContext &context, const Attrs &, const Tensors &inputs,
 }
 
 } // namespace
+
+int64_t tbc::kernels::castOfTooLarge(DType to) {
+  return to == DType::I64   ? std::numeric_limits<int64_t>::min()
+         : to == DType::I32 ? std::numeric_limits<int32_t>::min()
+                            : 0;
+}
 
 const KernelTable &tbc::kernels::elementwiseKernels() {
   static const KernelTable table = {

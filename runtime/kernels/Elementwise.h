@@ -20,9 +20,9 @@
 //                           the first of equals; residues in the order of orderKey.
 //   select                  pred, x, y -> pred ? x : y.
 //   cast                    float -> float rounds (identity in residues); float -> integer
-//   truncates
-//                           (in residues: the centered integer); integer -> float rounds; any type
-//                           -> bool is x != 0; integer -> integer wraps.
+//                           truncates (in residues: the centered integer), NaN is an error, and
+//                           castOfTooLarge() is for floats beyond 64 bits; integer -> float rounds;
+//                           any type -> bool is x != 0; integer -> integer wraps.
 //   relu_grad               x, dy -> x <= 0 ? 0 : dy. NaN passes both, as in PyTorch.
 //   detach                  x -> x.
 //
@@ -38,6 +38,11 @@
 namespace tbc::kernels {
 
 const KernelTable &elementwiseKernels();
+
+/// Returns the integer to which a cast takes an infinity or a float beyond 64 bits: the lowest i64
+/// or i32, else 0, as PyTorch 2.11 on x86. A model may cast log(0) and not use the result, as
+/// buckets of relative positions do.
+int64_t castOfTooLarge(DType to);
 
 } // namespace tbc::kernels
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/cuda/ops/RowSums.h"
+#include "runtime/kernels/Elementwise.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -48,8 +49,8 @@ FailureOr<region::Kernel> copy(MLIRContext &context, const OpCall &call, Form fo
   return k.finish();
 }
 
-/// Truncates floats to integers. Where the reference refuses a float, beyond 64 bits or no number,
-/// the result is the lowest integer of its type. Regions do all other casts.
+/// Truncates floats to integers as the reference, but for NaN, which that refuses and which has the
+/// result of floats beyond 64 bits. Regions do all other casts.
 FailureOr<region::Kernel> castToInteger(MLIRContext &context, const OpCall &call, Form form) {
   const kernels::TensorType &result = call.results[0];
   if (!kernels::isFloat(call.operands[0].dtype) || kernels::isFloat(result.dtype) ||
@@ -65,9 +66,8 @@ FailureOr<region::Kernel> castToInteger(MLIRContext &context, const OpCall &call
       k.both(compare(arith::CmpFPredicate::OGE, -limit), compare(arith::CmpFPredicate::OLT, limit));
   Value whole =
       k.e.make<arith::FPToSIOp>(k.e.builder.getI64Type(), k.e.select(fits, x, k.number(0)));
-  int bits = 8 * int(kernels::byteWidth(result.dtype));
-  Value lowest = k.integer(std::numeric_limits<int64_t>::min() >> (64 - bits));
-  k.store(0, k.thread, k.e.select(fits, whole, lowest));
+  Value tooLarge = k.integer(kernels::castOfTooLarge(result.dtype));
+  k.store(0, k.thread, k.e.select(fits, whole, tooLarge));
   return k.finish();
 }
 

@@ -7,6 +7,8 @@
 #include "runtime/kernels/Random.h"
 #include "tests/runtime/kernels/TestSupport.h"
 
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 using namespace tbc::kernels;
@@ -105,6 +107,23 @@ TEST_P(Primitive, Cast) {
   expectValues(arith, run(arith, "cast", {}, {ints({3}, {3, -2, 0})}, f32), {3, -2, 0});
   EXPECT_THAT(run(arith, "cast", {}, {ints({3}, {300, -1, 0})}, {DType::U8, {3}}).data<int64_t>(),
               ElementsAre(44, 255, 0));
+}
+
+/// Buckets of relative positions cast log(0), and take another bucket there.
+TEST_P(Primitive, CastsOfInfinitiesAreAsOnX86) {
+  if (arith != Arith::Native)
+    return;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Tensor large = x({-infinity, infinity, -0x1p63});
+  for (auto [dtype, lowest] :
+       {std::pair(DType::I64, std::numeric_limits<int64_t>::min()),
+        std::pair<DType, int64_t>(DType::I32, INT32_MIN), std::pair<DType, int64_t>(DType::I8, 0),
+        std::pair<DType, int64_t>(DType::U8, 0)}) {
+    Tensor cast = run(arith, "cast", {}, {large}, {dtype, {3}});
+    EXPECT_EQ(cast.data<int64_t>()[0], lowest);
+    EXPECT_EQ(cast.data<int64_t>()[1], lowest);
+  }
+  EXPECT_THROW(run(arith, "cast", {}, {x({std::nan(""), 1, 2})}, {DType::I64, {3}}), KernelError);
 }
 
 TEST_P(Primitive, FloatToFloatCastsAreTheIdentityOutsideNative) {
