@@ -2,6 +2,7 @@
 
 #include "runtime/launch/Launcher.h"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <string>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -20,16 +22,28 @@ namespace tbc::launch {
 
 using Clock = std::chrono::steady_clock;
 
-static volatile std::sig_atomic_t stopSignals = 0;
+static std::atomic<bool> hasStopSignal{false};
 
-void listenForStop() {
-  struct sigaction action{};
-  action.sa_handler = [](int) { stopSignals = 1; };
-  for (int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2})
-    sigaction(signal, &action, nullptr);
+/// Blocks `signals` in this thread and those that it starts, and waits for them in one of its own.
+///
+/// Why no handler: while a matmul of oneDNN for AVX2 runs, the stack pointer is in its scratch
+/// memory (`mov(rsp, ARG_WS)` in src/cpu/x64/gemm/f32/jit_avx_gemm_f32.cpp), and the frame of a
+/// handler overwrote what lies below.
+static void waitFor(const std::vector<int> &signals) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : signals)
+    sigaddset(&set, signal);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  std::thread([set] {
+    for (int signal = 0; sigwait(&set, &signal) == 0;)
+      hasStopSignal = true;
+  }).detach();
 }
 
-bool stopRequested() { return stopSignals != 0; }
+void listenForStop() { waitFor({SIGTERM, SIGINT, SIGUSR1, SIGUSR2}); }
+
+bool stopRequested() { return hasStopSignal; }
 
 /// Whether a signal has stopped the process, so that it cannot end by itself.
 static bool isStopped(pid_t pid) {
@@ -97,11 +111,14 @@ bool Family::start(const RankBody &body) {
       if (getppid() != parent)
         _exit(int(ErrorCode::RankFailed));
       // A terminal sends Ctrl-C to all processes; only the launcher's SIGTERM shall count.
-      listenForStop();
       std::signal(SIGINT, SIG_IGN);
       std::signal(SIGHUP, SIG_IGN);
-      sigset_t watched = watchedSignals();
-      sigprocmask(SIG_UNBLOCK, &watched, nullptr);
+      const std::vector<int> stops = {SIGTERM, SIGUSR1, SIGUSR2};
+      sigset_t others = watchedSignals();
+      for (int stop : stops) // one that is pending would end the rank
+        sigdelset(&others, stop);
+      sigprocmask(SIG_UNBLOCK, &others, nullptr);
+      waitFor(stops);
       int code = body(int64_t(rank));
       std::cout.flush();
       std::fflush(nullptr);

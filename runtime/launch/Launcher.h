@@ -39,7 +39,8 @@ int launch(const LaunchOptions &options, const RankBody &body,
            const std::function<void()> &started = {});
 
 /// Returns, in a rank, whether a stop was requested (SIGTERM, SIGINT, SIGUSR1, SIGUSR2). Call
-/// `listenForStop` once before.
+/// `listenForStop` once before, and before this process has threads, which inherit that these
+/// signals are blocked.
 void listenForStop();
 bool stopRequested();
 
