@@ -1,6 +1,7 @@
 //===- StepLog.cpp - The log of a run's steps -----------------------------===//
 
 #include "runtime/train/StepLog.h"
+#include "runtime/abi/OutputFile.h"
 
 #include <cerrno>
 #include <cmath>
@@ -139,16 +140,14 @@ Result<JsonLog> JsonLog::open(const std::string &path, int64_t done) {
   };
   std::string kept = done > 0 ? keptLines(path, done) : "";
   JsonLog log;
-  std::error_code error;
-  // A device or a pipe is written into: to replace it by a file would break the machine.
-  const bool replaces =
-      !std::filesystem::exists(path, error) || std::filesystem::is_regular_file(path, error);
-  std::string temporary = replaces ? path + ".tmp" : path;
+  const bool replaces = !isStream(path);
+  const std::string target = behindLinks(path);
+  const std::string temporary = replaces ? temporaryFor(target) : path;
   log.file = std::fopen(temporary.c_str(), "we");
   if (log.file && replaces)
     flock(fileno(log.file), LOCK_EX | LOCK_NB); // see isLogInUse; some file systems have no locks
   if (!log.file || !log.write(kept) ||
-      (replaces && std::rename(temporary.c_str(), path.c_str()) != 0))
+      (replaces && std::rename(temporary.c_str(), target.c_str()) != 0))
     return failed();
   return log;
 }

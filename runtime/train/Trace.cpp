@@ -1,13 +1,9 @@
 //===- Trace.cpp - A timeline of executed instructions --------------------===//
 
 #include "runtime/train/Trace.h"
+#include "runtime/abi/OutputFile.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -233,26 +229,6 @@ static Status sendText(comm::Communicator &communicator, const std::string &text
   return Status::ok();
 }
 
-/// Writes a file that is there as a whole or not at all.
-static Status writeWhole(const std::string &path, const std::string &text) {
-  std::error_code error;
-  // A device or a pipe is written into: to replace it by a file would break the machine.
-  const bool replaces =
-      !std::filesystem::exists(path, error) || std::filesystem::is_regular_file(path, error);
-  const std::filesystem::path real = std::filesystem::canonical(path, error); // a link stays one
-  const std::string target = error ? path : real.string();
-  const std::string temporary = replaces ? target + ".tmp" : path;
-  std::ofstream file(temporary, std::ios::binary);
-  file << text;
-  file.close();
-  if (file && (!replaces || std::rename(temporary.c_str(), target.c_str()) == 0))
-    return Status::ok();
-  const std::string reason = strerror(errno);
-  if (replaces)
-    std::remove(temporary.c_str());
-  return Error{ErrorCode::Other, "cannot write --profile " + path + ": " + reason};
-}
-
 Status Trace::write(comm::Communicator &communicator, const std::vector<double> &offsets,
                     const std::string &path) const {
   // Only rank 0 has measured the offsets; each rank receives its own.
@@ -270,8 +246,13 @@ Status Trace::write(comm::Communicator &communicator, const std::vector<double> 
   Result<std::string> others = receiveTexts(communicator);
   if (!others)
     return others.error();
-  return writeWhole(path,
-                    "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + own + *others + "\n]}\n");
+  Status written = writeWhole(path, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + own +
+                                        *others + "\n]}\n");
+  if (written)
+    return written;
+  Error error = written.error();
+  error.message = "--profile: " + error.message;
+  return error;
 }
 
 } // namespace tbc::train

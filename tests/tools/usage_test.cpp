@@ -288,7 +288,7 @@ TEST_F(Usage, FilesAreLookedAtOnceBeforeARun) {
   Outcome full = shellIn(folder, "trap '' XFSZ; ulimit -f 4; " TBC_PROGRAM
                                  " run program --steps 3 --profile trace.json");
   EXPECT_EQ(full.code, 1);
-  EXPECT_THAT(full.err, HasSubstr("cannot write --profile trace.json: File too large"));
+  EXPECT_THAT(full.err, HasSubstr("--profile: cannot write trace.json: File too large"));
   EXPECT_EQ(shellIn(folder, "ls trace.json*").out, "") << "a part of a profile";
   Outcome kept = tbc("checkpoint consolidate saved -o pipe");
   EXPECT_EQ(kept.code, 1);
