@@ -129,16 +129,16 @@ bool isMatrixOfFormula(const ParameterSource &source) {
     return false;
   std::vector<double> elements;
   int64_t zeros = 0;
-  bool isPositive = true, isSymmetric = rows == columns;
+  bool isNonNegative = true, isSymmetric = rows == columns;
   // Reading ends in the second row of most weights.
   bool isRead = forEachElement(source, [&](double element) {
     int64_t row = int64_t(elements.size()) / columns, column = int64_t(elements.size()) % columns;
     elements.push_back(element);
     zeros += element == 0;
-    isPositive &= element >= 0;
+    isNonNegative &= element >= 0;
     if (isSymmetric && column < row)
       isSymmetric = element == elements[size_t(column * columns + row)];
-    return isPositive || isSymmetric;
+    return isNonNegative || isSymmetric;
   });
   bool isFormula = isRead && (isSymmetric || 4 * zeros >= size) && !isUniform(source);
   return (isFormula && size - zeros > std::max(rows, columns)) || areSinusoids(source);
