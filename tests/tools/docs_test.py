@@ -43,7 +43,7 @@ SHARED = {"check": "plan", "size": "plan"}
 OTHERS = {
     "--preset", "--no-tests", "--no-install", "--unity", "--target", "--build", "--config", "--install",  # ctest, cmake, bootstrap
     "--gpus", "--no-python", "--nproc-per-node", "--master_addr", "--master-addr", "--master-port", "--node-rank", "--parsable", "--signal", "--ntasks-per-node", "--requeue", "--kill-on-bad-exit", "--distribution", "--nnodes", "--rdzv-endpoint", "--standalone",  # docker, torchrun, srun
-    "--emulated", "--nodes", "--curves", "--rate", "--limit", "--set", "--tbc", "--cases", "--verify", "--update", "--list",
+    "--emulated", "--nodes", "--curves", "--rate", "--limit", "--set", "--tbc", "--cases", "--models", "--verify", "--update", "--list",
     "--tensor-model-parallel-size", "--micro-batch-size", "--global-batch-size", "--seq-length", "--bf16",  # Megatron-LM
     "--seeds", "--jobs", "--write", "--check", "--gate", "--read", "--keep",  # scripts of tests/
     "--config-settings",  # pip
