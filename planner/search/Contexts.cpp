@@ -150,7 +150,7 @@ ScoredCandidates scoreAll(Searcher &searcher, Workers &workers,
                           const Scorer::Settings &settings, const ExactSeconds &exactSeconds,
                           Exploration &exploration, Scorer &scorer) {
   constexpr int64_t early = 512;
-  constexpr double worthwhile = 1.05;
+  const double worthwhile = 1 + std::max(0.02, settings.pins.tie);
   const Scorer::Settings ofContexts{settings.pins, settings.top, settings.purpose, settings.isSmall,
                                     /*progress=*/{}};
   int order = int(exploration.numCandidates);

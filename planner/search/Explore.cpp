@@ -190,10 +190,21 @@ static std::optional<ExactCandidate> withoutMargin(const Graph &graph, const Job
   return std::move(*exact);
 }
 
+/// Returns the number of families of `exact` with a plan that fits and takes at most `seconds`.
+static size_t numFamilies(const std::vector<ExactCandidate> &exact, MemoryVerdict goal,
+                          double seconds) {
+  std::set<Family> families;
+  for (const ExactCandidate &known : exact)
+    if (known.plan.prediction.meets(goal) && known.plan.prediction.stepSeconds <= seconds)
+      families.insert(familyOf(known.candidate));
+  return families.size();
+}
+
 /// Derives the best candidates of families missing in `exploration.exact`, and inserts them in
-/// order.
-static Status addFamilies(Searcher &searcher, const Graph &graph,
-                          const std::vector<Candidate> &ofFamilies, const DeriveLimits &limits,
+/// order. Beyond `tieSeconds` a family is only shown: as one of `top`, of which DDP is one. So
+/// those behind as many others by their scores are left out.
+static Status addFamilies(Searcher &searcher, const Graph &graph, std::vector<Candidate> ofFamilies,
+                          double tieSeconds, size_t top, const DeriveLimits &limits,
                           const OverlapPins &pins, Exploration &exploration) {
   if (!exploration.hasFit(limits.goal))
     return Status::ok();
@@ -204,8 +215,15 @@ static Status addFamilies(Searcher &searcher, const Graph &graph,
                                 exact.plan.prediction.meets(limits.goal);
                        });
   };
+  auto isShown = [&](const Candidate &candidate) {
+    return candidate.seconds <= tieSeconds || familyOf(candidate).isDdp() ||
+           numFamilies(exploration.exact, limits.goal, candidate.seconds) + 1 < top;
+  };
+  std::sort(ofFamilies.begin(), ofFamilies.end(), [](const Candidate &a, const Candidate &b) {
+    return std::tie(a.seconds, a.order) < std::tie(b.seconds, b.order);
+  });
   for (const Candidate &candidate : ofFamilies) {
-    if (isThere(candidate) || limits.deadline.isOver())
+    if (isThere(candidate) || !isShown(candidate) || limits.deadline.isOver())
       continue;
     Result<ExactCandidate> exact = deriveExactly(searcher, graph, candidate, limits, pins);
     if (!exact)
@@ -480,7 +498,9 @@ private:
           *searcher,
           {candidates, hopelessDdp, exploration.scored, fastestScored(exploration), pins.tie, top},
           pins.deadline);
-    return addFamilies(*searcher, graph(), ofFamilies, limits, space->overlap(), exploration);
+    const double tieSeconds = fastestScored(exploration) * (1 + pins.tie);
+    return addFamilies(*searcher, graph(), std::move(ofFamilies), tieSeconds, size_t(top), limits,
+                       space->overlap(), exploration);
   }
 
   /// Tightens the bound of all plans, and finds the cost of the memory margin.

@@ -26,12 +26,14 @@ PyTorch uses fused AdamW (TP: foreach). Both sides run each case in turns, each 
 processes; warm-up is left out (one step; three with torch.compile). Prints CPU seconds of a step,
 of all processes, and the peak of their resident memory: the median of the rounds [lowest ..
 highest]. A ratio is of the two sides of one round; above 1, tbc needs less. Aims: `one` 1.25,
-`compiled` 1.0, `accumulated`, `dp` and `pp` 1.2, `fsdp` and `tp` 1.5.
+`compiled` 1.0, `accumulated`, `dp` and `pp` 1.2, `fsdp` and `tp` 1.5. If stopped, it prints the
+rounds that it has.
 """
 
 import argparse
 import json
 import os
+import signal
 import socket
 import statistics
 import subprocess
@@ -159,7 +161,15 @@ def row(model, case, rounds):
             f"{spread(by_cpu, '.2f')} | {CASES[case][2]} | {spread(by_clock, '.2f')} | {memory[0]}, {memory[1]} |")
 
 
+def print_rows(model, rounds):
+    for case, of in rounds.items():
+        if of:
+            print(row(model, case, of), flush=True)
+
+
 def main():
+    # A limit of time ends it as Ctrl-C does: with the rows of the rounds that it has.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tbc", required=True)
     parser.add_argument("--models", default=",".join(torch_models.MODELS), help="default: %(default)s")
@@ -184,11 +194,14 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             prepare(options, tbc, folder, model, existing)
             rounds = {case: [] for case in existing}
-            for _ in range(options.rounds):
-                for case in existing:
-                    rounds[case].append((tbc_step(tbc, folder, case, options), torch_step(model, case, options)))
-        for case in existing:
-            print(row(model, case, rounds[case]), flush=True)
+            try:
+                for _ in range(options.rounds):
+                    for case in existing:
+                        rounds[case].append((tbc_step(tbc, folder, case, options), torch_step(model, case, options)))
+            except KeyboardInterrupt:
+                print_rows(model, rounds)
+                sys.exit(f"stopped in {model}; its rows have {', '.join(str(len(of)) for of in rounds.values())} rounds")
+        print_rows(model, rounds)
 
 
 if __name__ == "__main__":
