@@ -175,11 +175,17 @@ LogicalResult CombineWeightsGradOp::inferReturnTypes(MLIRContext *, std::optiona
 
 //===- factors, cost -------------------------------------------------------===//
 
+/// Backward reads the result of the first layer, one or two parts of it, and of its activation.
+static FactorRule::Routing routing(int64_t top, bool gated) {
+  return {E, F, top, gated ? 3 : 2};
+}
+
 FactorRule RoutedExpertsOp::getFactorRule() {
   FactorRule rule;
   ExpertDims dims(rule, Sizes(getInput(), getOut(), getGated()), LoopKind::Parallel);
   rule.operands = {dims.input, dims.weights, dims.in, dims.out};
   rule.results.push_back(dims.result);
+  rule.routing = routing(getTop(), getGated());
   return rule;
 }
 
@@ -190,6 +196,7 @@ FactorRule RoutedExpertsGradOp::getFactorRule() {
   ExpertDims dims(rule, Sizes(getInput(), getOut(), getGated()), LoopKind::Reduction);
   rule.operands = {dims.result, dims.input, dims.weights, dims.in, dims.out};
   rule.results = {dims.input, dims.weights, dims.in, dims.out};
+  rule.routing = routing(getTop(), getGated());
   return rule;
 }
 

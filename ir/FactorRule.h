@@ -9,6 +9,7 @@
 #include "llvm/ADT/SmallVector.h"
 
 #include <cstdint>
+#include <optional>
 
 namespace tbc {
 
@@ -34,6 +35,15 @@ struct FactorRule {
   llvm::SmallVector<Loop, 6> loops;
   llvm::SmallVector<llvm::SmallVector<Dim, 4>, 3> operands;
   llvm::SmallVector<llvm::SmallVector<Dim, 4>, 2> results;
+
+  /// Tensors without loop `experts` have a row per token, which is of use for `copies` elements of
+  /// `experts` at most. For each of them the op computes `inner` values for each element of loop
+  /// `innerLoop`, which backward reads.
+  struct Routing {
+    unsigned experts = 0, innerLoop = 0;
+    int64_t copies = 0, inner = 0;
+  };
+  std::optional<Routing> routing;
 
   /// Adds a loop and returns its number.
   unsigned addLoop(int64_t size, LoopKind kind = LoopKind::Parallel) {

@@ -43,6 +43,7 @@ private:
   void addResults();
   void linkForward();
   int loopOf(int op, unsigned ruleLoop) const;
+  reshard::Routing routingOf(int op) const;
   int dealtDim(const std::vector<int> &dealt, int value) const;
   void findExperts();
   void splitSources(int value, int dim);
@@ -389,6 +390,23 @@ int Extractor::dealtDim(const std::vector<int> &dealt, int value) const {
   return dealt[value] >= 0 || of < 0 ? dealt[value] : dealt[of];
 }
 
+/// Returns how an op routes tokens to experts; without copies if it does not.
+reshard::Routing Extractor::routingOf(int op) const {
+  if (step.graph.ops[op].kernelClass != KernelClass::GroupedMatmul)
+    return {};
+  const FactorRule rule = cast<ShardableOpInterface>(step.ops[op]).getFactorRule();
+  if (!rule.routing)
+    return {};
+  reshard::Routing routing;
+  routing.experts = loopOf(op, rule.routing->experts);
+  routing.innerLoop = loopOf(op, rule.routing->innerLoop);
+  if (routing.experts < 0 || routing.innerLoop < 0)
+    return {};
+  routing.copies = rule.routing->copies;
+  routing.inner = rule.routing->inner;
+  return routing;
+}
+
 /// Finds the ops of experts: the ops with the interface, and those between an op that dispatches
 /// tokens and one that combines them. In the backward these are the sums of cotangents of such
 /// values; its other ops follow their forward op.
@@ -400,6 +418,7 @@ void Extractor::findExperts() {
         dealt[op.results[use.tensor]] = use.dim;
   };
   for (auto [index, op] : llvm::enumerate(step.graph.ops)) {
+    op.routing = routingOf(index);
     if (auto expert = dyn_cast<ExpertOpInterface>(step.ops[index])) {
       if (op.phase != Phase::Forward || expert.getExpertRole() == ExpertRole::Collects)
         continue;

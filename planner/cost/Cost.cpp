@@ -65,6 +65,14 @@ static double launchesOf(const Graph &graph, int op, const OpStrategy &strategy,
              : share.own.launches;
 }
 
+double flopsOnce(const Graph &graph, int op) {
+  const GraphOp &o = graph.ops[size_t(op)];
+  if (o.phase == Phase::Forward || o.forwardOp < 0)
+    return o.flops;
+  const GraphOp &forward = graph.ops[size_t(o.forwardOp)];
+  return isMatrixClass(forward.kernelClass) ? std::min(o.flops, 2 * forward.flops) : o.flops;
+}
+
 LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy) {
   return localWork(graph, opIndex, strategy, frameworkShare(graph, graph.ops[opIndex]));
 }

@@ -230,8 +230,13 @@ std::vector<KernelShare> kernelShares(const Cluster &cluster, const Graph &graph
   if (cluster.executor.isOwn())
     return ownKernelShares(cluster, graph, planUnsplitKernels(graph));
   std::vector<KernelShare> shares;
-  for (const GraphOp &op : graph.ops)
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const GraphOp &op = graph.ops[i];
     shares.push_back(frameworkShare(graph, op));
+    // Frameworks keep the inner values of experts, which tbc computes again (RoutedRows::kept).
+    if (op.routing.copies > 0 && op.flops > 0)
+      shares.back().own.work = flopsOnce(graph, int(i)) / op.flops;
+  }
   return shares;
 }
 

@@ -82,11 +82,21 @@ static void addResiduals(const ExplainedPlan &explained, int stage, double micro
   for (const Residual &residual : explained.derivation.residuals) {
     const GraphValue &value = graph.values[residual.value];
     if (value.producer >= 0 && explained.step.assignment.stageOf(residual.chunk) == stage)
-      into.push_back({value.name,
-                      residual.isOnHost ? "saved residual on the host" : "saved residual",
-                      double(localBytes(value.layout, residual.sharding)), microBatches,
-                      shownModuleOf(explained.plan.job, graph, value.producer)});
+      into.push_back(
+          {value.name, residual.isOnHost ? "saved residual on the host" : "saved residual",
+           double(explained.derivation.bytesOf(graph, residual.value, residual.sharding)),
+           microBatches, shownModuleOf(explained.plan.job, graph, value.producer)});
   }
+}
+
+/// Adds what experts keep of their tokens.
+static void addKeptRows(const ExplainedPlan &explained, int stage, double microBatches,
+                        std::vector<Holding> &into) {
+  const Graph &graph = explained.step.graph;
+  for (const KeptRows &rows : explained.derivation.keptRows)
+    if (explained.step.assignment.stageOf(graph.ops[size_t(rows.op)].chunk) == stage)
+      into.push_back({graph.ops[size_t(rows.op)].id, "rows of experts", double(rows.bytes),
+                      microBatches, shownModuleOf(explained.plan.job, graph, rows.op)});
 }
 
 /// Returns per stage the op with the peak of live bytes, the first of equals; -1 without ops.
@@ -167,12 +177,13 @@ static void addOperandsAndResults(const ExplainedPlan &explained, int op,
   for (size_t k = 0; k < operands.size(); ++k)
     if (int value = graph.ops[op].operands[k]; seen.insert(value).second)
       into.push_back({displayName(job, graph.values[value]), "operand there",
-                      double(localBytes(graph.values[value].layout, operands[k].sharding)), 1,
+                      double(explained.derivation.bytesOf(graph, value, operands[k].sharding)), 1,
                       moduleOfValue(explained, value)});
   for (int value : graph.ops[op].results)
-    into.push_back({displayName(job, graph.values[value]), "result there",
-                    double(localBytes(graph.values[value].layout, explained.derivation.raw[value])),
-                    1, moduleOfValue(explained, value)});
+    into.push_back(
+        {displayName(job, graph.values[value]), "result there",
+         double(explained.derivation.bytesOf(graph, value, explained.derivation.raw[value])), 1,
+         moduleOfValue(explained, value)});
 }
 
 Report explainMemory(const ExplainedPlan &explained) {
@@ -236,7 +247,9 @@ Report explainMemory(const ExplainedPlan &explained) {
                             Cell::share(double(line.bytes) / hostLimit)});
     std::vector<Holding> holdings;
     addParameters(explained, stage, holdings);
-    addResiduals(explained, stage, double(microBatchesInFlight(schedule.actions[stage])), holdings);
+    const auto inFlight = double(microBatchesInFlight(schedule.actions[stage]));
+    addResiduals(explained, stage, inFlight, holdings);
+    addKeptRows(explained, stage, inFlight, holdings);
     if (peak >= 0)
       addOperandsAndResults(explained, peak, holdings);
     sortAndFold(holdings);

@@ -106,8 +106,9 @@ private:
       const GraphOp &a = graph.ops[size_t(here[k])], &b = graph.ops[size_t(there[k])];
       if (a.kind != b.kind || a.phase != b.phase || a.kernelClass != b.kernelClass ||
           a.flops != b.flops || a.additive != b.additive || a.generator != b.generator ||
-          a.expertLoop != b.expertLoop || a.operands.size() != b.operands.size() ||
-          a.results.size() != b.results.size() || !haveEqualLoops(a, b))
+          a.expertLoop != b.expertLoop || a.routing.copies != b.routing.copies ||
+          a.operands.size() != b.operands.size() || a.results.size() != b.results.size() ||
+          !haveEqualLoops(a, b))
         return false;
       for (size_t r = 0; r < a.results.size(); ++r)
         if (!haveEqualSizes(graph.values[size_t(a.results[r])], graph.values[size_t(b.results[r])]))

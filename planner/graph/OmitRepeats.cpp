@@ -137,7 +137,8 @@ private:
       const GraphOp &a = graph.ops[size_t(op)], &b = graph.ops[size_t(next)];
       if (kindOf[size_t(op)] != kindOf[size_t(next)] || a.kind != b.kind ||
           a.kernelClass != b.kernelClass || a.flops != b.flops || a.expertLoop != b.expertLoop ||
-          a.operands.size() != b.operands.size() || a.results.size() != b.results.size())
+          a.routing.copies != b.routing.copies || a.operands.size() != b.operands.size() ||
+          a.results.size() != b.results.size())
         return false;
       for (size_t r = 0; r < a.results.size(); ++r)
         if (!haveEqualSizes(graph.values[size_t(a.results[r])], graph.values[size_t(b.results[r])]))

@@ -180,8 +180,11 @@ private:
     case reshard::CollectiveKind::ReduceScatter:
     case reshard::CollectiveKind::ShardSlice:
       return step.dim < 0 ? (step.numElements + n - 1) / n : elements / n;
-    case reshard::CollectiveKind::AllReduce:
     case reshard::CollectiveKind::AllToAll:
+      return step.tokens == reshard::TokenWay::Out    ? int64_t(double(elements * n) * step.share)
+             : step.tokens == reshard::TokenWay::Back ? elements / n
+                                                      : elements;
+    case reshard::CollectiveKind::AllReduce:
     case reshard::CollectiveKind::Send:
     case reshard::CollectiveKind::Permute:
       break;

@@ -43,6 +43,8 @@ public:
     }
     for (auto &[key, lists] : blocks)
       result.blocks[key] = buffersOf(key, lists);
+    for (const KeptRows &rows : derivation.keptRows)
+      keepRows(rows);
     for (auto &[slot, kept] : slots)
       result.kept.push_back(std::move(kept));
     return std::move(result);
@@ -102,7 +104,7 @@ private:
   }
 
   double bytes(int value, const Sharding &sharding) const {
-    return double(localBytes(graph.values[value].layout, sharding));
+    return double(derivation.bytesOf(graph, value, sharding));
   }
 
   //===--------------------------------------------------------------------===//
@@ -437,7 +439,16 @@ private:
         bytes(residual.value, residual.sharding), residual.isOnHost);
   }
 
-  using SlotKey = std::tuple<int, int, int>; // residual or input, number, stage
+  /// What forward keeps of the tokens of experts, until their backward.
+  void keepRows(const KeptRows &rows) {
+    const int chunk = graph.ops[size_t(rows.op)].chunk;
+    for (Phase phase : {Phase::Forward, Phase::Backward}) {
+      block = {chunk, phase};
+      use({2, rows.op, assignment.stageOf(chunk)}, KeptSlot::Kind::Residual, double(rows.bytes));
+    }
+  }
+
+  using SlotKey = std::tuple<int, int, int>; // residual, input or rows, number, stage
 
   void use(const SlotKey &key, KeptSlot::Kind kind, double bytes, bool isOnHost = false) {
     KeptSlot &slot = slots[key];

@@ -72,6 +72,7 @@ public:
     step.assignment.strategies = std::move(strategies);
     step.assignment.offloadsStates = plan.offload.optimizer;
     step.assignment.reducesInLastBackward = executorOf(plan.cluster).isOwn();
+    step.assignment.exchangesTokens = !executorOf(plan.cluster).isOwn();
     if (!plan.offload.ops.empty())
       for (size_t op = 0; op < sourceOf.size(); ++op)
         step.assignment.offloadedOps.push_back(step.cloneOf[op] < 0 && offload[sourceOf[op]]);

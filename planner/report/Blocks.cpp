@@ -67,8 +67,11 @@ std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, con
   for (const Residual &residual : derivation.residuals) {
     const GraphValue &value = step.graph.values[residual.value];
     if (value.producer >= 0 && counted.insert(residual.value).second)
-      residualAt[anchors[value.producer]] += double(localBytes(value.layout, residual.sharding));
+      residualAt[anchors[value.producer]] +=
+          double(derivation.bytesOf(graph, residual.value, residual.sharding));
   }
+  for (const KeptRows &kept : derivation.keptRows)
+    residualAt[anchors[kept.op]] += double(kept.bytes);
   for (const GraphParameter &parameter : graph.parameters) {
     const GraphValue &value = graph.values[parameter.value];
     if (!value.users.empty())

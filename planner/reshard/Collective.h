@@ -27,6 +27,10 @@ enum class CollectiveKind {
 
 const char *name(CollectiveKind kind);
 
+/// What an AllToAll does with tokens (TokenExchange.h): sends them to the ranks of their experts,
+/// or the results back.
+enum class TokenWay { None, Out, Back };
+
 using mesh::SegmentShape;
 
 /// One communication (or, for ShardSlice, a local copy) on a tensor. Field use by kind:
@@ -57,6 +61,9 @@ struct Collective {
   /// The participating stages: for a group along the pipeline axis (tied weights), or the two ends
   /// of a send. Empty otherwise.
   std::vector<int> stages;
+  /// For an AllToAll that stands for a gather or a sum of tokens; it has no dim.
+  TokenWay tokens = TokenWay::None;
+  double share = 1; // RoutedRows::share
 };
 
 /// Returns the seconds of a collective; usually 0 for ShardSlice.

@@ -105,6 +105,12 @@ private:
   void reduceInLastBackward(); // rule 5
   void totalParameter(int parameter, int stage);
 
+  // TokenExchange.h
+  bool isRoutedEverywhere(int value, const Sharding &sharding, double share) const;
+  void exchange(Reshard &reshard, int op, bool isResult, int tensor);
+  void keepRows(int op);
+  bool hasKeptRows(int op, int operand) const;
+
   int add(Reshard reshard);
   bool isForward(int value) const;
   bool isGenerated(int value) const;

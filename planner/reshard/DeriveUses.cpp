@@ -3,6 +3,7 @@
 #include "planner/reshard/Derive.h"
 
 #include "planner/reshard/Move.h"
+#include "planner/reshard/TokenExchange.h"
 
 #include <algorithm>
 
@@ -52,11 +53,65 @@ void CommunicationDeriver::emit(int op) {
     return;
   for (size_t k = 0; k < o.operands.size() && !o.generator; ++k)
     use(op, static_cast<int>(k));
+  keepRows(op);
   for (int value : o.results) {
     complete(op, value); // a generator may be a gradient: of a parameter that the loss adds
     if (!o.generator)
       send(value);
   }
+}
+
+/// Whether every op that needs `value` in this sharding reads that share of its rows alone.
+bool CommunicationDeriver::isRoutedEverywhere(int value, const Sharding &sharding,
+                                              double share) const {
+  for (int user : graph.values[value].users)
+    for (size_t k = 0; k < out.operands[user].size(); ++k)
+      if (graph.ops[user].operands[k] == value && out.operands[user][k].sharding == sharding &&
+          (!hasRoutedRows(graph.ops[user], /*isResult=*/false, int(k)) ||
+           expertRows(graph.ops[user], assignment.strategies[user]).share != share))
+        return false;
+  return true;
+}
+
+/// Derives the steps of a reshard of tensor `tensor` of `op`, if tokens travel to their experts.
+void CommunicationDeriver::exchange(Reshard &reshard, int op, bool isResult, int tensor) {
+  const GraphOp &o = graph.ops[op];
+  if (!assignment.exchangesTokens || !hasRoutedRows(o, isResult, tensor))
+    return;
+  const ExpertRows rows = expertRows(o, assignment.strategies[op]);
+  const Sharding &whole = isResult ? reshard.from : reshard.to;
+  if (!isResult && !isRoutedEverywhere(reshard.value, whole, rows.share))
+    return;
+  std::vector<Collective> steps =
+      memo.steps(graph.values[reshard.value].layout, reshard.from, reshard.to);
+  if (!exchangeTokens(steps, rows))
+    return;
+  reshard.steps = std::move(steps);
+  out.routed[reshard.value] = {whole, rows.share};
+}
+
+/// Counts what forward op `op` keeps of its tokens.
+void CommunicationDeriver::keepRows(int op) {
+  const GraphOp &o = graph.ops[op];
+  if (!assignment.exchangesTokens || o.phase != Phase::Forward || o.isRecomputed)
+    return;
+  int64_t bytes = 0;
+  for (size_t k = 0; k < o.operands.size(); ++k)
+    if (hasRoutedRows(o, /*isResult=*/false, int(k))) {
+      const int value = o.operands[k];
+      bytes += keptRowBytes(graph, op, assignment.strategies[op], int(k),
+                            localBytes(graph.values[value].layout, out.home[value]));
+    }
+  if (bytes > 0)
+    out.keptRows.push_back({op, bytes});
+}
+
+/// Whether backward op `op` has the rows of operand `operand` from forward.
+bool CommunicationDeriver::hasKeptRows(int op, int operand) const {
+  const GraphOp &o = graph.ops[op];
+  return assignment.exchangesTokens && o.phase != Phase::Forward && o.forwardOp >= 0 &&
+         !graph.ops[o.forwardOp].isRecomputed && hasRoutedRows(o, /*isResult=*/false, operand) &&
+         graph.values[o.operands[operand]].cotangentOf < 0;
 }
 
 /// Provides one operand of `op` in its required sharding. A second use of the same value, sharding,
@@ -68,7 +123,7 @@ void CommunicationDeriver::use(int op, int operand) {
   if (index.parameterOf[value] >= 0)
     need.reshard = gather(index.parameterOf[value], op);
   const Sharding &from = baseOf(value, op, need.sharding);
-  if (from == need.sharding)
+  if (from == need.sharding || hasKeptRows(op, operand))
     return;
   if (const Copy *copy = findCopy(value, o.chunk, o.phase, need.sharding)) {
     need.reshard = copy->reshard;
@@ -82,6 +137,7 @@ void CommunicationDeriver::use(int op, int operand) {
   reshard.op = op;
   reshard.from = from;
   reshard.to = need.sharding;
+  exchange(reshard, op, /*isResult=*/false, operand);
   need.reshard = add(std::move(reshard));
   copies[value].push_back({o.chunk, o.phase, need.sharding, need.reshard});
 }
@@ -181,8 +237,11 @@ void CommunicationDeriver::complete(int op, int value) {
   reshard.chunk = graph.ops[op].chunk;
   reshard.from = out.raw[value];
   reshard.to = out.home[value];
-  if (reshard.from != reshard.to)
-    add(reshard);
+  if (reshard.from != reshard.to) {
+    Reshard completion = reshard;
+    exchange(completion, op, /*isResult=*/true, graph.values[value].producerResult);
+    add(std::move(completion));
+  }
   reshard.where = Where::GradientMicro;
   reshard.from = out.home[value];
   for (int parameter : index.gradientsFor[value]) {

@@ -68,6 +68,15 @@ struct GraphValue {
   std::vector<int> users; // op indices, ascending, each once
 };
 
+/// Which rows of tokens an op needs. Its tensors without loop `experts` have a row per token, which
+/// is of use for `copies` elements of `experts` at most; 0: of all. Example: x and y of experts, of
+/// which each token has the 2 best of 8. The op computes `inner` values for each row, copy and
+/// element of `innerLoop`, which a backward that does not compute them again reads.
+struct Routing {
+  int experts = -1, innerLoop = -1;
+  int64_t copies = 0, inner = 0;
+};
+
 struct GraphOp {
   std::string id;
   std::string kind; // the op's mnemonic, for people
@@ -90,6 +99,8 @@ struct GraphOp {
   /// The loop over parallel networks, each with its work and parameters (experts); -1 without. The
   /// axis ep lies on it, instead of on the batch.
   int expertLoop = -1;
+  Routing routing;
+  bool isRecomputed = false; // a forward op that backward runs again (withRecompute)
   /// Floating-point operations for the sizes in `loops` (all global); sharding a loop divides it.
   double flops = 0;
   KernelClass kernelClass = KernelClass::Elementwise;
@@ -251,6 +262,9 @@ struct Assignment {
   /// Whether accumulated gradients are completed in the last backward (rule 5): of tbc's own
   /// executor.
   bool reducesInLastBackward = true;
+  /// Whether a token goes to the ranks of its experts alone (TokenExchange.h). Of executors of
+  /// others: tbc's own gathers all tokens.
+  bool exchangesTokens = false;
   bool offloads(int op) const {
     return op >= 0 && op < int(offloadedOps.size()) && offloadedOps[size_t(op)];
   }
@@ -333,6 +347,20 @@ int holderOf(const Graph &graph, const Assignment &assignment, int value, int ch
 /// The phase of this block.
 Phase phaseHeld(const Graph &graph, const Assignment &assignment, int value, int chunk);
 
+/// The rows of a tensor in `sharding` that a rank has for its experts, as a part of all: 0.25 on
+/// each of 8 ranks with an expert, of which a token has 2.
+struct RoutedRows {
+  Sharding sharding;
+  double share = 1;
+};
+
+/// What a forward op of experts keeps on a rank for its backward, beside residuals: copies of rows,
+/// and their inner values.
+struct KeptRows {
+  int op = -1;
+  int64_t bytes = 0;
+};
+
 struct Derivation {
   /// Per op and operand: the required sharding, and the index into `reshards` of the *last* reshard
   /// to it; -1: the value is used in its home or, in backward, saved sharding. No operands for
@@ -359,10 +387,21 @@ struct Derivation {
   std::vector<GradientParts> gradientParts; // per parameter
   /// Per parameter: whether its accumulated gradient is completed by a GradientLast.
   std::vector<bool> isReducedLast;
-  std::vector<Reshard> reshards; // in program order
+  /// The values of which ranks have the rows of their experts alone, in a sharding, and the part of
+  /// its rows that these are (TokenExchange.h). Empty unless Assignment::exchangesTokens.
+  std::map<int, RoutedRows> routed;
+  std::vector<KeptRows> keptRows; // of the ops that are not recomputed; empty likewise
+  std::vector<Reshard> reshards;  // in program order
   std::vector<Residual> residuals;
   std::vector<Transfer> transfers;
 
+  /// Returns the bytes of `value` on a rank in `sharding`.
+  int64_t bytesOf(const Graph &graph, int value, const Sharding &sharding) const {
+    const int64_t bytes = localBytes(graph.values[size_t(value)].layout, sharding);
+    const auto rows = routed.find(value);
+    const bool isRouted = rows != routed.end() && rows->second.sharding == sharding;
+    return isRouted ? int64_t(double(bytes) * rows->second.share) : bytes;
+  }
   /// Whether the gradient of a parameter with isReducedLast keeps its shape, and so its slot.
   /// Example: yes after an all_reduce, no after a reduce_scatter.
   bool isReducedInPlace(int parameter) const {

@@ -106,7 +106,10 @@ Graph withClones(const Graph &graph, const std::vector<ClonedOp> &order, std::ve
 
 Graph withRecompute(const Graph &graph, const std::vector<bool> &recompute,
                     std::vector<int> *cloneOf, std::vector<int> *sourceOf) {
-  return withClones(graph, recomputeOrder(graph, recompute), cloneOf, sourceOf);
+  Graph result = withClones(graph, recomputeOrder(graph, recompute), cloneOf, sourceOf);
+  for (int op = 0; op < numForwardOps(graph); ++op) // they stay in front
+    result.ops[size_t(op)].isRecomputed = recompute[size_t(op)];
+  return result;
 }
 
 } // namespace tbc::reshard

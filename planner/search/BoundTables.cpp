@@ -31,8 +31,10 @@ const DividedTotals &BoundTables::totalsDividedBy(int64_t tp) const {
 }
 
 const std::vector<ParameterReaders> &BoundTables::readersDividedBy(int64_t tp) const {
-  return readers.get(
-      tp, [&] { return parameterReaders(problem.graph, problem.job, costs.models.hashes(), tp); });
+  return readers.get(tp, [&] {
+    return parameterReaders(problem.graph, problem.job, costs.models.hashes(), tp,
+                            !executorOf(problem.cluster).isOwn());
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -206,6 +208,7 @@ std::vector<BoundTables::Exchange> BoundTables::exchangesOver(int64_t ep) const 
   Assignment assignment;
   assignment.mesh = split.mesh();
   assignment.strategies = *strategies;
+  assignment.exchangesTokens = !executorOf(problem.cluster).isOwn();
   ParameterPlan plan;
   plan.reduceAxes.push_back(wholeAxis(assignment.mesh, axisIndex(assignment.mesh, Axis::Expert)));
   assignment.parameterPlans.assign(batched.parameters.size(), plan);

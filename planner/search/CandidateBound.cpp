@@ -48,8 +48,9 @@ bool mayBeContext(const SearchProblem &problem, const Candidate &candidate) {
 double peakRateSeconds(const SearchProblem &problem) {
   const Graph &graph = problem.graph;
   double flops = 0, batch = 1;
-  for (const GraphOp &op : graph.ops) {
-    flops += isMatrixClass(op.kernelClass) ? op.flops : 0;
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const GraphOp &op = graph.ops[i];
+    flops += isMatrixClass(op.kernelClass) ? flopsOnce(graph, int(i)) : 0;
     for (const Loop &loop : op.loops)
       if (loop.factor == graph.batchFactor)
         batch = double(loop.size);

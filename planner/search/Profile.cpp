@@ -99,6 +99,7 @@ public:
         cloneOf(profiled.cloneOf), anchors(profiled.anchors), canWait(profiled.canWait),
         likeOf(profiled.likeOf) {
     assignment.mesh = mesh;
+    assignment.exchangesTokens = !cluster.executor.isOwn();
     for (int source : profiled.sourceOf)
       assignment.strategies.push_back(strategies[source]);
     // The mesh has no dp and fsdp. Gradients are later summed over these too.
@@ -181,11 +182,13 @@ private:
       const GraphValue &value = graph.values[residual.value];
       if (value.producer < 0)
         continue;
-      double bytes = double(localBytes(value.layout, residual.sharding));
+      double bytes = double(derivation.bytesOf(graph, residual.value, residual.sharding));
       at[anchors[value.producer]].residualBytes += bytes;
       if (isWaitedFor(value))
         at[anchors[value.producer]].weightResidualBytes += bytes;
     }
+    for (const KeptRows &rows : derivation.keptRows)
+      at[anchors[rows.op]].residualBytes += double(rows.bytes);
     for (size_t v = 0; v < graph.values.size(); ++v) {
       const GraphValue &value = graph.values[v];
       if (value.producer < 0 || graph.ops[value.producer].phase == Phase::Forward ||

@@ -64,7 +64,8 @@ static std::array<double, 2> bytesPerSample(const Graph &graph, int op) {
 }
 
 std::vector<ParameterReaders> parameterReaders(const Graph &graph, const Job &job,
-                                               const std::vector<uint64_t> &hashes, int64_t tp) {
+                                               const std::vector<uint64_t> &hashes, int64_t tp,
+                                               bool exchangesTokens) {
   // By op: its use of parameters. By forward op: its own use and those of its backward ops, and the
   // values of the parameters that it is the first to read.
   std::map<int, ParameterReaders::Use> useOf;
@@ -87,8 +88,10 @@ std::vector<ParameterReaders> parameterReaders(const Graph &graph, const Job &jo
     if (isMatmul(graph, gradient.producer))
       add(useOf[gradient.producer].gradients, gradient.layout);
   }
-  for (auto &[op, use] : useOf)
+  for (auto &[op, use] : useOf) {
     use.perSample = bytesPerSample(graph, op);
+    use.mostRanks = exchangesTokens ? graph.ops[size_t(op)].routing.copies : 0;
+  }
   std::map<int, std::vector<ParameterReaders::Use>> usesOf;
   for (const auto &[op, use] : useOf)
     if (int forward = graph.ops[size_t(op)].forwardOp; forward >= 0)
@@ -136,11 +139,14 @@ double leastReaderBytes(const MeshShape &mesh, int64_t microBatch, const DataMod
         leastParameterBytes(mesh, mode, readers.totals.divided[isExpert], isExpert) +
         leastParameterBytes(mesh, mode, readers.totals.whole[isExpert], isExpert) * double(mesh.tp);
   }
+  auto ranksOf = [&](const ParameterReaders::Use &use) {
+    return use.mostRanks > 0 ? std::min(use.mostRanks, mesh.ep) : mesh.ep;
+  };
   double most = 0;
   for (const ParameterReaders::Use &use : readers.uses)
     most = std::max(most, localBytes(mesh, use.parameters, gathers) +
                               localBytes(mesh, use.gradients, reduces) +
-                              (use.perSample[0] + use.perSample[1] * double(mesh.ep)) *
+                              (use.perSample[0] + use.perSample[1] * double(ranksOf(use))) *
                                   double(microBatch) / double(mesh.tp * mesh.cp));
   return fixed / double(std::min(mesh.pp, readers.count)) + most;
 }

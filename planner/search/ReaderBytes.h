@@ -32,13 +32,17 @@ struct ParameterReaders {
     /// Bytes per sample of its largest operand and its results over the batch: [1] of those that
     /// experts have of the samples of all ep ranks.
     std::array<double, 2> perSample{};
+    /// Of the ep ranks of which experts have samples, at most; 0: all.
+    int64_t mostRanks = 0;
     bool operator==(const Use &o) const {
-      return parameters == o.parameters && gradients == o.gradients && perSample == o.perSample;
+      return parameters == o.parameters && gradients == o.gradients && perSample == o.perSample &&
+             mostRanks == o.mostRanks;
     }
     bool operator<(const Use &o) const {
       return !(parameters == o.parameters) ? parameters < o.parameters
              : !(gradients == o.gradients) ? gradients < o.gradients
-                                           : perSample < o.perSample;
+             : perSample != o.perSample    ? perSample < o.perSample
+                                           : mostRanks < o.mostRanks;
     }
   };
   std::vector<Use> uses;
@@ -46,8 +50,10 @@ struct ParameterReaders {
 
 /// Returns the readers of all parameters, grouped by `hashes` (structuralHashes of `graph`) and by
 /// their uses.
+/// `exchangesTokens`: as reshard::Assignment.
 std::vector<ParameterReaders> parameterReaders(const reshard::Graph &graph, const Job &job,
-                                               const std::vector<uint64_t> &hashes, int64_t tp);
+                                               const std::vector<uint64_t> &hashes, int64_t tp,
+                                               bool exchangesTokens = false);
 
 /// Returns a lower bound in bytes on parameters and all data related to them, on the fullest device
 /// of a candidate on `mesh`, from `readers`.

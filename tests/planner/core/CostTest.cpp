@@ -361,6 +361,18 @@ TEST(Kernel, ShardingALoopDividesWorkAndBytes) {
   }
 }
 
+TEST(Kernel, FlopsOnceLeaveOutWhatAGradientComputesAgain) {
+  Graph graph = makeMlp(8, {16, 32, 4});
+  const double ofMatmul = 2.0 * 8 * 16 * 32;
+  for (size_t op = 0; op < graph.ops.size(); ++op)
+    EXPECT_EQ(flopsOnce(graph, int(op)), graph.ops[op].flops) << graph.ops[op].id;
+  for (size_t op = 0; op < graph.ops.size(); ++op)
+    if (graph.ops[op].phase == reshard::Phase::Backward && graph.ops[op].forwardOp == 0) {
+      graph.ops[op].flops = 2.5 * ofMatmul; // one op for all gradients, as of attention
+      EXPECT_EQ(flopsOnce(graph, int(op)), 2 * ofMatmul);
+    }
+}
+
 /// Volta multiplies f16 on tensor cores, and bf16 as f32.
 TEST(Kernel, F16HasAPeakOfItsOwn) {
   Result<Cluster> v100 = loadCluster("v100-16gb");
