@@ -13,6 +13,7 @@ import unittest
 TBC, SOURCE = sys.argv[1], sys.argv[2]
 # The ops that count for a model's FLOPs (docs/design.md, section 7).
 COUNTED = ("einsum", "conv", "attention", "packed_attention", "routed_experts", "dispatch", "combine")
+RECOMPUTING = ("attention", "packed_attention", "routed_experts")
 MODELS = {
     "tiny-gpt2": "--batch 4 --seq 16",
     "masked-bert": "--batch 4 --seq 8",
@@ -52,9 +53,24 @@ class Roofline(unittest.TestCase):
         for model, plan in MODELS.items():
             with self.subTest(model):
                 self.program(model, f"{plan} --mesh dp=1 --precision f32", ["--no-kernels"], "cpu-local")
-                flops = sum(kernel["flops"] for kernel in self.kernels("--all") if kernel["kernel"].startswith(COUNTED))
+                counted = [kernel for kernel in self.kernels("--all") if kernel["kernel"].startswith(COUNTED)]
+                flops = sum(kernel["flops"] for kernel in counted if not kernel["kernel"].startswith(RECOMPUTING))
+                for kind in RECOMPUTING:  # a gradient that makes a part of the forward again counts as twice the forward
+                    forward, backward = (sum(kernel["flops"] for kernel in counted if kernel["kernel"].startswith(kind) and
+                                             ("grad" in kernel["kernel"]) == is_backward) for is_backward in (False, True))  # fmt: skip
+                    flops += forward + min(backward, 2 * forward)
                 with open(f"{self.folder}/program/run.json", encoding="utf-8") as file:
                     self.assertEqual(flops, json.load(file)["model_flops"])
+
+    def test_model_flops_are_three_times_those_of_the_forward(self):
+        for model, batch, sequence in (("tiny-gpt2", 4, 16), ("tiny-llama", 2, 32)):
+            with self.subTest(model):
+                sizes = ("--seq", str(sequence))
+                check = json.loads(self.tbc("check", f"{SOURCE}/models/{model}.onnx", *sizes, "--json"))
+                for recompute in ("none", "full"):
+                    plan = json.loads(self.tbc("plan", f"{SOURCE}/models/{model}.onnx", "--gpus", "1", "--batch", str(batch), *sizes,
+                                               "--recompute", recompute, "--pad-vocabulary", "1", "--json"))  # fmt: skip
+                    self.assertEqual(plan["prediction"]["model_flops"], 3 * batch * check["flops_per_sample"])
 
     def test_seconds_follow_the_formula(self):
         # 64 rows of 50,304 logits have a warp each: 8 blocks move 13 MB. The gradient of the
