@@ -4,8 +4,10 @@
 #include "planner/devices/Cluster.h"
 #include "planner/devices/ClusterPresets.h"
 #include "planner/devices/TomlReader.h"
+#include "runtime/abi/ClosestWord.h"
 
 #include <algorithm>
+#include <cctype>
 
 namespace tbc::planner {
 
@@ -198,10 +200,15 @@ static Status applyExecutor(const std::string &name, Cluster &cluster) {
   const auto found = std::find_if(texts.begin(), texts.end(),
                                   [&](const auto &entry) { return entry.first == name; });
   if (found == texts.end()) {
-    std::string all;
-    for (const std::string &one : executorNames())
+    const std::vector<std::string> names = executorNames();
+    std::string all, lower = name;
+    for (const std::string &one : names)
       all += (all.empty() ? "" : ", ") + one;
-    return Error{ErrorCode::Usage, "executor \"" + name + "\" is none of " + all};
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char letter) { return std::tolower(letter); });
+    const std::string closest = closestWord(lower, names);
+    return Error{ErrorCode::Usage, "executor \"" + name + "\" is not one of " + all +
+                                       (closest.empty() ? "" : "; did you mean " + closest + "?")};
   }
   Result<toml::table> root = parseToml(found->second, name + ".toml");
   if (!root)

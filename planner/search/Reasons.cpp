@@ -25,6 +25,15 @@ std::string signedPercent(double ratio) {
   return text;
 }
 
+/// Returns the words behind "takes" for a time of `ratio` times the plan's. Example: 0.988 gives
+/// "1.2 % less time".
+static std::string timeAgainst(double ratio) {
+  const std::string percent = signedPercent(ratio);
+  if (percent == signedPercent(1))
+    return "as long";
+  return percent.substr(1) + (percent[0] == '-' ? " less time" : " more time");
+}
+
 /// Returns the disadvantage of `other` against the answer, in a few words.
 static std::string lossOf(const Prediction &answer, const Prediction &other,
                           const MeshShape &mesh) {
@@ -189,14 +198,15 @@ private:
     }
     std::string text;
     if (faster)
-      text = nameOf(*faster, decision) + " would be " +
-             signedPercent(faster->seconds / chosen.seconds) + " in time but needs " +
+      text = nameOf(*faster, decision) + " would take " +
+             timeAgainst(faster->seconds / chosen.seconds) + " but needs " +
              formatBytes(faster->peakBytes);
     if (fits)
-      text += (text.empty() ? "" : "; ") + nameOf(*fits, decision) + " is " +
-              signedPercent(ratioOf(*fits));
+      text += (text.empty() ? "" : "; ") + nameOf(*fits, decision) + " takes " +
+              timeAgainst(ratioOf(*fits));
     if (text.empty())
-      text = "nothing else can be as fast";
+      text = decision == std::string("mesh") ? "no other is as fast"
+                                             : "on this mesh no other is as fast";
     plan.reasons.push_back({decision, value, faster ? Origin::Forced : Origin::Solved, text});
   }
 
@@ -246,18 +256,7 @@ private:
 
 } // namespace
 
-/// Returns the main limit of the step time.
-static std::string bindingConstraint(const Exploration &exploration, const Plan &plan) {
-  const Candidate *faster = nullptr;
-  for (const Candidate &c : exploration.scored)
-    if (!c.feasible && c.seconds < 0.98 * exploration.exact.front().candidate.seconds &&
-        (!faster || c.seconds < faster->seconds))
-      faster = &c;
-  if (faster)
-    return "memory: " + toString(faster->mesh) + " with micro-batch " +
-           std::to_string(faster->microBatch) + ", recompute " + name(faster->recompute) +
-           " would take " + formatSeconds(faster->seconds) + " but needs " +
-           formatBytes(faster->peakBytes);
+std::string longestPart(const Plan &plan) {
   const TimeSplit &time = plan.prediction.time;
   std::vector<std::pair<double, std::string>> parts = {
       {time.compute + time.recompute, "kernels"},
@@ -270,6 +269,21 @@ static std::string bindingConstraint(const Exploration &exploration, const Plan 
   char share[16];
   std::snprintf(share, sizeof share, "%.0f %%", 100 * largest->first / time.total());
   return largest->second + ": " + share + " of the step";
+}
+
+/// Returns the main limit of the step time.
+static std::string bindingConstraint(const Exploration &exploration, const Plan &plan) {
+  const Candidate *faster = nullptr;
+  for (const Candidate &c : exploration.scored)
+    if (!c.feasible && c.seconds < 0.98 * exploration.exact.front().candidate.seconds &&
+        (!faster || c.seconds < faster->seconds))
+      faster = &c;
+  if (faster)
+    return "memory: " + toString(faster->mesh) + " with micro-batch " +
+           std::to_string(faster->microBatch) + ", recompute " + name(faster->recompute) +
+           " would take " + formatSeconds(faster->seconds) + " but needs " +
+           formatBytes(faster->peakBytes);
+  return longestPart(plan);
 }
 
 static std::vector<std::string> assumptionsOf(const Graph &graph, const Job &job,
@@ -342,10 +356,9 @@ void explainChoice(const Exploration &exploration, const Graph &graph, const Job
   plan.assumptions = assumptionsOf(graph, job, plan);
   if (const ExactCandidate *fastest = fasterThanAnswer(exploration))
     plan.assumptions.push_back(
-        "the simplest of the plans within " + percentText(pins.tie) +
-        " of the fastest: " + toString(fastest->plan.mesh) + " is " +
-        signedPercent(fastest->plan.prediction.stepSeconds / plan.prediction.stepSeconds) +
-        "; --tie-percent 0 takes it");
+        "the simplest plan within " + percentText(pins.tie) +
+        " of the fastest: --tie-percent 0 takes " + toString(fastest->plan.mesh) + ", with " +
+        timeAgainst(fastest->plan.prediction.stepSeconds / plan.prediction.stepSeconds));
 }
 
 } // namespace tbc::planner

@@ -15,6 +15,9 @@ namespace tbc::planner {
 void explainChoice(const Exploration &exploration, const reshard::Graph &graph, const Job &job,
                    const Pins &pins, Plan &plan);
 
+/// Returns the part of the step of `plan` that takes longest. Example: "kernels: 96 % of the step".
+std::string longestPart(const Plan &plan);
+
 /// Returns the excess of a ratio over 1. Example: 1.055 gives "+5.5 %". A ratio slightly below 1
 /// that rounds to 0 gives "+0.0 %".
 std::string signedPercent(double ratio);

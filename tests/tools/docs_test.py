@@ -3,7 +3,7 @@
 The documentation agrees with tbc:
 
 - Every transcript (a block that begins with "$ ") of README.md and of docs/index.md, tutorial.md,
-  faq.md and commands/*.md is run, one folder for each page. Lines below a command are its expected
+  planning.md, faq.md and commands/*.md is run, one folder for each page. Lines below a command are its expected
   output. "…" matches any text of a line; alone on a line it matches any lines. A command without
   lines below it must succeed, its output is left out. Warnings may be left out.
 - A table of docs/commands/NAME.md lists a flag exactly if `tbc NAME --help` does, with all of its
@@ -53,7 +53,7 @@ OTHERS = {
 
 
 def transcript_pages():
-    names = ["index.md", "tutorial.md", "faq.md"]
+    names = ["index.md", "tutorial.md", "planning.md", "faq.md"]
     return [SOURCE / "README.md"] + [DOCS / name for name in names] + sorted((DOCS / "commands").glob("*.md"))
 
 

@@ -134,7 +134,7 @@ TEST_F(Spellings, TheSimplestOfEqualsIsTakenUnlessTheFastestIsAsked) {
   const std::string job = "plan " TBC_SOURCE_DIR "/models/gpt2.onnx --gpus 8 ";
   Outcome simplest = tbc(job), fastest = tbc(job + "--tie-percent 0");
   EXPECT_THAT(simplest.out, HasSubstr("plan: dp=8, DDP, "));
-  EXPECT_THAT(simplest.out, HasSubstr("--tie-percent 0 takes it"));
+  EXPECT_THAT(simplest.out, HasSubstr("--tie-percent 0 takes fsdp=8, with "));
   EXPECT_THAT(simplest.out, HasSubstr("runners-up\n  fsdp=8, "));
   EXPECT_THAT(fastest.out, HasSubstr("plan: fsdp=8, "));
   EXPECT_THAT(fastest.out, HasSubstr("  dp=8, DDP, "));

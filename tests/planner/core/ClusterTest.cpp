@@ -269,8 +269,10 @@ TEST(Executor, RunsOnAnyCluster) {
   EXPECT_EQ(runBy(cluster, "torchtitan")->executor.logitBytes, 10);
   EXPECT_FALSE(runBy(cluster, "torchtitan")->executor.storesWeights);
   EXPECT_TRUE(runBy(cluster, "deepspeed")->executor.gathersAgain);
-  EXPECT_THAT(runBy(cluster, "megatrn").error().message,
-              ::testing::HasSubstr("executor \"megatrn\" is none of deepspeed, "));
+  EXPECT_THAT(
+      runBy(cluster, "Megatron-LM").error().message,
+      testing::AllOf(testing::HasSubstr("executor \"Megatron-LM\" is not one of deepspeed, "),
+                     testing::HasSubstr("; did you mean megatron?")));
 
   const Cluster mixed = *parseCluster("name = \"mix\"\ndescription = \"two kinds\"\n"
                                       "[[nodes]]\ncluster = \"h100-sxm\"\ncount = 1\n"
