@@ -532,9 +532,12 @@ private:
     double batch =
         double(plan.microBatch) * double(plan.accumulation) * double(plan.mesh.dataRanks());
     if (batch != double(job.globalBatch))
-      problem.report("job.batch",
-                     "is " + std::to_string(job.globalBatch) +
-                         ", but micro_batch x accumulation x dp x fsdp x ep is another number");
+      problem.report("job.batch", "is " + std::to_string(job.globalBatch) + ", but micro_batch " +
+                                      std::to_string(plan.microBatch) + " x accumulation " +
+                                      std::to_string(plan.accumulation) + " x " +
+                                      std::to_string(plan.mesh.dataRanks()) +
+                                      " data ranks (dp x fsdp x ep) is " + format("%.0f", batch) +
+                                      "; change one of them");
     if (std::string why = whyInvalidSchedule(plan); !why.empty())
       problem.report(plan.chunkStage.empty() || plan.mesh.pp == 1 ? "schedule" : "placement", why);
     if (auto devices = StageDevices::make(plan.cluster, plan.mesh.pp, ranks / plan.mesh.pp);

@@ -2,12 +2,10 @@
 
 #include "planner/explain/Explain.h"
 #include "planner/explain/Sensitivities.h"
-#include "planner/layout/LayoutOf.h"
 #include "planner/plan/PlanCheck.h"
 #include "planner/plan/PlanFile.h"
-#include "planner/predict/Evaluate.h"
 #include "planner/report/Summary.h"
-#include "planner/search/Search.h"
+#include "planner/search/DeriveAgain.h"
 #include "planner/view/TimelineText.h"
 #include "runtime/abi/Problem.h"
 #include "tools/driver/Context.h"
@@ -136,21 +134,11 @@ static Result<int> runDerive(const std::string &text, const Options &options) {
   auto loaded = driver::loadPlan(options.plan, text, options.model);
   if (!loaded)
     return loaded.error();
-  auto derived = planner::predict(loaded->step->step.graph, loaded->plan);
+  const Status derived = planner::deriveAgain(loaded->step->step.graph, loaded->plan);
   if (!derived)
     return ofKind(Problem::BadPlan,
                   Error{derived.error().code, options.plan + ": " + derived.error().message});
-  planner::Plan plan = std::move(loaded->plan);
-  plan.prediction = std::move(*derived);
-  auto layout = planner::layoutOf(loaded->step->step.graph, plan);
-  if (!layout)
-    return ofKind(Problem::BadPlan,
-                  Error{layout.error().code, options.plan + ": " + layout.error().message});
-  plan.layout = std::move(*layout);
-  // The bound covers all plans of the job. An edited job may beat it, so the bound is dropped.
-  if (plan.lowerBoundSeconds > plan.prediction.stepSeconds)
-    plan.lowerBoundSeconds = 0;
-  Status status = writeFile(options.derived, planner::writePlan(plan));
+  Status status = writeFile(options.derived, planner::writePlan(loaded->plan));
   return status ? Result<int>(0) : status.error();
 }
 

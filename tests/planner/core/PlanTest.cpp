@@ -104,7 +104,9 @@ TEST(Plan, ErrorsNameTheKey) {
   EXPECT_THAT(errorOf(replaced(good, "\"causal_attention\": {", "\"casual_attention\": {")),
               HasSubstr("is no kernel class; did you mean causal_attention?"));
   EXPECT_THAT(errorOf(replaced(good, "\"gpus\": 4", "\"gpus\": 5")), HasSubstr("job.gpus is 5"));
-  EXPECT_THAT(errorOf(replaced(good, "\"batch\": 32", "\"batch\": 33")), HasSubstr("job.batch"));
+  EXPECT_THAT(errorOf(replaced(good, "\"batch\": 32", "\"batch\": 33")),
+              AllOf(HasSubstr("job.batch\" is 33, but micro_batch "),
+                    HasSubstr(" data ranks (dp x fsdp x ep) is 32; change one of them")));
   EXPECT_THAT(errorOf(replaced(good, "\"schedule\": \"1f1b\"", "\"schedule\": \"none\"")),
               HasSubstr("schedule"));
   EXPECT_THAT(errorOf(replaced(good, "\"pp\": 2", "\"pp\": -2")), HasSubstr("mesh.pp"));

@@ -1,0 +1,63 @@
+"""usage: derive_test.py TBC SOURCE_DIR
+
+`tbc explain --derive` writes all derived keys of an edited plan: they are those of `tbc plan` with the
+edited decision pinned, and texts of the search do not speak of the plan as it was.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TBC, SOURCE = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+
+# The keys that are decided (docs/plan.md).
+DECIDED = ("mesh", "micro_batch", "accumulation", "schedule", "stages", "placement", "strategies", "parameters", "recompute",
+           "offload", "bucket_bytes", "gather_bytes", "prefetch", "context", "sequence_order")  # fmt: skip
+
+
+class DeriveTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+
+    def tbc(self, *words):
+        run = subprocess.run([TBC, *map(str, words)], cwd=self.folder, capture_output=True, text=True, timeout=300)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return run.stdout
+
+    def plan(self, name, *flags):
+        self.tbc("plan", SOURCE / "models/gpt2.onnx", "--gpus", "16", "--batch", "512", "--seq", "256", *flags, "-o", name)
+        return json.loads((self.folder / name).read_text())
+
+    def test_all_derived_keys_are_those_of_the_edited_decisions(self):
+        plan = self.plan("plan.json")
+        pinned = self.plan("pinned.json", "--mesh", ",".join(f"{axis}={size}" for axis, size in plan["mesh"].items() if size > 1),
+                           "--zero", plan["parameters"]["default"]["zero"], "--recompute", plan["recompute"]["mode"],
+                           "--micro-batch", plan["micro_batch"] // 2)  # fmt: skip
+        self.assertEqual(pinned["accumulation"], 2 * plan["accumulation"])
+        edited = {key: value for key, value in plan.items() if key not in DECIDED} | {key: pinned[key] for key in DECIDED if key in pinned}
+        (self.folder / "edited.json").write_text(json.dumps(edited))
+        self.tbc("explain", "edited.json", "--derive", "derived.json")
+        derived = json.loads((self.folder / "derived.json").read_text())
+        for key in ("blocks", "prediction", "layout", "step_seconds", "peak_bytes", "stage_names"):
+            self.assertEqual(derived.get(key), pinned.get(key), key)
+        reasons = {reason["decision"]: reason for reason in derived["reasons"]}
+        micro_batch = {"decision": "micro-batch", "value": str(pinned["micro_batch"]), "origin": "pinned", "text": "edited by hand"}
+        self.assertEqual(reasons["micro-batch"], micro_batch)
+        self.assertEqual(reasons["mesh"]["text"], "as it was before the plan was edited")
+        for other in derived["alternatives"]:
+            percent = 100 * (other["step_seconds"] / derived["step_seconds"] - 1)
+            self.assertAlmostEqual(float(other["note"].split(" %")[0]), percent, delta=0.06)
+        self.assertNotIn("the simplest plan", json.dumps(derived["assumptions"]))
+        self.assertIn("edited by hand", self.tbc("explain", "derived.json"))
+        self.tbc("report", "derived.json", "-o", "derived.html")
+        self.tbc("explain", "derived.json", "--derive", "again.json")
+        self.assertEqual((self.folder / "again.json").read_bytes(), (self.folder / "derived.json").read_bytes())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
