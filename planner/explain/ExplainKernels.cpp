@@ -59,8 +59,11 @@ static void addOp(const ExplainedPlan &explained, const Cluster &cluster, int op
   sum.bytes += blocks * work.bytes;
   sum.seconds +=
       times * opKernelSeconds(cluster, graph, op, strategy, share, !explained.step.isZigzag);
-  sum.atRoof += blocks * std::max(work.flops / cluster.peakFlops(rated, work.dtype),
-                                  work.bytes / cluster.memoryBytesPerSecond);
+  LocalWork exact = work;
+  exact.depth = 0; // sums of any length at the full rate
+  const double executedAtPeak =
+      arithmeticSeconds(cluster, rated, exact) * cluster.kernel(rated).flopsFraction;
+  sum.atRoof += blocks * std::max(executedAtPeak, work.bytes / cluster.memoryBytesPerSecond);
   const auto [arithmetic, movement] = busySeconds(cluster, rated, work);
   sum.arithmetic += blocks * arithmetic;
   sum.movement += blocks * movement;

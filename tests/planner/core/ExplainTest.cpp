@@ -132,6 +132,30 @@ TEST(Explain, KernelsAddUpToThePrediction) {
     }
 }
 
+/// Kernels skip what a causal mask hides, so their roof has as many FLOPs less.
+TEST(Explain, TheRoofHasExecutedFlops) {
+  Graph graph = makeChain({4});
+  for (reshard::GraphOp &op : graph.ops)
+    if (op.kernelClass == reshard::KernelClass::Matmul)
+      op.kernelClass = reshard::KernelClass::CausalAttention;
+  Plan plan = planFor(graph, 4, "dp=4");
+  plan.cluster.memoryBytesPerSecond = 1e30;
+  auto roofWith = [&](double executed) {
+    plan.cluster.kernels[reshard::KernelClass::CausalAttention].executedFraction = executed;
+    Result<ExplainedPlan> explained = ExplainedPlan::make(graph, plan);
+    EXPECT_TRUE(explained);
+    const Report report = explainKernels(*explained);
+    const Table &kernels = tableOf(report, "kernels");
+    double seconds = 0;
+    for (const auto &row : kernels.rows)
+      if (row[columnOf(kernels, "class")].text == name(reshard::KernelClass::CausalAttention))
+        seconds += row[columnOf(kernels, "roof_seconds")].number;
+    return seconds;
+  };
+  EXPECT_GT(roofWith(1), 0);
+  EXPECT_NEAR(roofWith(0.5), 0.5 * roofWith(1), 1e-9 * roofWith(1));
+}
+
 TEST(Explain, LayersAreUnfolded) {
   Graph graph = makeChain({6});
   Plan plan = planFor(graph, 4, "dp=4");
