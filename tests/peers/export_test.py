@@ -187,12 +187,13 @@ class ExportTest(unittest.TestCase):
                 subprocess.run(["bash", "-n", script], check=True)
 
     def test_a_launcher_starts_every_rank_once(self):
-        """Runs the torchrun script of each node with a torchrun that prints its arguments."""
+        """Runs the scripts with launchers that print their arguments."""
         self.exporter.export("hybrid", "accelerate", "--launcher", "torchrun")
         self.exporter.export("ddp", "deepspeed", "--launcher", "torchrun")
+        self.exporter.export("pipeline", "megatron", "--launcher", "mpirun")
         folder = self.exporter.folder / "bin"
         folder.mkdir(exist_ok=True)
-        for word in ("torchrun", "accelerate"):
+        for word in ("torchrun", "accelerate", "mpirun"):
             tool = folder / word
             tool.write_text('#!/bin/sh\necho "$(basename "$0") $@"\n')
             tool.chmod(0o755)
@@ -206,6 +207,9 @@ class ExportTest(unittest.TestCase):
             script = self.exporter.output(name, target).with_suffix(".sh")
             done = subprocess.run([script, "more"], capture_output=True, text=True, env=environment)
             self.assertEqual(done.stdout.strip(), expected, done.stderr)
+        script = self.exporter.output("pipeline", "megatron").with_suffix(".sh")
+        done = subprocess.run([script], capture_output=True, text=True, env={**environment, "HOSTS": "a,b"})
+        self.assertIn(" --map-by ppr:8:node --rank-by slot --host a:8,b:8 ", done.stdout)  # a host alone has one slot
 
     def test_launchers_that_cannot_start_a_target(self):
         for case, launcher, word in (

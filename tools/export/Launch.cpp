@@ -76,11 +76,33 @@ static std::string environment(const PlanFacts &facts, const Target &target) {
   return text;
 }
 
+/// Returns the lines that start `run` by Open MPI. `HOSTS` has the nodes, "a,b", and each has as
+/// many slots as a node has ranks: a host of --host has one slot, unless it says how many,
+/// "a:8,b:8".
+static std::string mpirunLines(const PlanFacts &facts, const std::string &run,
+                               bool hasConnections) {
+  const std::string slots = ":" + std::to_string(facts.perNode());
+  const bool isOne = facts.nodes() == 1;
+  std::string text = "cd \"$(dirname \"${BASH_SOURCE[0]}\")\"\n";
+  text += isOne ? "export MASTER_ADDR=localhost\n" : "export MASTER_ADDR=${HOSTS%%,*}\n";
+  text += "export MASTER_PORT=${MASTER_PORT:-29500}\n";
+  text += format("exec mpirun -np %lld --map-by ppr:%lld:node --rank-by slot",
+                 (long long)facts.mesh().numRanks(), (long long)facts.perNode());
+  text += isOne ? "" : " --host \"${HOSTS//,/" + slots + ",}" + slots + "\"";
+  text += " -x MASTER_ADDR -x MASTER_PORT -x NCCL_NVLS_ENABLE";
+  text += hasConnections ? " -x CUDA_DEVICE_MAX_CONNECTIONS" : "";
+  return text + " bash -c " +
+         shellWord("RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK "
+                   "WORLD_SIZE=$OMPI_COMM_WORLD_SIZE exec python " +
+                   run) +
+         " bash \"$@\"\n";
+}
+
 Result<std::string> launchScript(const PlanFacts &facts, const Target &target, Launcher launcher,
                                  const std::string &file) {
   if (std::string why = whyNot(target, launcher); !why.empty())
     return Error{ErrorCode::Usage, "--launcher: " + why};
-  int64_t ranks = facts.mesh().numRanks(), perNode = facts.perNode(), nodes = facts.nodes();
+  int64_t perNode = facts.perNode(), nodes = facts.nodes();
   if (Status status = checkFullNodes(*facts.plan, "--launcher"); !status)
     return status.error();
   bool isAccelerate = target.program == Program::AccelerateConfig;
@@ -129,20 +151,7 @@ Result<std::string> launchScript(const PlanFacts &facts, const Target &target, L
             " bash \"$@\"\n";
     return text;
   }
-  text += "cd \"$(dirname \"${BASH_SOURCE[0]}\")\"\n";
-  text += nodes > 1 ? "export MASTER_ADDR=${HOSTS%%,*}\n" : "export MASTER_ADDR=localhost\n";
-  text += "export MASTER_PORT=${MASTER_PORT:-29500}\n";
-  text += format("exec mpirun -np %lld --map-by ppr:%lld:node --rank-by slot%s -x MASTER_ADDR -x "
-                 "MASTER_PORT -x NCCL_NVLS_ENABLE%s bash -c ",
-                 (long long)ranks, (long long)perNode, nodes > 1 ? " --host \"$HOSTS\"" : "",
-                 text.find("CUDA_DEVICE_MAX_CONNECTIONS") == std::string::npos
-                     ? ""
-                     : " -x CUDA_DEVICE_MAX_CONNECTIONS") +
-          shellWord("RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK "
-                    "WORLD_SIZE=$OMPI_COMM_WORLD_SIZE exec python " +
-                    run) +
-          " bash \"$@\"\n";
-  return text;
+  return text + mpirunLines(facts, run, text.find("CUDA_DEVICE_MAX_CONNECTIONS") != text.npos);
 }
 
 } // namespace tbc::exporter
