@@ -42,16 +42,16 @@ class CheckKeywords(TypedDict, total=False):
     optimizer: Text
     # Weight decay (default: 0.01 of adamw, 0.1 of muon, else 0)
     weight_decay: float
-    # Decay of the first moment (default: 0.9); for adam and adamw and muon
+    # Decay of the first moment (default: 0.9); for adam, adamw, muon
     beta1: float
-    # Decay of the second moment (default: 0.999); for adam and adamw and muon
+    # Decay of the second moment (default: 0.999); for adam, adamw, muon
     beta2: float
-    # Added to the denominator (default: 1e-8, 1e-10 of adagrad); for adam and adamw and muon and
-    # adagrad and rowwise-adagrad
+    # Added to the denominator (default: 1e-8, 1e-10 of adagrad); for adam, adamw, muon, adagrad,
+    # rowwise-adagrad
     epsilon: float
-    # Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon); for sgd and sgd-momentum and muon
+    # Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon); for sgd, sgd-momentum, muon
     momentum: float
-    # Nesterov momentum (default of muon); for sgd and sgd-momentum and muon
+    # Nesterov momentum (default of muon); for sgd, sgd-momentum, muon
     nesterov: bool
     # Momentum without Nesterov's step; for muon
     no_nesterov: bool
@@ -69,7 +69,7 @@ class CheckKeywords(TypedDict, total=False):
     clip_threshold: float
     # How the rate falls: lr / (1 + (step - 1) * X) (default: 0); for adagrad
     lr_decay: float
-    # Sums of squares before the first step (default: 0); for adagrad and rowwise-adagrad
+    # Sums of squares before the first step (default: 0); for adagrad, rowwise-adagrad
     initial_accumulator: float
     # Largest norm of all gradients together
     clip_norm: float
@@ -196,16 +196,16 @@ class PlanKeywords(TypedDict, total=False):
     optimizer: Text
     # Weight decay (default: 0.01 of adamw, 0.1 of muon, else 0)
     weight_decay: float
-    # Decay of the first moment (default: 0.9); for adam and adamw and muon
+    # Decay of the first moment (default: 0.9); for adam, adamw, muon
     beta1: float
-    # Decay of the second moment (default: 0.999); for adam and adamw and muon
+    # Decay of the second moment (default: 0.999); for adam, adamw, muon
     beta2: float
-    # Added to the denominator (default: 1e-8, 1e-10 of adagrad); for adam and adamw and muon and
-    # adagrad and rowwise-adagrad
+    # Added to the denominator (default: 1e-8, 1e-10 of adagrad); for adam, adamw, muon, adagrad,
+    # rowwise-adagrad
     epsilon: float
-    # Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon); for sgd and sgd-momentum and muon
+    # Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon); for sgd, sgd-momentum, muon
     momentum: float
-    # Nesterov momentum (default of muon); for sgd and sgd-momentum and muon
+    # Nesterov momentum (default of muon); for sgd, sgd-momentum, muon
     nesterov: bool
     # Momentum without Nesterov's step; for muon
     no_nesterov: bool
@@ -223,7 +223,7 @@ class PlanKeywords(TypedDict, total=False):
     clip_threshold: float
     # How the rate falls: lr / (1 + (step - 1) * X) (default: 0); for adagrad
     lr_decay: float
-    # Sums of squares before the first step (default: 0); for adagrad and rowwise-adagrad
+    # Sums of squares before the first step (default: 0); for adagrad, rowwise-adagrad
     initial_accumulator: float
     # Largest norm of all gradients together
     clip_norm: float
@@ -289,7 +289,7 @@ class PlanKeywords(TypedDict, total=False):
     context: Text
     # Pin how tokens are distributed over axis cp
     sequence_order: Text
-    # Pin where chunks lie: loop (round and round), v (there and back)
+    # Pin the order of the chunks over stages: loop (looped) or v (V-shaped)
     placement: Text
     # Pin the pipeline schedule
     schedule: Text
@@ -356,16 +356,16 @@ class SizeKeywords(TypedDict, total=False):
     optimizer: Text
     # Weight decay (default: 0.01 of adamw, 0.1 of muon, else 0)
     weight_decay: float
-    # Decay of the first moment (default: 0.9); for adam and adamw and muon
+    # Decay of the first moment (default: 0.9); for adam, adamw, muon
     beta1: float
-    # Decay of the second moment (default: 0.999); for adam and adamw and muon
+    # Decay of the second moment (default: 0.999); for adam, adamw, muon
     beta2: float
-    # Added to the denominator (default: 1e-8, 1e-10 of adagrad); for adam and adamw and muon and
-    # adagrad and rowwise-adagrad
+    # Added to the denominator (default: 1e-8, 1e-10 of adagrad); for adam, adamw, muon, adagrad,
+    # rowwise-adagrad
     epsilon: float
-    # Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon); for sgd and sgd-momentum and muon
+    # Momentum (default: 0, 0.9 of sgd-momentum, 0.95 of muon); for sgd, sgd-momentum, muon
     momentum: float
-    # Nesterov momentum (default of muon); for sgd and sgd-momentum and muon
+    # Nesterov momentum (default of muon); for sgd, sgd-momentum, muon
     nesterov: bool
     # Momentum without Nesterov's step; for muon
     no_nesterov: bool
@@ -383,7 +383,7 @@ class SizeKeywords(TypedDict, total=False):
     clip_threshold: float
     # How the rate falls: lr / (1 + (step - 1) * X) (default: 0); for adagrad
     lr_decay: float
-    # Sums of squares before the first step (default: 0); for adagrad and rowwise-adagrad
+    # Sums of squares before the first step (default: 0); for adagrad, rowwise-adagrad
     initial_accumulator: float
     # Largest norm of all gradients together
     clip_norm: float

@@ -203,9 +203,12 @@ Result<SealedFolder> SealedFolder::open(const std::string &folder) {
   if (std::filesystem::is_regular_file(folder, ignored))
     return usage(folder + " is no Program: it is a file; name a folder that tbc compile wrote, as "
                           "program after tbc compile plan.json -o program");
+  if (!std::filesystem::exists(folder, ignored))
+    return usage(folder +
+                 " is no Program: there is no such folder; name one that tbc compile wrote");
   if (!std::filesystem::exists(path, ignored))
     return usage(folder + " is no Program: it has no " + sealFile +
-                 "; name a folder that tbc compile wrote to its end");
+                 ", which tbc compile writes last; compile again, or name another folder");
   Result<OpenFile> file = OpenFile::open(path);
   if (!file)
     return file.error();

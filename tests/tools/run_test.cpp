@@ -190,7 +190,7 @@ TEST_F(Run, FlagsThatCannotBe) {
   }
   Outcome none = run(folder + "/none", "");
   EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.err, HasSubstr("it has no seal.json"));
+  EXPECT_THAT(none.err, HasSubstr("none is no Program: there is no such folder"));
 }
 
 TEST_F(Run, OutputsReplaceNoInput) {

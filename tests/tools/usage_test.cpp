@@ -229,7 +229,26 @@ TEST_F(Usage, AStoppedCalibrationWritesNoFile) {
 TEST_F(Usage, APipeIsNoModel) {
   Outcome pipe = shellIn(folder, "mkfifo pipe && timeout 20 " TBC_PROGRAM " check pipe");
   EXPECT_EQ(pipe.code, 2) << pipe.err;
-  EXPECT_THAT(pipe.err, HasSubstr("cannot read pipe: it is a pipe, not a regular file"));
+  EXPECT_THAT(pipe.err, HasSubstr("cannot read pipe: it is a pipe, not a regular file [TBC0205]"));
+  Outcome folderOf = tbc("plan . --gpus 2");
+  EXPECT_THAT(folderOf.err, HasSubstr("it is a folder, not a regular file [TBC0205]"));
+}
+
+TEST_F(Usage, HelpAloneListsTheCommands) {
+  Outcome all = tbc("--help"), help = tbc("help");
+  EXPECT_EQ(help.code, 0) << help.err;
+  EXPECT_EQ(help.out.substr(0, all.out.size()), all.out);
+  EXPECT_THAT(help.out, HasSubstr("Topics:\n  errors "));
+}
+
+TEST_F(Usage, AnUnknownExecutorIsAFlagValue) {
+  const std::string gpt = model("tiny-gpt2");
+  for (const std::string &command :
+       {"plan " + gpt + " --gpus 2", "judge bf16=True --gpus 2 --model " + gpt}) {
+    Outcome outcome = tbc(command + " --executor Megatron-LM");
+    EXPECT_EQ(outcome.code, 2) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("did you mean megatron? [TBC0202]")) << command;
+  }
 }
 
 TEST_F(Usage, WhatIsNoProgramIsSaid) {

@@ -32,6 +32,8 @@
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <filesystem>
+
 #include <unistd.h>
 
 using namespace mlir;
@@ -305,7 +307,9 @@ static Status checkLossOutput(const frontend::ImportedModel &model, const StepOp
 }
 
 Error importError(Error error, const std::string &path) {
-  bool isReadable = access(path.c_str(), R_OK) == 0; // to open a pipe would wait for its writer
+  std::error_code ignored; // to open a pipe would wait for its writer
+  bool isReadable =
+      std::filesystem::is_regular_file(path, ignored) && access(path.c_str(), R_OK) == 0;
   return ofKind(Problem::CannotImport,
                 ofKind(isReadable ? Problem::BadModelFlag : Problem::CannotRead, std::move(error)));
 }

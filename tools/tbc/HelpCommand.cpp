@@ -63,8 +63,8 @@ std::vector<std::string> helpTopics() {
 
 /// Returns the text about `topic`.
 static Result<std::string> textAbout(const CLI::App &app, const std::string &topic) {
-  if (topic.empty())
-    return app.help() +
+  if (topic.empty()) // app.help() would be the help of `tbc help`, the subcommand on the line
+    return app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal) +
            "\nTopics:\n  errors      the codes of errors\n  exit-codes  what the exit codes mean\n"
            "  COMMAND     the flags of a command\n  TBC0206     the page of an error\n";
   if (topic == "errors")

@@ -171,10 +171,11 @@ static Result<planner::Cluster> clusterFor(const Options &options, Judgement &ju
     setup.notes.push_back("no executor describes the programs of " + setup.kind +
                           ": time and memory are those of tbc's own; --executor names another");
   auto cluster = planner::loadCluster(options.cluster.value_or(planner::defaultClusterName));
-  if (cluster)
-    cluster = planner::runBy(*cluster, judgement.executor);
   if (!cluster)
     return ofKind(Problem::BadCluster, cluster.error());
+  cluster = planner::runBy(*cluster, judgement.executor);
+  if (!cluster)
+    return ofKind(Problem::BadFlagValue, cluster.error());
   if (setup.kind != "megatron" || setup.has(judge::Field::SequenceParallel))
     return cluster;
   auto keepTokensWhole = [](planner::Cluster &devices) {

@@ -70,7 +70,7 @@ void addModelOptions(CLI::App &command, ModelOptions &options) {
     };
     std::string help = info.help;
     if (!info.of.empty())
-      help += "; for " + CLI::detail::join(info.of, " and ");
+      help += "; for " + CLI::detail::join(info.of, ", ");
     if (info.implied)
       command.add_flag_callback(info.flag, [set, value = *info.implied] { set(value); }, help);
     else

@@ -148,7 +148,7 @@ static Result<Request> readRequest(const Options &options) {
     return ofKind(Problem::BadCluster, devices.error());
   auto cluster = planner::runBy(*devices, options.executor);
   if (!cluster)
-    return cluster.error();
+    return ofKind(Problem::BadFlagValue, cluster.error());
   auto stepOptions = toStepOptions(options.model);
   if (!stepOptions)
     return stepOptions.error();

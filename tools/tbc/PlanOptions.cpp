@@ -74,7 +74,7 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
       ->transform(oneOf({"contiguous", "zigzag"}));
   command
       .add_option("--placement", options.pins.placement,
-                  "Pin where chunks lie: loop (round and round), v (there and back)")
+                  "Pin the order of the chunks over stages: loop (looped) or v (V-shaped)")
       ->transform(oneOf({"loop", "v"}));
   command.add_option("--schedule", options.pins.schedule, "Pin the pipeline schedule")
       ->transform(oneOf(schedule::scheduleNames()));
