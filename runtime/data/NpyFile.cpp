@@ -81,8 +81,8 @@ Result<Array> openArray(const std::string &path) {
     isKnown |= array.type == type;
   if (!isKnown)
     return wrong(path, "elements of type " + array.type +
-                           " are not read; convert them, e.g. with "
-                           ".astype('float32')");
+                           " are not read; convert them with .astype('float32'), whole numbers "
+                           "with .astype('int64')");
   if (entry(header, "fortran_order", ",}") != "False")
     return wrong(path, "it is in Fortran order; write numpy.ascontiguousarray of it");
   if (!parseShape(entry(header, "shape", ")"), array.shape) || array.shape.empty())

@@ -38,11 +38,27 @@ private:
 
 } // namespace
 
+/// Returns why a file that begins as an array of numpy is not one of raw tokens, or "". Its header
+/// would be read as tokens.
+static std::string whyArray(const MappedFile &file, const std::string &input) {
+  const std::string_view text = file.text();
+  if (text.substr(0, 6) == "\x93NUMPY")
+    return "it is a .npy array, not raw tokens; name its input: --data " + input + "=" +
+           file.path();
+  if (text.substr(0, 4) == std::string_view("PK\x03\x04"))
+    return "it is an archive such as .npz, not raw tokens; write each array by numpy.save, and "
+           "name its input: --data " +
+           input + "=FILE.npy";
+  return "";
+}
+
 Result<std::unique_ptr<Dataset>> openTokens(const std::string &path,
                                             const std::vector<Field> &fields, bool wideTokens) {
   Result<MappedFile> file = MappedFile::open(path, ErrorCode::Usage);
   if (!file)
     return file.error();
+  if (std::string why = whyArray(*file, fields[0].name); !why.empty())
+    return Error{ErrorCode::Usage, path + ": " + why};
   int64_t width = wideTokens ? 4 : 2;
   if (file->size() % size_t(width) != 0)
     return Error{ErrorCode::Usage, path + ": " + std::to_string(file->size()) +

@@ -178,6 +178,12 @@ TEST_F(Files, TokenFilesThatCannotBe) {
   EXPECT_THAT(errorOf({write("empty", "")}, language()), HasSubstr("not enough"));
   EXPECT_THAT(errorOf({writeTokens<uint16_t>("short", {1, 2, 3, 4})}, language()),
               HasSubstr("4 tokens are not enough"));
+  // Arrays of numpy would train on their headers.
+  const std::string array = "\x93NUMPY" + std::string(506, '\1'), archive = "PK\x03\x04";
+  EXPECT_THAT(errorOf({write("x.npy", array)}, language()),
+              HasSubstr("it is a .npy array, not raw tokens; name its input: --data "));
+  EXPECT_THAT(errorOf({write("x.npz", archive + array)}, language()),
+              HasSubstr("it is an archive such as .npz, not raw tokens"));
   EXPECT_THAT(errorOf({write("x", "1234")}, classifier()), HasSubstr("NAME=FILE.npy"));
 }
 
