@@ -307,6 +307,9 @@ TEST_F(Run, AFolderWithCheckpointsIsResumedOrRefused) {
   Outcome apart = shell(ranks + "1 & " + ranks + "0; code=$?; wait $!; test $? = 2 && exit $code");
   EXPECT_EQ(apart.code, 2) << apart.err;
   EXPECT_EQ(run(mlp(), "--steps 4 --checkpoint saved --resume").code, 0);
+  Outcome over = run(mlp(), "--steps 3 --checkpoint saved --resume");
+  EXPECT_EQ(over.code, 0) << over.err;
+  EXPECT_THAT(over.err, HasSubstr("checkpoint is of step 4, so no step of 3 is left: --steps "));
 }
 
 TEST_F(Run, TwoRunsDoNotWriteToOneFolder) {

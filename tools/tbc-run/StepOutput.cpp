@@ -8,7 +8,10 @@ namespace tbc::cli {
 
 Status StepOutput::begin(int64_t done, int64_t lastStep) {
   steps = lastStep;
-  if (done > 0)
+  if (done >= lastStep)
+    std::cerr << "tbc: the newest checkpoint is of step " << done << ", so no step of " << lastStep
+              << " is left: --steps and --epochs count from the first step\n";
+  else if (done > 0)
     std::cerr << "tbc: going on after step " << done << "\n";
   else if (options.checkpoint.resumes)
     std::cerr << "tbc: no checkpoint in " << options.checkpoint.folder << ", beginning at step 1\n";
