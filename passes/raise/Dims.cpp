@@ -148,4 +148,20 @@ Value regroup(OpBuilder &builder, Location loc, const DimTable &table, const Vie
   return value;
 }
 
+Value regroupRepeated(OpBuilder &builder, Location loc, const DimTable &table, View view,
+                      ArrayRef<DimList> groups) {
+  DimList present = view.atoms(table);
+  SmallVector<int64_t> shape(tensorType(view.value).getShape());
+  auto dims = llvm::to_vector(llvm::seq<int64_t>(0, int64_t(shape.size())));
+  for (const DimList &group : groups)
+    for (unsigned atom : table.expand(group))
+      if (!llvm::is_contained(present, atom)) {
+        shape.push_back(table.size(atom));
+        view.dims.push_back({atom});
+      }
+  if (shape.size() > dims.size())
+    view.value = broadcastTo(builder, loc, view.value, shape, dims);
+  return regroup(builder, loc, table, view, groups);
+}
+
 } // namespace tbc::raise

@@ -58,6 +58,10 @@ bool stepThroughView(DimTable &table, View &view);
 /// `groups[i]`. The groups hold each atom of the view once.
 mlir::Value regroup(mlir::OpBuilder &builder, mlir::Location loc, const DimTable &table,
                     const View &view, llvm::ArrayRef<DimList> groups);
+/// The same for a view that lacks some atoms of the groups: it is repeated along them. Example:
+/// learned queries [q, d] as [b, h, q, d].
+mlir::Value regroupRepeated(mlir::OpBuilder &builder, mlir::Location loc, const DimTable &table,
+                            View view, llvm::ArrayRef<DimList> groups);
 
 } // namespace tbc::raise
 

@@ -409,6 +409,8 @@ std::optional<Predicate> biasPredicateOf(Value value) {
   for (double element : tensor->data<double>()) {
     if (element != 0 && !hidesScores(element))
       return std::nullopt;
+    predicate.hasOtherNumbers |=
+        element != 0 && predicate.hiddenNumber != 0 && element != predicate.hiddenNumber;
     predicate.hiddenNumber = std::min(predicate.hiddenNumber, element);
     predicate.table.push_back(element == 0);
   }

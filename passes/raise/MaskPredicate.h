@@ -23,8 +23,10 @@ struct Predicate {
   llvm::SmallVector<HalfPlane> halfPlanes;
   /// And true only at these elements: row-major in the shape of the tensor; empty: everywhere.
   std::vector<bool> table;
-  /// For a bias: the number that it adds if the predicate is false.
+  /// For a bias: the lowest number that it adds where the predicate is false, and whether it adds
+  /// others there.
   double hiddenNumber = 0;
+  bool hasOtherNumbers = false;
 };
 
 /// Returns the predicate of `value`, a boolean tensor of constants and indices: symbolic, for any

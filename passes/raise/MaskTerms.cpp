@@ -114,10 +114,13 @@ private:
     Truth pred = truthOf({select.getPred(), view.dims}, false);
     if (a->isConstant() && b->isConstant())
       return TwoNumbers{pred, a->onTrue, b->onTrue};
-    // Hidden if either of two conditions hides.
-    if (a->isConstant() && hidesScores(a->onTrue) && b->isBias())
+    // Hidden if either of two conditions hides, by the same number.
+    auto areSame = [](const TwoNumbers &number, const TwoNumbers &bias) {
+      return number.isConstant() && bias.isBias() && number.onTrue == bias.hidden();
+    };
+    if (areSame(*a, *b))
       return TwoNumbers{conjunctionOf(negationOf(pred), b->kept()), 0, a->onTrue};
-    if (b->isConstant() && hidesScores(b->onTrue) && a->isBias())
+    if (areSame(*b, *a))
       return TwoNumbers{conjunctionOf(pred, a->kept()), 0, b->onTrue};
     return std::nullopt;
   }
@@ -176,7 +179,7 @@ bool addMasksOfBias(DimTable &table, View bias, double factor, std::vector<MaskS
   Truth kept;
   kept.kind = Truth::Kind::Zero;
   kept.view = bias;
-  masks.push_back({kept, positions->hiddenNumber, false});
+  masks.push_back({kept, positions->hiddenNumber, false, positions->hasOtherNumbers});
   return true;
 }
 
@@ -508,7 +511,12 @@ static Value build(OpBuilder &builder, Location loc, DimTable &table, ArrayRef<u
     Operation *op = view.value.getDefiningOp();
     if (auto iota = dyn_cast<IotaOp>(op)) {
       DimList along = table.expand(view.dims[iota.getDim()]);
-      return builder.create<IotaOp>(loc, type, along == DimList(samples) ? 0 : 1);
+      if (along == DimList(samples) || along == DimList(sequence))
+        return builder.create<IotaOp>(loc, type, along == DimList(samples) ? 0 : 1);
+      // Of a part of them, such as the columns of keys in rows and columns.
+      auto part = RankedTensorType::get({table.sizeOf(along)}, type.getElementType());
+      View indices{builder.create<IotaOp>(loc, part, 0), {along}};
+      return build(builder, loc, table, samples, sequence, indices);
     }
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
@@ -520,16 +528,16 @@ static Value build(OpBuilder &builder, Location loc, DimTable &table, ArrayRef<u
     made->setLoc(loc);
     return made->getResult(0);
   }
-  // The sequence and the samples are each present as a whole or absent.
+  // One that is present in part is repeated along its other atoms.
   SmallVector<DimList> groups;
   SmallVector<int64_t> dims;
   const ArrayRef<unsigned> both[] = {samples, sequence};
   for (auto [dim, group] : llvm::enumerate(both))
-    if (!group.empty() && llvm::is_contained(atoms, group.front())) {
+    if (llvm::any_of(group, [&](unsigned atom) { return llvm::is_contained(atoms, atom); })) {
       groups.push_back(DimList(group));
       dims.push_back(dim);
     }
-  Value value = regroup(builder, loc, table, view, groups);
+  Value value = regroupRepeated(builder, loc, table, view, groups);
   return broadcastTo(builder, loc, value, shape, dims);
 }
 

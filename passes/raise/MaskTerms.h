@@ -48,6 +48,10 @@ struct MaskStep {
   /// The mask's number: it is added to the score, or replaces it.
   double number = 0;
   bool replacesScores = false;
+  /// It hides some keys by another number too.
+  bool hasOtherNumbers = false;
+  /// Something is added to the scores after it.
+  bool isBiased = false;
 };
 
 /// Returns the effect of `factor` times `bias`, added to scores: one step for each mask in a sum of

@@ -12,9 +12,10 @@ using namespace mlir;
 
 namespace tbc::raise {
 
-/// Returns true if a score plus `number` is `number`, after rounding in its type.
+/// Returns true if a score plus `number` is `number`, after rounding in its type: scores of 16 are
+/// half a unit in its last place. Example: true for -1e9 in f32, whose unit is 64.
 static bool isAbsorbing(double number, Type element) {
-  return number < (element.isF16() ? -6e4 : -1e30);
+  return number <= -std::ldexp(16.0, int(cast<FloatType>(element).getFPMantissaWidth()));
 }
 
 /// Whether the window, the key mask and the segments come from one step each.
@@ -40,13 +41,17 @@ bool MaskedRows::areAllInWindow(ArrayRef<unsigned> active, bool areEqual) const 
   if (!mask.orders.empty())
     return false;
   unsigned withData = 0;
-  bool arePositionsInfinite = true, hidesPositionsWithData = false;
+  bool arePositionsInfinite = true, hidesPositionsWithData = false, isReplaced = false;
   for (unsigned i : active) {
     bool isInfinite = std::isinf(masks[i].number);
     if (!steps[i].haveData()) {
+      // Scores that are replaced later are hidden less, outside the window too.
+      if (isReplaced)
+        return false;
       arePositionsInfinite &= isInfinite;
       continue;
     }
+    isReplaced |= masks[i].replacesScores;
     if (++withData > 1 || isInfinite || !isAbsorbing(masks[i].number, element))
       return false;
     auto own = windowOf(steps[i].positions, numQueries, numKeys);
@@ -73,6 +78,17 @@ std::optional<StringRef> MaskedRows::hiddenRows(std::string &reason) const {
   }
   auto replaces = [&](unsigned i) { return masks[i].replacesScores; };
   auto outer = ArrayRef(active).drop_back();
+  if (llvm::any_of(active, [&](unsigned i) { return masks[i].hasOtherNumbers; })) {
+    reason = "one of its masks hides keys by several numbers, and another one by data";
+    return std::nullopt;
+  }
+  if (llvm::any_of(active, [&](unsigned i) {
+        return masks[i].replacesScores && masks[i].isBiased &&
+               !isAbsorbing(masks[i].number, element);
+      })) {
+    reason = "something is added to its scores after a mask has replaced them";
+    return std::nullopt;
+  }
   if (isBounded && !areAllAbsorbing) {
     reason = "its masks are bounded by another number than they add";
     return std::nullopt;

@@ -78,7 +78,6 @@ private:
   bool readBiases();
   bool isOfQueries(const View &factor);
   bool readFactors();
-  Value buildTerm(PatternRewriter &rewriter, View view, ArrayRef<DimList> groups);
   SmallVector<Value> buildBiases(PatternRewriter &rewriter, std::string &letters);
   bool assignRoles();
   void separateGroups();
@@ -357,7 +356,7 @@ bool Attention::readMasks() {
 /// Chooses `hiddenRows`, the treatment of fully masked rows, from the masks.
 bool Attention::chooseHiddenRows(ArrayRef<MaskTerms> steps) {
   // Beside the score of a sink, weights of hidden keys are 0.
-  if (sink.value && keptWeights.empty())
+  if ((sink.value || sinkNumber) && keptWeights.empty())
     return true;
   if (!keptWeights.empty())
     return readKeptWeights();
@@ -453,26 +452,9 @@ bool Attention::readFactors() {
   return reason.empty();
 }
 
-/// Builds `view` with its atoms regrouped and repeated along the atoms that it lacks. Example:
-/// learned queries [q, d] as [b, h, q, d].
-Value Attention::buildTerm(PatternRewriter &rewriter, View view, ArrayRef<DimList> groups) {
-  DimList present = view.atoms(table);
-  SmallVector<int64_t> shape(tensorType(view.value).getShape()), dims;
-  for (int64_t dim = 0; dim < int64_t(shape.size()); ++dim)
-    dims.push_back(dim);
-  for (const DimList &group : groups)
-    for (unsigned atom : table.expand(group))
-      if (!contains(present, atom)) {
-        shape.push_back(table.size(atom));
-        view.dims.push_back({atom});
-      }
-  if (shape.size() > dims.size())
-    view.value = broadcastTo(rewriter, product.getLoc(), view.value, shape, dims);
-  return regroup(rewriter, product.getLoc(), table, view, groups);
-}
-
 /// The biases; `letters` lists their dims as in the op.
 SmallVector<Value> Attention::buildBiases(PatternRewriter &rewriter, std::string &letters) {
+  Location loc = product.getLoc();
   SmallVector<Value> operands;
   DimList heads = keyHeads;
   llvm::append_range(heads, groups);
@@ -486,20 +468,20 @@ SmallVector<Value> Attention::buildBiases(PatternRewriter &rewriter, std::string
         own.push_back(group);
         letters += letter;
       }
-    Value value = buildTerm(rewriter, bias.view, own);
+    Value value = regroupRepeated(rewriter, loc, table, bias.view, own);
     if (bias.factor != 1) {
-      Value factor = splat(rewriter, product.getLoc(), tensorType(value), bias.factor);
-      value = rewriter.create<MulOp>(product.getLoc(), value, factor);
+      Value factor = splat(rewriter, loc, tensorType(value), bias.factor);
+      value = rewriter.create<MulOp>(loc, value, factor);
     }
     operands.push_back(value);
   }
   if (sinkNumber) // 0 in softmax1: exp(z) / (1 + the sum)
     operands.push_back(splat(
-        rewriter, product.getLoc(),
+        rewriter, loc,
         RankedTensorType::get({table.sizeOf(heads)}, tensorType(query.value).getElementType()),
         *sinkNumber));
   else if (sink.value)
-    operands.push_back(buildTerm(rewriter, sink, {heads}));
+    operands.push_back(regroupRepeated(rewriter, loc, table, sink, {heads}));
   return operands;
 }
 
@@ -542,15 +524,15 @@ Value Attention::build(PatternRewriter &rewriter) {
   Location loc = product.getLoc();
   DimList heads = keyHeads;
   llvm::append_range(heads, groups);
-  Value q = buildTerm(rewriter, query, {samples, heads, queries, width});
+  Value q = regroupRepeated(rewriter, loc, table, query, {samples, heads, queries, width});
   Value k = regroup(rewriter, loc, table, key, {samples, keyHeads, keys, width});
   Value v = regroup(rewriter, loc, table, value, {samples, keyHeads, keys, valueWidth});
   for (const ScoreFactor &factor : terms.factors) {
     bool ofQueries = isOfQueries(factor.view);
     Value &scaled = ofQueries ? q : k;
     Value by =
-        buildTerm(rewriter, factor.view,
-                  {samples, ofQueries ? heads : keyHeads, ofQueries ? queries : keys, width});
+        regroupRepeated(rewriter, loc, table, factor.view,
+                        {samples, ofQueries ? heads : keyHeads, ofQueries ? queries : keys, width});
     scaled = factor.divides ? rewriter.create<DivOp>(loc, scaled, by).getResult()
                             : rewriter.create<MulOp>(loc, scaled, by).getResult();
   }

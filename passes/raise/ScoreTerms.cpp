@@ -49,6 +49,7 @@ bool ScoreTerms::addStep(MaskStep step) {
   if (softCap != 0)
     reason = "its scores are capped after they are masked";
   step.number *= scale;
+  step.isBiased = !biases.empty();
   if (!hidesScores(step.number))
     reason = "its masks add a number too small to hide keys: hiding takes -9984 or less";
   masks.push_back(step);
