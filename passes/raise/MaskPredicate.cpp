@@ -354,7 +354,7 @@ public:
     if (auto it = tensors.find(value); it != tensors.end())
       return it->second;
     Operation *op = value.getDefiningOp();
-    if (!op || tensorType(value).getNumElements() > kMaxElements)
+    if (!op || isRandom(op) || tensorType(value).getNumElements() > kMaxElements)
       return std::nullopt;
     SmallVector<kernels::Tensor> operands;
     for (Value operand : op->getOperands()) {

@@ -21,13 +21,14 @@ namespace {
 /// Limit for the steps of a match. Masks are small expressions; larger ones are not recognised.
 constexpr int kMaxSteps = 4096;
 
-/// Returns true unless `value` is computed from constants and indices alone.
+/// Returns true unless `value` is computed from constants and indices alone. Random numbers are
+/// data.
 bool holdsData(Value value) {
   llvm::SmallPtrSet<Operation *, 32> seen;
   SmallVector<Value> stack{value};
   while (!stack.empty()) {
     Operation *op = stack.pop_back_val().getDefiningOp();
-    if (!op)
+    if (!op || isRandom(op))
       return true;
     if (seen.insert(op).second)
       llvm::append_range(stack, op->getOperands());
@@ -38,7 +39,8 @@ bool holdsData(Value value) {
 Type elementOf(Value value) { return tensorType(value).getElementType(); }
 
 bool isElementwise(Operation *op) {
-  return op->hasTrait<OpTrait::SameOperandsAndResultShape>() && op->getNumResults() == 1;
+  return op->hasTrait<OpTrait::SameOperandsAndResultShape>() && op->getNumResults() == 1 &&
+         !isRandom(op);
 }
 
 //===- numbers -------------------------------------------------------------===//

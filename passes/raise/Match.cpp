@@ -297,6 +297,8 @@ void takeIdentity(Operation *made, Operation *root) {
   made->setDiscardableAttrs(root->getDiscardableAttrDictionary());
 }
 
+bool isRandom(Operation *op) { return isa<DropoutOpInterface>(op); }
+
 bool isParameter(Value value) {
   while (isa_and_nonnull<TransposeOp, ReshapeOp, CastOp>(value.getDefiningOp()))
     value = value.getDefiningOp()->getOperand(0);

@@ -84,6 +84,10 @@ struct RootOfSum {
 std::optional<RootOfSum> reciprocalRoot(Spread spread);
 std::optional<RootOfSum> root(Spread spread);
 
+/// Returns true if `op` draws random numbers in training: each element has its own, so neither two
+/// parts of it are equal, nor can it be computed before.
+bool isRandom(mlir::Operation *op);
+
 /// Returns true if `value` is an argument of the function but for moves and casts.
 bool isParameter(mlir::Value value);
 /// Returns true if `value` is computed from a matmul of activations with as many elements, by a few

@@ -110,6 +110,9 @@ LogicalResult raiseLayerNorm(Operation *root, const Scaled &scaled, Value bias,
   Value weight = scaled.weight ? scaled.weight : vectorLike(rewriter, loc, x, 1);
   if (!bias)
     bias = vectorLike(rewriter, loc, x, 0);
+  // A cast may stand between the scale and the shift, so that their types differ.
+  if (weight.getType() != bias.getType())
+    return failure();
   auto norm = rewriter.create<LayerNormOp>(loc, x, weight, bias,
                                            rewriter.getF64FloatAttr(scaled.normalized.epsilon));
   takeIdentity(norm, root);

@@ -35,9 +35,10 @@ SmallVector<Attribute> halfOfElements(DenseElementsAttr dense, int64_t dim) {
   return kept;
 }
 
-bool keepsShape(Operation *op) {
-  return op->hasTrait<OpTrait::SameOperandsAndResultShape>() ||
-         op->hasTrait<OpTrait::SameOperandsAndResultType>();
+/// Whether each element of the result is a function of the same element of each operand.
+bool isElementwise(Operation *op) {
+  return !isRandom(op) && (op->hasTrait<OpTrait::SameOperandsAndResultShape>() ||
+                           op->hasTrait<OpTrait::SameOperandsAndResultType>());
 }
 
 /// Whether the two halves of `value` along `dim` are known to be equal.
@@ -61,7 +62,7 @@ bool hasEqualHalves(Value value, int64_t dim) {
   }
   if (auto transpose = dyn_cast<TransposeOp>(op))
     return hasEqualHalves(transpose.getInput(), transpose.getPermutation()[dim]);
-  return op->getNumOperands() > 0 && keepsShape(op) &&
+  return op->getNumOperands() > 0 && isElementwise(op) &&
          llvm::all_of(op->getOperands(), [&](Value v) { return hasEqualHalves(v, dim); });
 }
 

@@ -1,22 +1,5 @@
 // RUN: tbc-opt %s --tbc-raise-composites --verify-diagnostics --split-input-file | FileCheck %s
 
-// -1e9 leaves no difference between scores of f32: the row reads every key alike.
-// CHECK-LABEL: func.func @one_number(
-// CHECK:         tbc.attention %{{.*}} {causal = false, hidden_rows = "mean", key_mask = true, scale
-func.func @one_number(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor<2x2x3x4xf32> {
-  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
-  %keys = tbc.broadcast %mask {dims = array<i64: 0, 3>} : (tensor<2x3xi1>) -> tensor<2x2x3x3xi1>
-  %zero = tbc.constant dense<0.0> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
-  %number = tbc.constant dense<-1.0e9> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
-  %bias = tbc.select %keys, %zero, %number : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
-  %z1 = tbc.add %z, %bias : tensor<2x2x3x3xf32>
-  %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
-  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
-  return %o : tensor<2x2x3x4xf32>
-}
-
-// -----
-
 // A bias after the mask makes hidden scores differ.
 // CHECK-LABEL: func.func @added_after(
 // CHECK-NOT:     tbc.attention
@@ -57,7 +40,7 @@ func.func @replaced_later(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> ten
 
 // -----
 
-// Where padding is hidden by -inf, a row reads the future, which is hidden by less: a bias.
+// A fully masked row reads the future, which is hidden by less than padding: a bias.
 // CHECK-LABEL: func.func @two_numbers(
 // CHECK:         tbc.attention %{{.*}} {biases = "bhst", causal = false, scale
 func.func @two_numbers(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor<2x2x3x4xf32> {
@@ -68,10 +51,10 @@ func.func @two_numbers(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor
   %past = tbc.broadcast %square {dims = array<i64: 2, 3>} : (tensor<3x3xi1>) -> tensor<2x2x3x3xi1>
   %keys = tbc.broadcast %mask {dims = array<i64: 0, 3>} : (tensor<2x3xi1>) -> tensor<2x2x3x3xi1>
   %zero = tbc.constant dense<0.0> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
-  %number = tbc.constant dense<-1.0e9> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
-  %infinite = tbc.constant dense<0xFF800000> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %number = tbc.constant dense<-1.0e30> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %lowest = tbc.constant dense<-3.40282347E+38> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
   %future = tbc.select %past, %zero, %number : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
-  %bias = tbc.select %keys, %future, %infinite : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %bias = tbc.select %keys, %future, %lowest : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
   %z1 = tbc.add %z, %bias : tensor<2x2x3x3xf32>
   %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
   %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
@@ -122,14 +105,14 @@ func.func @sink_number(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor
 // CHECK:         %[[ROWS:.+]] = tbc.broadcast %[[MASK]] {{.*}} -> tensor<2x2x5xi1>
 // CHECK:         %[[TURNED:.+]] = tbc.transpose %[[ROWS]]
 // CHECK:         %[[KEYS:.+]] = tbc.reshape %[[TURNED]] {{.*}} -> tensor<2x10xi1>
-// CHECK:         tbc.attention %{{.*}} %[[KEYS]] {causal = false, key_mask = true, scale
+// CHECK:         tbc.attention %{{.*}} %[[KEYS]] {causal = false, hidden_rows = "mean", key_mask = true, scale
 func.func @columns(%q: tensor<2x2x3x4xf32>, %k: tensor<2x2x10x4xf32>, %mask: tensor<2x2xi1>) -> tensor<2x2x3x4xf32> {
   %z = tbc.einsum %q, %k {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x10x4xf32>) -> tensor<2x2x3x10xf32>
   %both = tbc.broadcast %mask {dims = array<i64: 0, 2>} : (tensor<2x2xi1>) -> tensor<2x5x2xi1>
   %flat = tbc.reshape %both {sizes = array<i64: 2, 5, 2>, in = array<i64: 1, 1, 1>, out = array<i64: 1, 2>} : (tensor<2x5x2xi1>) -> tensor<2x10xi1>
   %keys = tbc.broadcast %flat {dims = array<i64: 0, 3>} : (tensor<2x10xi1>) -> tensor<2x2x3x10xi1>
-  %infinite = tbc.constant dense<0xFF800000> : tensor<2x2x3x10xf32> : tensor<2x2x3x10xf32>
-  %z1 = tbc.select %keys, %z, %infinite : (tensor<2x2x3x10xi1>, tensor<2x2x3x10xf32>, tensor<2x2x3x10xf32>) -> tensor<2x2x3x10xf32>
+  %lowest = tbc.constant dense<-3.40282347E+38> : tensor<2x2x3x10xf32> : tensor<2x2x3x10xf32>
+  %z1 = tbc.select %keys, %z, %lowest : (tensor<2x2x3x10xi1>, tensor<2x2x3x10xf32>, tensor<2x2x3x10xf32>) -> tensor<2x2x3x10xf32>
   %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x10xf32>) -> tensor<2x2x3x10xf32>
   %o = tbc.einsum %p, %k {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x10xf32>, tensor<2x2x10x4xf32>) -> tensor<2x2x3x4xf32>
   return %o : tensor<2x2x3x4xf32>
@@ -142,7 +125,7 @@ func.func @columns(%q: tensor<2x2x3x4xf32>, %k: tensor<2x2x10x4xf32>, %mask: ten
 // CHECK:         %[[COLUMN:.+]] = tbc.iota {{.*}}dim = 0 : i64{{.*}} -> tensor<2xi64>
 // CHECK:         %[[ALL:.+]] = tbc.broadcast %[[COLUMN]] {{.*}} -> tensor<2x5xi64>
 // CHECK:         tbc.transpose %[[ALL]] {{.*}} -> tensor<5x2xi64>
-// CHECK:         tbc.attention %{{.*}} {causal = false, key_mask = true, scale
+// CHECK:         tbc.attention %{{.*}} {causal = false, hidden_rows = "mean", key_mask = true, scale
 func.func @lengths_of_columns(%q: tensor<2x2x3x4xf32>, %k: tensor<2x2x10x4xf32>, %length: tensor<2xi64>) -> tensor<2x2x3x4xf32> {
   %z = tbc.einsum %q, %k {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x10x4xf32>) -> tensor<2x2x3x10xf32>
   %column = tbc.iota {dim = 2 : i64} : () -> tensor<3x5x2xi64>
@@ -150,8 +133,8 @@ func.func @lengths_of_columns(%q: tensor<2x2x3x4xf32>, %k: tensor<2x2x10x4xf32>,
   %columns = tbc.broadcast %flat {dims = array<i64: 2, 3>} : (tensor<3x10xi64>) -> tensor<2x2x3x10xi64>
   %lengths = tbc.broadcast %length {dims = array<i64: 0>} : (tensor<2xi64>) -> tensor<2x2x3x10xi64>
   %keys = tbc.compare %columns, %lengths {predicate = "lt"} : (tensor<2x2x3x10xi64>, tensor<2x2x3x10xi64>) -> tensor<2x2x3x10xi1>
-  %infinite = tbc.constant dense<0xFF800000> : tensor<2x2x3x10xf32> : tensor<2x2x3x10xf32>
-  %z1 = tbc.select %keys, %z, %infinite : (tensor<2x2x3x10xi1>, tensor<2x2x3x10xf32>, tensor<2x2x3x10xf32>) -> tensor<2x2x3x10xf32>
+  %lowest = tbc.constant dense<-3.40282347E+38> : tensor<2x2x3x10xf32> : tensor<2x2x3x10xf32>
+  %z1 = tbc.select %keys, %z, %lowest : (tensor<2x2x3x10xi1>, tensor<2x2x3x10xf32>, tensor<2x2x3x10xf32>) -> tensor<2x2x3x10xf32>
   %p = tbc.softmax %z1 {dim = 3 : i64} : (tensor<2x2x3x10xf32>) -> tensor<2x2x3x10xf32>
   %o = tbc.einsum %p, %k {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x10xf32>, tensor<2x2x10x4xf32>) -> tensor<2x2x3x4xf32>
   return %o : tensor<2x2x3x4xf32>

@@ -160,3 +160,22 @@ func.func @narrower(%q: tensor<8x3x16xf32>) -> tensor<8x3x16xf32> {
   %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x3x3xf32>, tensor<8x3x16xf32>) -> tensor<8x3x16xf32>
   return %o : tensor<8x3x16xf32>
 }
+
+// -----
+
+// Random keys are dropped, others in each row. No random number is known before training.
+// CHECK-LABEL: func.func @random(
+// CHECK-NOT:     tbc.attention
+func.func @random(%q: tensor<8x3x16xf32>) -> tensor<8x3x16xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 3, 2>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x3x16xf32>, tensor<8x3x16xf32>) -> tensor<8x3x3xf32>
+  %zero = tbc.constant dense<0.0> : tensor<3x3xf32> : tensor<3x3xf32>
+  %number = tbc.random_uniform %zero {key = 1 : i64} : (tensor<3x3xf32>) -> tensor<3x3xf32>
+  %mask = tbc.compare %number, %zero {predicate = "ge"} : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xi1>
+  %masks = tbc.broadcast %mask {dims = array<i64: 1, 2>} : (tensor<3x3xi1>) -> tensor<8x3x3xi1>
+  %lowest = tbc.constant dense<-3.40282347E+38> : tensor<8x3x3xf32> : tensor<8x3x3xf32>
+  %z1 = tbc.select %masks, %z, %lowest : (tensor<8x3x3xi1>, tensor<8x3x3xf32>, tensor<8x3x3xf32>) -> tensor<8x3x3xf32>
+  %p = tbc.softmax %z1 {dim = 2 : i64} : (tensor<8x3x3xf32>) -> tensor<8x3x3xf32>
+  // expected-remark@+1 {{its mask compares queries with keys by more than their positions}}
+  %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2>, rhs_labels = array<i64: 0, 2, 3>, out_labels = array<i64: 0, 1, 3>} : (tensor<8x3x3xf32>, tensor<8x3x16xf32>) -> tensor<8x3x16xf32>
+  return %o : tensor<8x3x16xf32>
+}

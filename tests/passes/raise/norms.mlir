@@ -113,3 +113,33 @@ func.func @no_norm(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %h = tbc.mul %x, %rs : tensor<4x4xf32>
   return %h : tensor<4x4xf32>
 }
+
+// -----
+
+// The scale is f32 and the shift bf16, with a cast between: the norm ends before the cast.
+// CHECK-LABEL: func.func @mixed
+// CHECK:         tbc.layer_norm {{.*}} -> (tensor<4x8xf32>
+// CHECK:         tbc.cast
+// CHECK:         tbc.add {{.*}} : tensor<4x8xbf16>
+func.func @mixed(%x: tensor<4x8xbf16>, %w: tensor<8xf32>, %b: tensor<8xbf16>) -> tensor<4x8xbf16> {
+  %x32 = tbc.cast %x : (tensor<4x8xbf16>) -> tensor<4x8xf32>
+  %s = tbc.reduce_sum %x32 {dims = array<i64: 1>} : (tensor<4x8xf32>) -> tensor<4xf32>
+  %n = tbc.constant dense<8.0> : tensor<4xf32> : tensor<4xf32>
+  %m = tbc.div %s, %n : tensor<4xf32>
+  %mb = tbc.broadcast %m {dims = array<i64: 0>} : (tensor<4xf32>) -> tensor<4x8xf32>
+  %c = tbc.sub %x32, %mb : tensor<4x8xf32>
+  %q = tbc.mul %c, %c : tensor<4x8xf32>
+  %s2 = tbc.reduce_sum %q {dims = array<i64: 1>} : (tensor<4x8xf32>) -> tensor<4xf32>
+  %v = tbc.div %s2, %n : tensor<4xf32>
+  %e = tbc.constant dense<1.0e-5> : tensor<4xf32> : tensor<4xf32>
+  %ve = tbc.add %v, %e : tensor<4xf32>
+  %r = tbc.rsqrt %ve : tensor<4xf32>
+  %rb = tbc.broadcast %r {dims = array<i64: 0>} : (tensor<4xf32>) -> tensor<4x8xf32>
+  %y = tbc.mul %c, %rb : tensor<4x8xf32>
+  %wb = tbc.broadcast %w {dims = array<i64: 1>} : (tensor<8xf32>) -> tensor<4x8xf32>
+  %yw = tbc.mul %y, %wb : tensor<4x8xf32>
+  %z = tbc.cast %yw : (tensor<4x8xf32>) -> tensor<4x8xbf16>
+  %bb = tbc.broadcast %b {dims = array<i64: 1>} : (tensor<8xbf16>) -> tensor<4x8xbf16>
+  %o = tbc.add %z, %bb : tensor<4x8xbf16>
+  return %o : tensor<4x8xbf16>
+}

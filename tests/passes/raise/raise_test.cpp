@@ -113,8 +113,9 @@ TEST_P(Example, MeansTheSameAfterwards) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Example,
-                         testing::Values("activations", "attention", "attention_masks", "experts",
-                                         "kept_attention", "norms", "rotary"),
+                         testing::Values("activations", "attention", "attention_masks",
+                                         "cross_entropy", "experts", "hidden_rows",
+                                         "kept_attention", "kept_experts", "norms", "rotary"),
                          [](const testing::TestParamInfo<const char *> &info) {
                            return std::string(info.param);
                          });

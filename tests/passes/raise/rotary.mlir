@@ -155,3 +155,22 @@ func.func @other_neighbours(%x: tensor<3x8xf32>, %c: tensor<3x8xf32>, %s: tensor
   %y = tbc.add %direct, %turned : tensor<3x8xf32>
   return %y : tensor<3x8xf32>
 }
+
+// -----
+
+// Dropout of a table: its halves are dropped apart.
+// CHECK-LABEL: func.func @dropout
+// CHECK-NOT:     tbc.rotary
+// CHECK:         tbc.dropout {{.*}} : tensor<4x8xf32>
+func.func @dropout(%x: tensor<4x8xf32>, %f: tensor<4x4xf32>) -> tensor<4x8xf32> {
+  %t = tbc.concat %f, %f {dim = 1 : i64} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x8xf32>
+  %d = tbc.dropout %t {ratio = 5.0e-01 : f64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %a = tbc.slice %x {dim = 1 : i64, offset = 0 : i64, step = 1 : i64, size = 4 : i64} : (tensor<4x8xf32>) -> tensor<4x4xf32>
+  %b = tbc.slice %x {dim = 1 : i64, offset = 4 : i64, step = 1 : i64, size = 4 : i64} : (tensor<4x8xf32>) -> tensor<4x4xf32>
+  %nb = tbc.neg %b : tensor<4x4xf32>
+  %turned = tbc.concat %nb, %a {dim = 1 : i64} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x8xf32>
+  %p = tbc.mul %x, %d : tensor<4x8xf32>
+  %q = tbc.mul %turned, %t : tensor<4x8xf32>
+  %o = tbc.add %p, %q : tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
