@@ -556,6 +556,15 @@ TEST_F(Ops, EinsumOfThreeWithADiagonal) {
   EXPECT_THAT(run(b), ElementsAre(30, 60, 74, 148));
 }
 
+TEST_F(Ops, PowOfAnIntegerByAFloat) {
+  ModelBuilder b = withInput({"5"});
+  b.floats("half", {}, {0.5});
+  ModelBuilder::attr(b.node("Cast", {"x"}, {"i"}), "to", int64_t(onnx::TensorProto::INT64));
+  b.node("Pow", {"i", "half"}, {"roots"});
+  ModelBuilder::attr(b.node("Cast", {"roots"}, {"y"}), "to", int64_t(onnx::TensorProto::FLOAT));
+  EXPECT_THAT(run(b), ElementsAre(0, 1, 1, 1, 2, 2, 2, 2, 2, 3));
+}
+
 /// T5 takes the logarithm of distance 0 for an index, and does not use it.
 TEST_F(Ops, WhatNoIntegerHoldsIsTheLowest) {
   for (auto [type, lowest] : {std::pair(onnx::TensorProto::INT32, -2147483648.0),

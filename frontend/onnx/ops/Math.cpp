@@ -112,9 +112,15 @@ void importWhere(NodeContext &node) {
   node.setOutput(0, select(node.emitter, node.input(0), node.input(1), node.input(2)));
 }
 
+/// The result has the type of the base. A power of an integer by a float is computed in floats.
+/// Example: 9 to the power of 0.5 is 3.
 void importPow(NodeContext &node) {
-  Value exponent = cast(node.emitter, node.input(1), node.input(0).dtype);
-  node.setOutput(0, elementwise(node.emitter, "pow", {node.input(0), exponent}));
+  Emitter &e = node.emitter;
+  const Value &base = node.input(0), &exponent = node.input(1);
+  bool isMixed = !kernels::isFloat(base.dtype) && kernels::isFloat(exponent.dtype);
+  DType dtype = isMixed ? DType::F64 : base.dtype;
+  Value power = elementwise(e, "pow", {cast(e, base, dtype), cast(e, exponent, dtype)});
+  node.setOutput(0, cast(e, power, base.dtype));
 }
 
 void importCast(NodeContext &node) {
