@@ -161,7 +161,7 @@ func.func @other_neighbours(%x: tensor<3x8xf32>, %c: tensor<3x8xf32>, %s: tensor
 // Dropout of a table: its halves are dropped apart.
 // CHECK-LABEL: func.func @dropout
 // CHECK-NOT:     tbc.rotary
-// CHECK:         tbc.dropout {{.*}} : tensor<4x8xf32>
+// CHECK:         tbc.dropout {{.*}} -> tensor<4x8xf32>
 func.func @dropout(%x: tensor<4x8xf32>, %f: tensor<4x4xf32>) -> tensor<4x8xf32> {
   %t = tbc.concat %f, %f {dim = 1 : i64} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x8xf32>
   %d = tbc.dropout %t {ratio = 5.0e-01 : f64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
