@@ -281,6 +281,8 @@ Status Streams::finishHostCopies() {
   if (mode != Mode::Executing)
     return midStep();
   Status status = device->makeCurrent();
+  if (status && recorded) // the graph of a step has its copies within it
+    status = explain(await(launched));
   if (status)
     status = copies.stream().record(copiedAside);
   return status ? explain(await(copiedAside)) : status;

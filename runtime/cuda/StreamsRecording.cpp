@@ -174,7 +174,11 @@ Status Streams::launch() {
   progress->reset();
   static const std::string what = "launching the graph of a step";
   HostWatch::Call call(watched.get(), what);
-  Status status = recorded->graph.launch(computeStream);
+  // Copies of an executed step may still run. The graph does not know them, and may use their
+  // memory. Example: new optimizer states on their way to the host after a timed step.
+  Status status = copies.isAny() ? join() : Status::ok();
+  if (status)
+    status = recorded->graph.launch(computeStream);
   if (status)
     status = computeStream.record(launched);
   if (status && communicator)

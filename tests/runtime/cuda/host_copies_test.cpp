@@ -1,6 +1,7 @@
 //===- host_copies_test.cpp - Host copies concurrent with kernels ----------===//
 
 #include "runtime/cuda/HostCopies.h"
+#include "runtime/cuda/Streams.h"
 #include "tests/runtime/cuda/FakeDriver.h"
 
 #include <gmock/gmock.h>
@@ -116,6 +117,60 @@ TEST_F(HostCopiesTest, AStreamThatComesAfterAnotherWaitsNoMore) {
   EXPECT_TRUE(copies.beforeUse(communication, other, range(0), /*isWrite=*/true));
   EXPECT_EQ(fake.numStreamWaits(), 3);
   finish();
+}
+
+/// The same with the graph of a step, which fills the first half.
+class HostCopiesOfGraphsTest : public HostCopiesTest {
+protected:
+  HostCopiesOfGraphsTest() {
+    take(cuda::Streams::create(device, std::chrono::milliseconds(0)), streams);
+    take(cuda::Event::create(device), filled);
+  }
+  const Stream &kernels() const { return streams->of(compute); }
+  HostCopies &aside() { return streams->hostCopies(); }
+  /// `copies`: also copies it to the host, beside the kernels.
+  void record(unsigned char value, bool copies) {
+    ASSERT_TRUE(streams->beginRecording(0, 0));
+    fill(kernels(), 0, value);
+    if (copies) {
+      EXPECT_TRUE(kernels().record(filled));
+      EXPECT_TRUE(aside().stream().waitFor(filled));
+      EXPECT_TRUE(aside().toHost(host.data(), range(0)));
+    }
+    ASSERT_TRUE(streams->endRecording());
+  }
+  void replay() {
+    ASSERT_TRUE(streams->beginReplay());
+    ASSERT_TRUE(streams->launch());
+  }
+
+  std::shared_ptr<cuda::Streams> streams;
+  cuda::Event filled;
+};
+
+/// A copy of an executed step still reads what the graph of the next step overwrites.
+TEST_F(HostCopiesOfGraphsTest, AGraphWaitsForCopiesBeforeIt) {
+  record(2, /*copies=*/false);
+  fill(kernels(), 0, 1);
+  ASSERT_TRUE(streams->wait());
+  EXPECT_TRUE(aside().toHost(host.data(), range(0)));
+  replay();
+  EXPECT_FALSE(aside().isAny());
+  ASSERT_TRUE(streams->wait());
+  EXPECT_EQ(host.data()[half - 1], 1);
+  EXPECT_THAT(fake.complaints(), IsEmpty());
+}
+
+/// Example: a checkpoint of optimizer states that lie on the host.
+TEST_F(HostCopiesOfGraphsTest, TheHostWaitsForCopiesWithinAGraph) {
+  record(3, /*copies=*/true);
+  for (unsigned char before : {0, 1}) {
+    std::memset(host.data(), before, size_t(half));
+    replay();
+    ASSERT_TRUE(streams->finishHostCopies());
+    EXPECT_EQ(host.data()[half - 1], 3);
+  }
+  EXPECT_THAT(fake.complaints(), IsEmpty());
 }
 
 TEST_F(HostCopiesTest, ManyCopiesAreNotKeptForGood) {
