@@ -55,30 +55,40 @@ KernelModule::load(DevicePtr device, const FolderFiles &files, const std::string
 }
 
 /// Loads the image of the latest architecture that the device supports, as machine code if
-/// available.
+/// available and if the driver takes it.
 Status KernelModule::loadImage(const program::CudaKernels &list, const FolderFiles &files) {
-  const program::CudaImage *best = nullptr;
+  std::vector<const program::CudaImage *> fitting;
   std::string all;
-  auto rank = [](const program::CudaImage &image) {
-    return std::pair(image.architecture, image.code == program::CudaCode::Cubin);
-  };
   for (const program::CudaImage &image : list.images) {
     if (image.code == program::CudaCode::Ptx)
       all += (all.empty() ? "sm_" : ", sm_") + std::to_string(image.architecture);
-    if (isExecutedBy(image, device->capability()) && (!best || rank(*best) < rank(image)))
-      best = &image;
+    if (isExecutedBy(image, device->capability()))
+      fitting.push_back(&image);
   }
-  if (!best)
+  if (fitting.empty())
     return usage(device->name() + " cannot execute the program's kernels, which are for " +
                  (all.empty() ? "no architecture" : all + " and later") + "; compile for it");
-  Result<std::string> image = files(best->file);
-  if (!image)
-    return image.error();
-  if (sha256Hex(*image) != best->sha256)
-    return usage(best->file + " is not what was compiled (its SHA-256 differs); compile again");
-  return device->check(
-      device->driver().moduleLoadData(&module, image->c_str(), 0, nullptr, nullptr),
-      "loading " + best->file);
+  auto rank = [](const program::CudaImage *image) {
+    return std::pair(image->architecture, image->code == program::CudaCode::Cubin);
+  };
+  std::sort(fitting.begin(), fitting.end(),
+            [&](const auto *one, const auto *other) { return rank(one) > rank(other); });
+  Status status;
+  for (const program::CudaImage *image : fitting) {
+    Result<std::string> bytes = files(image->file);
+    if (!bytes)
+      return bytes.error();
+    if (sha256Hex(*bytes) != image->sha256)
+      return usage(image->file + " is not what was compiled (its SHA-256 differs); compile again");
+    DriverCode code = device->driver().moduleLoadData(&module, bytes->c_str(), 0, nullptr, nullptr);
+    status = device->check(code, "loading " + image->file);
+    // A driver knows no machine code of a ptxas of a later CUDA (NVIDIA's "CUDA Compatibility"),
+    // but translates the PTX beside it.
+    if (image->code != program::CudaCode::Cubin ||
+        (code != DriverCode::InvalidImage && code != DriverCode::NoBinaryForGpu))
+      break;
+  }
+  return status;
 }
 
 Result<LaunchableKernel> KernelModule::prepare(const program::CudaKernel &kernel) const {

@@ -279,11 +279,14 @@ protected:
     options.capability = capability;
     FakeDriver driver(options);
     driver.addKernel("k", {{}, [](FakeLaunch &) {}, 512, 1024});
+    for (DriverCode code : refusals)
+      driver.failCall("cuModuleLoadDataEx", code);
     writeKernels(kernels, folder, hash);
     auto device = cuda::Device::open(FakeDriver::table(), 0);
     EXPECT_TRUE(device);
     auto module = cuda::KernelModule::load(*device, test::filesIn(folder), programHash);
     image = driver.images().empty() ? "" : driver.images()[0];
+    numLoads = driver.numCalls("cuModuleLoadDataEx");
     return module ? Status::ok() : Status(module.error());
   }
   program::CudaKernels list(int64_t blocks = 1, int threads = 128, int sharedBytes = 0) {
@@ -299,7 +302,9 @@ protected:
     EXPECT_EQ(status.error().code, ErrorCode::Usage);
     EXPECT_THAT(status.error().message, HasSubstr(why));
   }
+  std::vector<DriverCode> refusals; // of the first images
   std::string image;
+  int numLoads = 0;
 };
 
 TEST_F(KernelModuleTest, LaunchesBeyondTheLimitsAreRefused) {
@@ -312,6 +317,28 @@ TEST_F(KernelModuleTest, TheLatestImageThatTheDeviceExecutesIsTaken) {
   EXPECT_TRUE(load(list(), 80));
   EXPECT_THAT(image, HasSubstr(".target sm_80"));
   expectRefused(load(list(), 75), "cannot execute the program's kernels, which are for sm_80");
+}
+
+/// A driver takes no machine code of a later CUDA than its own: "device kernel image is invalid".
+TEST_F(KernelModuleTest, PtxIsTakenWhereTheDriverRefusesMachineCode) {
+  program::CudaKernels kernels = list();
+  kernels.images.push_back(kernels.images[0]);
+  kernels.images[1].code = program::CudaCode::Cubin, kernels.images[1].file = "kernels.cubin";
+  EXPECT_TRUE(load(kernels, 80));
+  EXPECT_EQ(numLoads, 1);
+  for (DriverCode refusal : {DriverCode::InvalidImage, DriverCode::NoBinaryForGpu}) {
+    refusals = {refusal};
+    EXPECT_TRUE(load(kernels, 80));
+    EXPECT_EQ(numLoads, 2);
+  }
+  // Of both, the error is that of the PTX; others end the run at once.
+  refusals = {DriverCode::InvalidImage, DriverCode::InvalidImage};
+  Status status = load(kernels, 80);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message, HasSubstr("loading kernels.sm_80.ptx"));
+  refusals = {DriverCode::OutOfMemory};
+  EXPECT_FALSE(load(kernels, 80));
+  EXPECT_EQ(numLoads, 1);
 }
 
 TEST_F(KernelModuleTest, FilesOfAnotherProgramOrDamagedAreRefused) {

@@ -37,10 +37,8 @@ public:
     std::string text = image;
     if (text.compare(0, 4,
                      "\x7f"
-                     "ELF") == 0) {
-      say("machine code is not executed, PTX is: TBC_EMULATED_CAPABILITY=100 takes that of sm_90");
-      return DriverCode::NoBinaryForGpu;
-    }
+                     "ELF") == 0)
+      return DriverCode::NoBinaryForGpu; // machine code, which is not executed
     auto loaded = std::make_shared<ptx::LoadedModule>();
     try {
       *loaded = ptx::load(ptx::parse(text), memory, nextGlobals);

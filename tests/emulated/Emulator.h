@@ -8,8 +8,8 @@
 // Environment variables:
 //
 // - TBC_EMULATED_GPUS: the number of devices (default 2).
-// - TBC_EMULATED_CAPABILITY: 10 * major + minor (default 100). 100 accepts PTX of sm_90, but no
-//   machine code made by ptxas for sm_90.
+// - TBC_EMULATED_CAPABILITY: 10 * major + minor (default 100, which takes PTX of sm_90). Machine
+//   code is refused, so PTX is taken in its place.
 // - TBC_EMULATED_STATISTICS: a file; every launch appends a line.
 //
 //===----------------------------------------------------------------------===//
