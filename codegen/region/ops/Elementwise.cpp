@@ -11,6 +11,19 @@ using namespace mlir;
 namespace tbc::region {
 namespace {
 
+/// Kernels compute integers in 64 bits. Returns the number that an element of the result of `op`
+/// keeps of `x`: its low bits. Later ops of the kernel read it, too. Example: 300 as i8 is 44.
+Value wrapped(Operation *op, const Elements &e, Value x) {
+  auto stored = dyn_cast<IntegerType>(getElementTypeOrSelf(op->getResult(0)));
+  constexpr unsigned ofKernels = 64;
+  if (!stored || stored.getWidth() == 1 || stored.getWidth() == ofKernels)
+    return x;
+  Type narrow = Elements::typeLike(x, e.builder.getIntegerType(stored.getWidth()));
+  Value low = e.make<arith::TruncIOp>(narrow, x);
+  return stored.isUnsigned() ? e.make<arith::ExtUIOp>(x.getType(), low)
+                             : e.make<arith::ExtSIOp>(x.getType(), low);
+}
+
 /// Builds an element of OP's result as EXPRESSION of x[0], x[1] ..., e and op.
 #define TBC_ELEMENT(OP, EXPRESSION)                                                                \
   Value build##OP(OP op, const Elements &e, ValueRange x) {                                        \
@@ -18,8 +31,9 @@ namespace {
     return EXPRESSION;                                                                             \
   }
 
-TBC_ELEMENT(NegOp, e.neg(x[0]))
-TBC_ELEMENT(AbsOp, e.isFloat(x[0]) ? e.make<math::AbsFOp>(x[0]) : e.make<math::AbsIOp>(x[0]))
+TBC_ELEMENT(NegOp, wrapped(op, e, e.neg(x[0])))
+TBC_ELEMENT(AbsOp, e.isFloat(x[0]) ? e.make<math::AbsFOp>(x[0])
+                                   : wrapped(op, e, e.make<math::AbsIOp>(x[0])))
 TBC_ELEMENT(ExpOp, e.exp(x[0]))
 TBC_ELEMENT(LogOp, e.make<math::LogOp>(x[0]))
 TBC_ELEMENT(SqrtOp, e.sqrt(x[0]))
@@ -37,9 +51,9 @@ TBC_ELEMENT(AtanOp, e.make<math::AtanOp>(x[0]))
 TBC_ELEMENT(FloorOp, e.make<math::FloorOp>(x[0]))
 TBC_ELEMENT(CeilOp, e.make<math::CeilOp>(x[0]))
 TBC_ELEMENT(RoundOp, e.make<math::RoundEvenOp>(x[0]))
-TBC_ELEMENT(AddOp, e.add(x[0], x[1]))
-TBC_ELEMENT(SubOp, e.sub(x[0], x[1]))
-TBC_ELEMENT(MulOp, e.mul(x[0], x[1]))
+TBC_ELEMENT(AddOp, wrapped(op, e, e.add(x[0], x[1])))
+TBC_ELEMENT(SubOp, wrapped(op, e, e.sub(x[0], x[1])))
+TBC_ELEMENT(MulOp, wrapped(op, e, e.mul(x[0], x[1])))
 TBC_ELEMENT(DivOp, e.div(x[0], x[1]))
 TBC_ELEMENT(PowOp, e.make<LLVM::PowOp>(x[0], x[1]))
 TBC_ELEMENT(MaximumOp, e.larger(x[0], x[1]))
@@ -100,7 +114,7 @@ Value buildCastOp(CastOp op, const Elements &e, ValueRange x) {
     return fromBool ? e.make<arith::UIToFPOp>(type, x[0]) : e.make<arith::SIToFPOp>(type, x[0]);
   }
   Type type = Elements::typeLike(x[0], e.builder.getI64Type());
-  return fromBool ? e.make<arith::ExtUIOp>(type, x[0]) : x[0];
+  return fromBool ? e.make<arith::ExtUIOp>(type, x[0]) : wrapped(op, e, x[0]);
 }
 
 /// The reference refuses floats outside of the integer range. Kernels cannot report errors, so they

@@ -87,6 +87,35 @@ TEST(Regions, ColumnsAreReadAndWrittenInPlace) {
   }
 }
 
+/// Integers that do not fit the type between two ops of one kernel: 300 and -1 as i8 and ui8, and
+/// products beyond 32 bits.
+const char *const narrowIntegers = R"(
+func.func @f(%x: tensor<5xi64>, %y: tensor<5xi32>) -> (tensor<5xf32>, tensor<5xi64>) {
+  %byte = tbc.cast %x : (tensor<5xi64>) -> tensor<5xui8>
+  %float = tbc.cast %byte : (tensor<5xui8>) -> tensor<5xf32>
+  %signed = tbc.cast %x : (tensor<5xi64>) -> tensor<5xi8>
+  %minus = tbc.neg %signed : tensor<5xi8>
+  %wide = tbc.cast %minus : (tensor<5xi8>) -> tensor<5xi64>
+  %square = tbc.mul %y, %y : tensor<5xi32>
+  %product = tbc.cast %square : (tensor<5xi32>) -> tensor<5xi64>
+  %both = tbc.add %wide, %product : tensor<5xi64>
+  return %float, %both : tensor<5xf32>, tensor<5xi64>
+})";
+
+TEST(Regions, IntegersWrapBetweenOps) {
+  auto target = cpu::findCpuTarget("native");
+  ASSERT_TRUE(target);
+  for (auto [emit, lanes] :
+       {std::pair(cpuEmitter(*target), target->lanes), std::pair(region::EmitFn(emitThreads), 1)}) {
+    auto one = compileFunction("region", narrowIntegers, emit, 0);
+    ASSERT_TRUE(one);
+    one->opCase.integers = {{0, {300, -1, -128, 128, 7}}, {1, {46341, -70000, 65536, 3, 100000}}};
+    std::vector<Compiled> compiled;
+    compiled.push_back(std::move(*one));
+    checkCompiled(compiled, *target, lanes);
+  }
+}
+
 TEST(Regions, AtRandom) {
   auto target = cpu::findCpuTarget("native");
   ASSERT_TRUE(target);
