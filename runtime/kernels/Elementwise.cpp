@@ -6,8 +6,9 @@
 
 #include "runtime/kernels/Elementwise.h"
 
+#include "runtime/dtype/Casts.h"
+
 #include <cmath>
-#include <limits>
 
 using namespace tbc::kernels;
 
@@ -392,12 +393,6 @@ Tensors cast(const KernelContext &context, const Attrs &, const Tensors &inputs,
 }
 
 } // namespace
-
-int64_t tbc::kernels::castOfTooLarge(DType to) {
-  return to == DType::I64   ? std::numeric_limits<int64_t>::min()
-         : to == DType::I32 ? std::numeric_limits<int32_t>::min()
-                            : 0;
-}
 
 const KernelTable &tbc::kernels::elementwiseKernels() {
   static const KernelTable table = {

@@ -39,11 +39,6 @@ namespace tbc::kernels {
 
 const KernelTable &elementwiseKernels();
 
-/// Returns the integer to which a cast takes an infinity or a float beyond 64 bits: the lowest i64
-/// or i32, else 0, as PyTorch 2.11 on x86. A model may cast log(0) and not use the result, as
-/// buckets of relative positions do.
-int64_t castOfTooLarge(DType to);
-
 } // namespace tbc::kernels
 
 #endif // TBC_RUNTIME_KERNELS_ELEMENTWISE_H

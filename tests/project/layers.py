@@ -91,7 +91,7 @@ LAYERS = {
     "codegen": _layer("ir runtime/abi runtime/memory runtime/schedule", llvm=True),
     "codegen/region": _layer("codegen ir runtime/abi", llvm=True),
     "codegen/cpu": _layer("codegen codegen/region ir runtime/abi", llvm=True),
-    "codegen/cuda": _layer("codegen codegen/region ir planner/reshard runtime/abi", llvm=True),
+    "codegen/cuda": _layer("codegen codegen/region ir planner/reshard runtime/abi runtime/dtype", llvm=True),
 }
 
 # The form of an error is common to all layers and has no dependencies.

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/cuda/ops/RowSums.h"
+#include "runtime/dtype/Casts.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -48,8 +49,8 @@ FailureOr<region::Kernel> copy(MLIRContext &context, const OpCall &call, Form fo
   return k.finish();
 }
 
-/// Truncates floats to integers. Beyond 64 bits the result is as castOfTooLarge() of
-/// runtime/kernels, and for NaN too, which the reference refuses. Regions do all other casts.
+/// Truncates floats to integers. Beyond 64 bits the result is that of `castOfTooLarge`, and for NaN
+/// too, which the reference refuses. Regions do all other casts.
 FailureOr<region::Kernel> castToInteger(MLIRContext &context, const OpCall &call, Form form) {
   const kernels::TensorType &result = call.results[0];
   if (!kernels::isFloat(call.operands[0].dtype) || kernels::isFloat(result.dtype) ||
@@ -65,10 +66,7 @@ FailureOr<region::Kernel> castToInteger(MLIRContext &context, const OpCall &call
       k.both(compare(arith::CmpFPredicate::OGE, -limit), compare(arith::CmpFPredicate::OLT, limit));
   Value whole =
       k.e.make<arith::FPToSIOp>(k.e.builder.getI64Type(), k.e.select(fits, x, k.number(0)));
-  const int64_t bits = 8 * kernels::byteWidth(result.dtype);
-  const bool isWide = result.dtype == kernels::DType::I64 || result.dtype == kernels::DType::I32;
-  Value tooLarge = k.integer(isWide ? std::numeric_limits<int64_t>::min() >> (64 - bits) : 0);
-  k.store(0, k.thread, k.e.select(fits, whole, tooLarge));
+  k.store(0, k.thread, k.e.select(fits, whole, k.integer(castOfTooLarge(result.dtype))));
   return k.finish();
 }
 

@@ -17,7 +17,8 @@ struct OpKernelCase {
   std::vector<kernels::Tensor> evaluate(kernels::Arith arith);
 
   OpCase opCase;
-  /// Returns the operands; a router's weights have at most `top` values other than 0 per token.
+  /// Returns the operands; a router's weights have at most `top` values other than 0 per token, and
+  /// a cast to integers has infinities, NaN, and floats beyond the range of the integers.
   std::vector<kernels::Tensor> operands(kernels::Arith arith);
 
   std::unique_ptr<ParsedModule> module;

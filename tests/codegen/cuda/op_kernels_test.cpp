@@ -64,7 +64,7 @@ TEST(CudaOpKernels, AgreeWithTheReference) {
                                                             {"attention_merge", 1},
                                                             {"packed_attention", 1},
                                                             {"packed_attention_grad", 1},
-                                                            {"cast", 3},
+                                                            {"cast", 8},
                                                             {"constant", 3},
                                                             {"avg_pool", 2},
                                                             {"avg_pool_grad", 2},
@@ -222,15 +222,21 @@ TEST(CudaOpKernels, WhatIsOutOfRangeIsNoNumber) {
   EXPECT_EQ(made[3], operands[0].toDoubles()[0]);
 }
 
-/// The reference refuses such floats.
-TEST(CudaOpKernels, FloatsWithoutAnIntegerBecomeTheLowest) {
-  OpKernelCase call({"cast", "5xf32", "5xi32"});
+/// The rule of `castOfTooLarge`: the lowest of the wide types, else 0.
+TEST(CudaOpKernels, FloatsWithoutAnInteger) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  Tensor operand = Tensor::fromDoubles(call.call.operands[0], Arith::Native,
-                                       {-2.75, infinity, std::nan(""), 1e20, 7.9});
-  constexpr int64_t lowest = std::numeric_limits<int32_t>::min();
-  EXPECT_EQ(runOnHost(call, {operand}).data<int64_t>(),
-            (std::vector<int64_t>{-2, lowest, lowest, lowest, 7}));
+  for (auto [type, integer] : {std::pair("i64", std::numeric_limits<int64_t>::min()),
+                               {"i32", int64_t(std::numeric_limits<int32_t>::min())},
+                               {"i16", 0},
+                               {"i8", 0},
+                               {"ui8", 0}}) {
+    OpKernelCase call({"cast", "5xf32", std::string("5x") + type});
+    Tensor operand = Tensor::fromDoubles(call.call.operands[0], Arith::Native,
+                                         {2.75, infinity, std::nan(""), -1e20, 7.9});
+    EXPECT_EQ(runOnHost(call, {operand}).data<int64_t>(),
+              (std::vector<int64_t>{2, integer, integer, integer, 7}))
+        << type;
+  }
 }
 
 } // namespace
