@@ -112,6 +112,12 @@ KernelFrame openArrayKernel(OpBuilder &builder, Location loc, int numAddresses, 
   return {enterDeviceThread(builder, loc, kernel, numThreads), {kernel.getArgument(0)}};
 }
 
+void allowThreads(ModuleOp module, int threads) {
+  func::FuncOp kernel = *module.getOps<func::FuncOp>().begin();
+  kernel->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
+                  DenseI32ArrayAttr::get(module.getContext(), {threads}));
+}
+
 Value combineOverWarp(OpBuilder &builder, Location loc, Value x, bool isSum, Form form) {
   if (form == Form::Host)
     return x;

@@ -34,6 +34,11 @@ KernelFrame openKernel(mlir::OpBuilder &builder, mlir::Location loc, int numBuff
 KernelFrame openArrayKernel(mlir::OpBuilder &builder, mlir::Location loc, int numAddresses,
                             int64_t numThreads, Form form);
 
+/// Lets the one kernel of `module` be launched with `threads` threads a block, in place of
+/// `threadsPerBlock`. Without it a driver refuses such a launch, and the assembler may give a
+/// thread more registers than so many threads have (PTX ISA, .maxntid). Device form only.
+void allowThreads(mlir::ModuleOp module, int threads);
+
 /// Returns the sum or maximum of `x` over the lanes of a warp, identical in every lane. A
 /// butterfly: each step combines lanes whose indices differ in one bit. The host form has one lane
 /// per warp. Example: 5 steps for 32 lanes.

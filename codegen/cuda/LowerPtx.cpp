@@ -15,6 +15,7 @@
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Metadata.h"
@@ -32,6 +33,7 @@ namespace {
 
 constexpr const char *triple = "nvptx64-nvidia-cuda";
 constexpr const char *ptxVersion = "+ptx80";
+constexpr const char *boundName = "maxntidx"; // of the threads of a block
 
 void initializeTargets() {
   static std::once_flag once;
@@ -94,10 +96,14 @@ struct Lowering {
     return all;
   }
 
-  /// Marks kernels with their launch bounds.
+  /// Marks kernels with their launch bounds, unless they have some (`allowThreads`).
   static void markKernels(llvm::Module &module) {
     llvm::LLVMContext &context = module.getContext();
     llvm::NamedMDNode *annotations = module.getOrInsertNamedMetadata("nvvm.annotations");
+    llvm::SmallPtrSet<llvm::Metadata *, 8> bounded;
+    for (llvm::MDNode *node : annotations->operands())
+      if (cast<llvm::MDString>(node->getOperand(1))->getString() == boundName)
+        bounded.insert(node->getOperand(0));
     auto annotate = [&](llvm::Function &function, const char *name, int value) {
       llvm::Metadata *node[] = {llvm::ValueAsMetadata::get(&function),
                                 llvm::MDString::get(context, name),
@@ -110,7 +116,8 @@ struct Lowering {
         continue;
       function.setCallingConv(llvm::CallingConv::PTX_Kernel);
       annotate(function, "kernel", 1);
-      annotate(function, "maxntidx", threadsPerBlock);
+      if (!bounded.contains(llvm::ValueAsMetadata::get(&function)))
+        annotate(function, boundName, threadsPerBlock);
     }
   }
 

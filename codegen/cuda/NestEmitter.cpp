@@ -93,6 +93,8 @@ region::Kernel NestEmitter::open(int64_t threads) {
   launch.threads = isInParts ? blockThreads : 0;
   builder.setInsertionPointToEnd(launch.module->getBody());
   KernelFrame frame = openKernel(builder, loc, numBuffers() + (isInParts ? 1 : 0), threads, form);
+  if (form == Form::Device && blockThreads > threadsPerBlock)
+    allowThreads(*launch.module, blockThreads);
   buffers = frame.buffers, thread = frame.thread;
   values.clear(), constants.clear(), sums.clear(), indices.clear();
   return launch;

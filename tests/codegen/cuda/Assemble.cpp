@@ -2,15 +2,28 @@
 
 #include "tests/codegen/cuda/Assemble.h"
 
-#include "codegen/cuda/EmitCudaKernel.h"
-
 #include <cstdio>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <map>
 #include <regex>
 #include <unistd.h>
 
 namespace tbc {
+
+#ifdef TBC_PTXAS
+/// Returns the number behind the first `number` after each `name`, by the word behind the name.
+static std::map<std::string, int> numbersBehind(const std::string &text, const std::string &name,
+                                                const std::string &number) {
+  std::map<std::string, int> found;
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    size_t begin = at + name.size(), end = text.find_first_of("'( ", begin);
+    if (size_t place = text.find(number, end); place != std::string::npos)
+      found[text.substr(begin, end - begin)] = std::stoi(text.substr(place + number.size(), 10));
+  }
+  return found;
+}
+#endif
 
 void assemblePtx([[maybe_unused]] const std::string &ptx, [[maybe_unused]] int architecture,
                  [[maybe_unused]] int mostSpilledBytes) {
@@ -28,18 +41,19 @@ void assemblePtx([[maybe_unused]] const std::string &ptx, [[maybe_unused]] int a
   EXPECT_EQ(pclose(pipe), 0) << output.substr(0, 4000);
   unlink(path.c_str());
   constexpr int registersPerBlock = 65536;
-  std::regex used("Used ([0-9]+) registers"), spilled("([0-9]+) bytes spill stores");
-  int numKernels = 0;
-  for (std::sregex_iterator match(output.begin(), output.end(), used), end; match != end; ++match) {
-    EXPECT_LE(std::stoi((*match)[1]) * cuda::threadsPerBlock, registersPerBlock);
-    ++numKernels;
-  }
+  const auto threads = numbersBehind(ptx, ".entry ", ".maxntid ");
+  const auto registers = numbersBehind(output, "entry function '", "Used ");
+  for (const auto &[kernel, number] : registers)
+    EXPECT_LE(number * threads.at(kernel), registersPerBlock) << kernel;
+  std::regex spilled("([0-9]+) bytes spill stores");
   for (std::sregex_iterator match(output.begin(), output.end(), spilled), end; match != end;
        ++match)
     EXPECT_LE(std::stoi((*match)[1]), mostSpilledBytes) << "registers are spilled";
+  EXPECT_EQ(registers.size(), threads.size());
   std::regex entry("\\.entry ");
-  EXPECT_EQ(numKernels, std::distance(std::sregex_iterator(ptx.begin(), ptx.end(), entry),
-                                      std::sregex_iterator()));
+  EXPECT_EQ(
+      ptrdiff_t(threads.size()),
+      std::distance(std::sregex_iterator(ptx.begin(), ptx.end(), entry), std::sregex_iterator()));
   // Static shared memory, beyond which a launch would have to ask. Two blocks then fit on any
   // multiprocessor from sm_80 on (100 KiB and more).
   constexpr int sharedPerBlock = 49152;

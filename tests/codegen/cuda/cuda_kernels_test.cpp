@@ -152,6 +152,27 @@ TEST(Ptx, RowsAreReducedByShuffles) {
         << distance;
 }
 
+/// Long rows have a block of 512 threads. Without a bound of its own a driver would refuse the
+/// launch, and a thread could have registers that 512 threads have not.
+TEST(Ptx, BlocksOfMoreThreadsHaveTheirOwnBound) {
+  const std::string normGradients = R"(
+func.func @f(%dy: tensor<4x16384xbf16>, %x: tensor<4x16384xbf16>, %w: tensor<16384xbf16>,
+             %rstd: tensor<4xf32>) -> (tensor<4x16384xbf16>, tensor<16384xbf16>) {
+  %dx = tbc.rms_norm_grad %dy, %x, %w, %rstd
+      : (tensor<4x16384xbf16>, tensor<4x16384xbf16>, tensor<16384xbf16>, tensor<4xf32>) -> tensor<4x16384xbf16>
+  %dw = tbc.rms_scale_grad %dy, %x, %rstd
+      : (tensor<4x16384xbf16>, tensor<4x16384xbf16>, tensor<4xf32>) -> tensor<16384xbf16>
+  return %dx, %dw : tensor<4x16384xbf16>, tensor<16384xbf16>
+})";
+  auto compiled = compileFunction("region", normGradients, emitterFor(cuda::Form::Device), 0);
+  ASSERT_TRUE(compiled);
+  EXPECT_EQ(compiled->kernel.threads, 512);
+  std::string ptx = ptxOf({sourceOf(*compiled).text}, 80);
+  EXPECT_THAT(ptx, HasSubstr(".maxntid 512"));
+  EXPECT_THAT(ptx, Not(HasSubstr(".maxntid 256")));
+  assemblePtx(ptx, 80, /*mostSpilledBytes=*/12); // a thread has 128 registers
+}
+
 TEST(Ptx, AFunctionThatNoGpuHasIsNamed) {
   auto ptx = cuda::lowerToPtx(
       {"func.func @k(%p: !llvm.ptr) {\n  %x = llvm.load %p : !llvm.ptr -> f32\n"

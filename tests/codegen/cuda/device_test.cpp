@@ -296,7 +296,8 @@ TEST_F(DeviceTest, ColumnSumsAgreeWithTheReference) {
        {std::tuple("3x", "64", "f32", 32), std::tuple("7x5x", "96", "bf16", 32),
         std::tuple("70x", "37", "f32", 32), std::tuple("261x", "160", "bf16", 32),
         std::tuple("33x", "768", "bf16", 96), std::tuple("20x", "1032", "bf16", 96),
-        std::tuple("35x", "768", "f32", 64), std::tuple("2x2x", "1600", "f32", 96)}) {
+        std::tuple("35x", "768", "f32", 64), std::tuple("2x2x", "1600", "f32", 96),
+        std::tuple("3x", "8192", "bf16", 512)}) {
     auto one = compileFunction("region", normGradients(rows, columns, type), emitter(),
                                int(compiled.size()));
     ASSERT_TRUE(one) << rows << columns << type;
