@@ -112,6 +112,8 @@ KernelFrame openArrayKernel(OpBuilder &builder, Location loc, int numAddresses, 
   return {enterDeviceThread(builder, loc, kernel, numThreads), {kernel.getArgument(0)}};
 }
 
+bool haveParameters(int numBuffers) { return numBuffers <= program::maxArrayAddresses; }
+
 void allowThreads(ModuleOp module, int threads) {
   func::FuncOp kernel = *module.getOps<func::FuncOp>().begin();
   kernel->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),

@@ -34,6 +34,10 @@ KernelFrame openKernel(mlir::OpBuilder &builder, mlir::Location loc, int numBuff
 KernelFrame openArrayKernel(mlir::OpBuilder &builder, mlir::Location loc, int numAddresses,
                             int64_t numThreads, Form form);
 
+/// Whether a kernel can have so many buffers: its parameters have a limit
+/// (`program::maxArrayAddresses`).
+bool haveParameters(int numBuffers);
+
 /// Lets the one kernel of `module` be launched with `threads` threads a block, in place of
 /// `threadsPerBlock`. Without it a driver refuses such a launch, and the assembler may give a
 /// thread more registers than so many threads have (PTX ISA, .maxntid). Device form only.

@@ -56,7 +56,7 @@ NestEmitter::NestEmitter(func::FuncOp function, const Domain &domain, Form form)
 }
 
 FailureOr<region::Kernel> NestEmitter::run() {
-  if (blocksOf(numThreads) > maxBlocks)
+  if (blocksOf(numThreads) > maxBlocks || !haveParameters(numBuffers() + (isInParts ? 1 : 0)))
     return failure();
   lastRead.assign(function.getNumArguments(), -1);
   written.assign(returned().size(), 0);

@@ -24,7 +24,8 @@ class NestEmitter {
 public:
   virtual ~NestEmitter() = default;
 
-  /// Fails without a diagnostic if a launch has too many blocks, or calls a library of CUDA.
+  /// Fails without a diagnostic if a launch has too many blocks or parameters, or calls a library
+  /// of CUDA.
   mlir::FailureOr<region::Kernel> run();
 
 protected:

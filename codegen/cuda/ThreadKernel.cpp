@@ -230,7 +230,8 @@ OpCall withWorkspace(OpCall call, ArrayRef<DType> types) {
 //===----------------------------------------------------------------------===//
 
 FailureOr<region::Kernel> emitOpKernel(MLIRContext &context, const OpCall &call, Form form) {
-  if (!hasKernelTypes(call))
+  const int withWorkspace = call.numBuffers + 1;
+  if (!hasKernelTypes(call) || !haveParameters(withWorkspace))
     return failure();
   for (const kernels::TensorType &type : call.results)
     if (kernels::numElements(type.shape) == 0)

@@ -307,6 +307,10 @@ void Parser::parameters(Frame &frame) {
     symbols[made.name] = {Space::Param, made.offset};
     kernel.parameters.push_back(made);
   }
+  constexpr int mostBytes = 4352; // PTX ISA, kernel function parameters, before 8.1
+  if (kernel.parameterBytes > mostBytes)
+    fail(std::to_string(kernel.parameterBytes) + " bytes of parameters of kernel " + kernel.name +
+         ", more than " + std::to_string(mostBytes));
 }
 
 /// Scopes nest; an inner name hides an outer one.

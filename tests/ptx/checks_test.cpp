@@ -35,6 +35,17 @@ TEST(PtxChecks, BytesOutsideOfMemory) {
   EXPECT_THAT(gpu.fault({at}), HasSubstr("outside of memory: no allocation lies before it"));
 }
 
+TEST(PtxChecks, ParametersHaveALimit) {
+  constexpr int most = 4352 / 8;
+  EXPECT_NO_THROW(Gpu("", most));
+  try {
+    Gpu("", most + 1);
+    FAIL() << "a kernel with too many parameters";
+  } catch (const Fault &fault) {
+    EXPECT_THAT(fault.what(), HasSubstr("4360 bytes of parameters of kernel k, more than 4352"));
+  }
+}
+
 TEST(PtxChecks, Alignment) {
   Gpu gpu(std::string(own) + "ld.global.v2.f32 {%f0, %f1}, [%x1];", 1);
   uint64_t at = gpu.upload(std::vector<float>(40));

@@ -222,6 +222,17 @@ TEST(CudaOpKernels, WhatIsOutOfRangeIsNoNumber) {
   EXPECT_EQ(made[3], operands[0].toDoubles()[0]);
 }
 
+/// A device refuses kernels with more than 4 KiB of parameters, so these have no kernel.
+TEST(CudaOpKernels, ManyOperandsHaveNoKernel) {
+  for (auto [count, hasKernel] : {std::pair(500, true), {600, false}}) {
+    std::string operands;
+    for (int i = 0; i < count; ++i)
+      operands += std::string(i ? ", " : "") + "1xf32";
+    OpKernelCase call({"concat", operands, std::to_string(count) + "xf32", "dim = 0 : i64"});
+    EXPECT_EQ(call.source(cuda::Form::Device, 0).has_value(), hasKernel) << count;
+  }
+}
+
 /// The rule of `castOfTooLarge`: the lowest of the wide types, else 0.
 TEST(CudaOpKernels, FloatsWithoutAnInteger) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
