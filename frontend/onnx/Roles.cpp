@@ -89,12 +89,14 @@ bool isRotaryTable(const Users &users, const std::string &name) {
 }
 
 /// Whether a tensor only configures nodes. Example: Resize's region and scales, the values of
-/// OneHot, the window of STFT.
+/// OneHot, the window of STFT, the weights of classes in a loss.
 bool isSetting(const Users &users, const std::string &name) {
   return allReads(users, name, [](const onnx::NodeProto &node, int input) {
     const std::string &type = node.op_type();
     return ((type == "Resize" || type == "Upsample") && input >= 1) ||
-           ((type == "OneHot" || type == "STFT") && input == 2) ||
+           ((type == "OneHot" || type == "STFT" || type == "SoftmaxCrossEntropyLoss" ||
+             type == "NegativeLogLikelihoodLoss") &&
+            input == 2) ||
            ((type == "Pad" || type == "Dropout") && input >= 1) || type == "Range" ||
            type == "MelWeightMatrix";
   });

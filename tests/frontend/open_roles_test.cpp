@@ -179,4 +179,21 @@ TEST(OpenRoles, SplitTensorsTakeNoNameOfTheModule) {
   EXPECT_THAT(parametersOf(runner, b), ElementsAre("val_0", "val_1"));
 }
 
+/// Trained, the weights of a loss would only make it small.
+TEST(OpenRoles, WeightsOfClassesAreConstants) {
+  for (const char *type : {"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}) {
+    ModelBuilder b;
+    b.input("x", {"batch", "2"});
+    b.input("labels", {"batch"}, /*isFloat=*/false);
+    b.floats("w.weight", {2, 3}, {0.5f, -1, 2, 1.5f, -0.5f, 1});
+    b.floats("weights", {3}, {0.5f, 1, 2});
+    b.node("MatMul", {"x", "w.weight"}, {"h"});
+    ModelBuilder::attr(b.node("LogSoftmax", {"h"}, {"scores"}), "axis", int64_t(-1));
+    b.node(type, {"scores", "labels", "weights"}, {"loss"});
+    b.output("loss");
+    ModelRunner runner;
+    EXPECT_THAT(parametersOf(runner, b), ElementsAre("w.weight")) << type;
+  }
+}
+
 } // namespace
