@@ -174,3 +174,26 @@ func.func @dropout(%x: tensor<4x8xf32>, %f: tensor<4x4xf32>) -> tensor<4x8xf32> 
   %o = tbc.add %p, %q : tensor<4x8xf32>
   return %o : tensor<4x8xf32>
 }
+
+// -----
+
+// Angles that are trained: the op has no gradient for its tables.
+// CHECK-LABEL: func.func @trained
+// CHECK-NOT:     tbc.rotary
+// CHECK:         tbc.concat
+func.func @trained(%x: tensor<2x5x8xf32>, %angle: tensor<5x4xf32> {tbc.role = #tbc.role<param>}) -> tensor<2x5x8xf32> {
+  %c = tbc.cos %angle : tensor<5x4xf32>
+  %s = tbc.sin %angle : tensor<5x4xf32>
+  %cos = tbc.broadcast %c {dims = array<i64: 1, 2>} : (tensor<5x4xf32>) -> tensor<2x5x4xf32>
+  %sin = tbc.broadcast %s {dims = array<i64: 1, 2>} : (tensor<5x4xf32>) -> tensor<2x5x4xf32>
+  %a = tbc.slice %x {dim = 2 : i64, offset = 0 : i64, step = 1 : i64, size = 4 : i64} : (tensor<2x5x8xf32>) -> tensor<2x5x4xf32>
+  %b = tbc.slice %x {dim = 2 : i64, offset = 4 : i64, step = 1 : i64, size = 4 : i64} : (tensor<2x5x8xf32>) -> tensor<2x5x4xf32>
+  %ac = tbc.mul %a, %cos : tensor<2x5x4xf32>
+  %bs = tbc.mul %b, %sin : tensor<2x5x4xf32>
+  %bc = tbc.mul %b, %cos : tensor<2x5x4xf32>
+  %as = tbc.mul %a, %sin : tensor<2x5x4xf32>
+  %first = tbc.sub %ac, %bs : tensor<2x5x4xf32>
+  %second = tbc.add %bc, %as : tensor<2x5x4xf32>
+  %o = tbc.concat %first, %second {dim = 2 : i64} : (tensor<2x5x4xf32>, tensor<2x5x4xf32>) -> tensor<2x5x8xf32>
+  return %o : tensor<2x5x8xf32>
+}
