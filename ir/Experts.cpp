@@ -176,9 +176,7 @@ LogicalResult CombineWeightsGradOp::inferReturnTypes(MLIRContext *, std::optiona
 //===- factors, cost -------------------------------------------------------===//
 
 /// Backward reads the result of the first layer, one or two parts of it, and of its activation.
-static FactorRule::Routing routing(int64_t top, bool gated) {
-  return {E, F, top, gated ? 3 : 2};
-}
+static FactorRule::Routing routing(int64_t top, bool gated) { return {E, F, top, gated ? 3 : 2}; }
 
 FactorRule RoutedExpertsOp::getFactorRule() {
   FactorRule rule;

@@ -68,7 +68,7 @@ std::vector<BlockRow> blockRows(const Graph &graph, const PlannedStep &step, con
     const GraphValue &value = step.graph.values[residual.value];
     if (value.producer >= 0 && counted.insert(residual.value).second)
       residualAt[anchors[value.producer]] +=
-          double(derivation.bytesOf(graph, residual.value, residual.sharding));
+          double(derivation.bytesOf(step.graph, residual.value, residual.sharding));
   }
   for (const KeptRows &kept : derivation.keptRows)
     residualAt[anchors[kept.op]] += double(kept.bytes);

@@ -106,7 +106,6 @@ private:
   void totalParameter(int parameter, int stage);
 
   // TokenExchange.h
-  bool isRoutedEverywhere(int value, const Sharding &sharding, double share) const;
   void exchange(Reshard &reshard, int op, bool isResult, int tensor);
   void keepRows(int op);
   bool hasKeptRows(int op, int operand) const;

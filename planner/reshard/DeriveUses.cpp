@@ -62,11 +62,13 @@ void CommunicationDeriver::emit(int op) {
 }
 
 /// Whether every op that needs `value` in this sharding reads that share of its rows alone.
-bool CommunicationDeriver::isRoutedEverywhere(int value, const Sharding &sharding,
-                                              double share) const {
+static bool isRoutedEverywhere(const Graph &graph, const Assignment &assignment,
+                               const Derivation &derivation, int value, const Sharding &sharding,
+                               double share) {
   for (int user : graph.values[value].users)
-    for (size_t k = 0; k < out.operands[user].size(); ++k)
-      if (graph.ops[user].operands[k] == value && out.operands[user][k].sharding == sharding &&
+    for (size_t k = 0; k < derivation.operands[user].size(); ++k)
+      if (graph.ops[user].operands[k] == value &&
+          derivation.operands[user][k].sharding == sharding &&
           (!hasRoutedRows(graph.ops[user], /*isResult=*/false, int(k)) ||
            expertRows(graph.ops[user], assignment.strategies[user]).share != share))
         return false;
@@ -80,7 +82,7 @@ void CommunicationDeriver::exchange(Reshard &reshard, int op, bool isResult, int
     return;
   const ExpertRows rows = expertRows(o, assignment.strategies[op]);
   const Sharding &whole = isResult ? reshard.from : reshard.to;
-  if (!isResult && !isRoutedEverywhere(reshard.value, whole, rows.share))
+  if (!isResult && !isRoutedEverywhere(graph, assignment, out, reshard.value, whole, rows.share))
     return;
   std::vector<Collective> steps =
       memo.steps(graph.values[reshard.value].layout, reshard.from, reshard.to);
@@ -120,10 +122,12 @@ void CommunicationDeriver::use(int op, int operand) {
   const GraphOp &o = graph.ops[op];
   int value = o.operands[operand];
   Derivation::Operand &need = out.operands[op][operand];
+  if (hasKeptRows(op, operand))
+    return;
   if (index.parameterOf[value] >= 0)
     need.reshard = gather(index.parameterOf[value], op);
   const Sharding &from = baseOf(value, op, need.sharding);
-  if (from == need.sharding || hasKeptRows(op, operand))
+  if (from == need.sharding)
     return;
   if (const Copy *copy = findCopy(value, o.chunk, o.phase, need.sharding)) {
     need.reshard = copy->reshard;

@@ -175,8 +175,7 @@ private:
     profile.workspaceBytes = RangeMaximum(ofOriginal(workspaces));
   }
 
-  /// Adds residuals at their producer. Cotangents kept for wgrad are added at the chunk that keeps
-  /// them.
+  /// Adds residuals at their producer, and cotangents kept for wgrad at the chunk that keeps them.
   void addResiduals() {
     for (const Residual &residual : derivation.residuals) {
       const GraphValue &value = graph.values[residual.value];
