@@ -186,8 +186,8 @@ void NestEmitter::store(ArrayRef<int> results) {
     Value value = returned()[result];
     const Array &array = domain.results[size_t(result)];
     accessTo(value, array)
-        .store(element, buffers[size_t(domain.numOperands + array.buffer)], offsetOf(value, array),
-               width);
+        .store(element, buffers[size_t(domain.numOperands) + size_t(array.buffer)],
+               offsetOf(value, array), width);
     written[result] = pass;
   }
 }
