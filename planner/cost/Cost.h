@@ -41,9 +41,9 @@ std::vector<KernelShare> kernelShares(const Cluster &cluster, const reshard::Gra
 /// Returns the share of `op` in a framework's kernels.
 KernelShare frameworkShare(const reshard::Graph &graph, const reshard::GraphOp &op);
 
-/// Returns the FLOPs that the model has in op `op`: of a gradient, without what its kernel computes
-/// again of the forward op. So a gradient has at most twice the FLOPs of the forward op. Example:
-/// attention_grad executes five matmuls, one of them again: four.
+/// Returns the FLOPs of op `op` without recomputation inside of its kernel: a gradient has at most
+/// twice the FLOPs of its forward op. Example: attention_grad executes five matmuls, one of them
+/// again: four.
 double flopsOnce(const reshard::Graph &graph, int op);
 
 /// Bytes and FLOPs of a kernel on one rank.

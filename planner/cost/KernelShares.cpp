@@ -233,8 +233,9 @@ std::vector<KernelShare> kernelShares(const Cluster &cluster, const Graph &graph
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const GraphOp &op = graph.ops[i];
     shares.push_back(frameworkShare(graph, op));
-    // Frameworks keep the inner values of experts, which tbc computes again (RoutedRows::kept).
-    if (op.routing.copies > 0 && op.flops > 0)
+    // Frameworks keep the inner values of experts (KeptRows), unless they recompute all of forward.
+    const bool isAgain = op.forwardOp >= 0 && graph.ops[size_t(op.forwardOp)].isRecomputed;
+    if (op.routing.copies > 0 && op.flops > 0 && !isAgain)
       shares.back().own.work = flopsOnce(graph, int(i)) / op.flops;
   }
   return shares;

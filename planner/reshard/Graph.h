@@ -387,8 +387,8 @@ struct Derivation {
   std::vector<GradientParts> gradientParts; // per parameter
   /// Per parameter: whether its accumulated gradient is completed by a GradientLast.
   std::vector<bool> isReducedLast;
-  /// The values of which ranks have the rows of their experts alone, in a sharding, and the part of
-  /// its rows that these are (TokenExchange.h). Empty unless Assignment::exchangesTokens.
+  /// Values by number, where ranks have the rows of their experts alone (TokenExchange.h). Empty
+  /// unless Assignment::exchangesTokens.
   std::map<int, RoutedRows> routed;
   std::vector<KeptRows> keptRows; // of the ops that are not recomputed; empty likewise
   std::vector<Reshard> reshards;  // in program order

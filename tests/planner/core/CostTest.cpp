@@ -373,6 +373,22 @@ TEST(Kernel, FlopsOnceLeaveOutWhatAGradientComputesAgain) {
     }
 }
 
+TEST(Kernel, FrameworksComputeInnerValuesOfExpertsAgainOnlyIfTheyRecompute) {
+  Graph graph = makeMlp(8, {16, 32, 4});
+  Cluster others = h100();
+  others.executor.name = "other";
+  size_t gradient = 0;
+  for (size_t op = 0; op < graph.ops.size() && gradient == 0; ++op)
+    if (graph.ops[op].phase == reshard::Phase::Backward && graph.ops[op].forwardOp == 0)
+      gradient = op;
+  ASSERT_GT(gradient, 0u);
+  graph.ops[gradient].flops = 3 * graph.ops[0].flops;
+  graph.ops[gradient].routing.copies = 1;
+  EXPECT_EQ(kernelShares(others, graph)[gradient].own.work, 2.0 / 3);
+  graph.ops[0].isRecomputed = true;
+  EXPECT_EQ(kernelShares(others, graph)[gradient].own.work, 1);
+}
+
 /// Volta multiplies f16 on tensor cores, and bf16 as f32.
 TEST(Kernel, F16HasAPeakOfItsOwn) {
   Result<Cluster> v100 = loadCluster("v100-16gb");
