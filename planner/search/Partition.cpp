@@ -62,41 +62,59 @@ StageCutter::StageCutter(const std::vector<const Profile *> &profiles, std::vect
   }
 }
 
-std::optional<std::vector<int>>
-StageCutter::run(int numStages, const std::function<const std::vector<int> *(int)> &lowest) const {
-  int last = int(positions.size()) - 1;
-  if (numStages > last)
-    return std::nullopt;
-  // longest[j]: the longest of stages 0 to s when they cover up to position j.
-  std::vector<double> longest(last + 1, infinity), before(last + 1, infinity);
+/// Returns the least cost of all stages, and in `from` the begin of stage s with its end at
+/// position j. `join(cost, seconds)` is the cost of stages that cost `cost` with one of `seconds`
+/// behind them; it grows with both. No stage has more than `most` seconds.
+template <typename Join>
+double StageCutter::leastCost(int numStages, const LowestBegin &lowest, double most, Join join,
+                              std::vector<int> &from) const {
+  const int last = int(positions.size()) - 1;
+  // least[j]: of stages 0 to s when they cover up to position j.
+  std::vector<double> least(last + 1, infinity), before(last + 1, infinity);
   before[0] = 0;
-  std::vector<int> from(size_t(numStages) * (last + 1), -1);
+  from.assign(size_t(numStages) * (last + 1), -1);
   int64_t compared = 0;
   for (int s = 0; s < numStages; ++s) {
     const std::vector<int> *low = lowest(s);
-    std::fill(longest.begin(), longest.end(), infinity);
+    std::fill(least.begin(), least.end(), infinity);
     for (int j = s + 1; j <= last; ++j) {
       int firstI = s, lastI = s == 0 ? 0 : j - 1;
       if (low)
         firstI = std::max(firstI, (*low)[j]);
       for (int i = lastI; i >= firstI; --i) {
-        double seconds = at(s, i, j);
+        const double seconds = at(s, i, j);
         ++compared;
-        if (seconds - send[i] >= longest[j])
-          break; // stages with an earlier begin are longer, except for the send
-        double value = std::max(before[i], seconds);
-        if (value >= longest[j])
+        // Stages with an earlier begin are longer, except for the send.
+        if (seconds - send[i] > most || join(0, seconds - send[i]) >= least[j])
+          break;
+        const double cost = seconds > most ? infinity : join(before[i], seconds);
+        if (cost >= least[j])
           continue;
-        longest[j] = value;
+        least[j] = cost;
         from[size_t(s) * (last + 1) + j] = i;
       }
     }
-    std::swap(longest, before);
+    std::swap(least, before);
   }
   if (counted)
     *counted += compared;
-  if (before[last] == infinity)
+  return before[last];
+}
+
+std::optional<std::vector<int>> StageCutter::run(int numStages, const LowestBegin &lowest) const {
+  const int last = int(positions.size()) - 1;
+  if (numStages > last)
     return std::nullopt;
+  std::vector<int> from;
+  const double longest = leastCost(
+      numStages, lowest, infinity,
+      [](double cost, double seconds) { return std::max(cost, seconds); }, from);
+  if (longest == infinity)
+    return std::nullopt;
+  // Squares are least where the others are even, too.
+  leastCost(
+      numStages, lowest, longest,
+      [](double cost, double seconds) { return cost + seconds * seconds; }, from);
   std::vector<int> firstOps(numStages);
   for (int s = numStages - 1, j = last; s >= 0; --s) {
     j = from[size_t(s) * (last + 1) + j];

@@ -20,7 +20,8 @@ namespace tbc::planner {
 std::vector<int> cutPositions(const Profile &profile, int buckets);
 
 /// Cuts the forward order into stages with the shortest longest stage, by dynamic programming over
-/// `positions`. Exact for this goal. Thread-safe.
+/// `positions`. Exact for this goal. Of such cuts takes that with the least sum of squared times:
+/// 61 layers on 32 stages are 29 times two and three times one. Thread-safe.
 class StageCutter {
 public:
   /// `sendSeconds(bytes)` prices a send to the next stage. `counted` (may be null) is incremented
@@ -59,9 +60,12 @@ public:
 private:
   class Together;
 
-  /// `lowest(s)`: by position, the first position from which stage s may reach it; null: any.
-  std::optional<std::vector<int>>
-  run(int numStages, const std::function<const std::vector<int> *(int)> &lowest) const;
+  /// By stage and position: the first position from which the stage may reach it; null: any.
+  using LowestBegin = std::function<const std::vector<int> *(int)>;
+  std::optional<std::vector<int>> run(int numStages, const LowestBegin &lowest) const;
+  template <typename Join>
+  double leastCost(int numStages, const LowestBegin &lowest, double most, Join join,
+                   std::vector<int> &from) const;
 
   /// By chunk and position: the best possible longest stage from this chunk on, if it begins there,
   /// without memory limits. Cached.

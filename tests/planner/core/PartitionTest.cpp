@@ -43,17 +43,41 @@ struct RandomOrder {
       sum += weigh(span.first, span.last) * (1 + span.chunk % 3);
     return sum;
   }
-  double seconds(const std::vector<int> &firstOps) const {
-    double longest = 0;
+  std::vector<double> secondsOfEach(const std::vector<int> &firstOps) const {
+    std::vector<double> each;
     for (size_t c = 0; c < firstOps.size(); ++c) {
       int first = firstOps[c],
           last = c + 1 < firstOps.size() ? firstOps[c + 1] : profile.numForward;
       double own = profile.sums[last].forward - profile.sums[first].forward;
       own += first > 0 ? profile.crossingBytes[first - 1] : 0;
       own += last < profile.numForward ? profile.crossingBytes[last - 1] : 0;
-      longest = std::max(longest, own);
+      each.push_back(own);
     }
-    return longest;
+    return each;
+  }
+  double seconds(const std::vector<int> &firstOps) const {
+    const std::vector<double> each = secondsOfEach(firstOps);
+    return *std::max_element(each.begin(), each.end());
+  }
+  /// The longest stage, then the sum of squares.
+  std::pair<double, double> unevenness(const std::vector<int> &firstOps) const {
+    double squares = 0;
+    for (double own : secondsOfEach(firstOps))
+      squares += own * own;
+    return {seconds(firstOps), squares};
+  }
+  /// Returns the least of all cuts into `chunks`.
+  std::pair<double, double> mostEven(std::vector<int> firstOps, size_t chunks) const {
+    if (firstOps.size() == chunks)
+      return unevenness(firstOps);
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    std::pair<double, double> least{infinity, infinity};
+    for (int next = firstOps.back() + 1; next < profile.numForward; ++next) {
+      firstOps.push_back(next);
+      least = std::min(least, mostEven(firstOps, chunks));
+      firstOps.pop_back();
+    }
+    return least;
   }
   bool fits(const std::vector<int> &firstOps, const std::vector<int> &chunkStage,
             double limit) const {
@@ -117,6 +141,28 @@ TEST(Partition, SeveralChunksPerStageAreCutAsByBruteForce) {
   EXPECT_GT(feasible, 30);
   EXPECT_GT(infeasible, 30);
   EXPECT_GT(bound, 30);
+}
+
+TEST(Partition, OfEquallyLongStagesTheOthersAreEven) {
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    RandomOrder order(seed, 10);
+    const size_t stages = 2 + seed % 4;
+    auto cut = order.cutter().cut(int(stages));
+    ASSERT_TRUE(cut);
+    EXPECT_EQ(order.unevenness(*cut), order.mostEven({0}, stages)) << "seed " << seed;
+  }
+}
+
+TEST(Partition, LayersThatDoNotDivideLeaveNoStageEmpty) {
+  RandomOrder order(1, 61);
+  std::fill(order.profile.crossingBytes.begin(), order.profile.crossingBytes.end(), 0);
+  for (int op = 0; op <= 61; ++op)
+    order.profile.sums[size_t(op)].forward = op;
+  auto cut = order.cutter().cut(32);
+  ASSERT_TRUE(cut);
+  const std::vector<double> each = order.secondsOfEach(*cut);
+  EXPECT_EQ(std::count(each.begin(), each.end(), 2), 29);
+  EXPECT_EQ(std::count(each.begin(), each.end(), 1), 3);
 }
 
 TEST(Partition, SearchForChunksEndsInTime) {
