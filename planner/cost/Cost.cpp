@@ -65,12 +65,21 @@ static double launchesOf(const Graph &graph, int op, const OpStrategy &strategy,
              : share.own.launches;
 }
 
-double flopsOnce(const Graph &graph, int op) {
-  const GraphOp &o = graph.ops[size_t(op)];
-  if (o.phase == Phase::Forward || o.forwardOp < 0)
-    return o.flops;
-  const GraphOp &forward = graph.ops[size_t(o.forwardOp)];
-  return isMatrixClass(forward.kernelClass) ? std::min(o.flops, 2 * forward.flops) : o.flops;
+std::vector<double> flopsOnce(const Graph &graph, const std::vector<int> &cloneOf) {
+  std::vector<double> flops, ofGradients(graph.ops.size());
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const GraphOp &op = graph.ops[i];
+    flops.push_back(op.flops);
+    if (op.phase == Phase::Forward || op.forwardOp < 0 || (!cloneOf.empty() && cloneOf[i] >= 0))
+      continue;
+    const GraphOp &forward = graph.ops[size_t(op.forwardOp)];
+    if (!isMatrixClass(forward.kernelClass) || !isMatrixClass(op.kernelClass))
+      continue;
+    double &others = ofGradients[size_t(op.forwardOp)];
+    flops.back() = std::min(op.flops, 2 * forward.flops - others);
+    others += flops.back();
+  }
+  return flops;
 }
 
 LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy) {
@@ -105,7 +114,9 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy,
     double parts = double(groupSize(axes));
     if (op.loops[loop].kind == LoopKind::Reduction)
       work.depth /= parts;
-    work.flops /= parts;
+    // Each expert has its rows; the fullest rank sets the time.
+    const bool isRouted = op.routing.copies > 0 && loop == op.routing.experts;
+    work.flops /= isRouted ? op.routing.divisor(groupSize(axes)) : parts;
     for (const TensorDim &place : op.loops[loop].operandDims)
       operandBytes[place.tensor] /= parts;
     for (const TensorDim &place : op.loops[loop].resultDims)

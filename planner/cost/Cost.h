@@ -41,10 +41,12 @@ std::vector<KernelShare> kernelShares(const Cluster &cluster, const reshard::Gra
 /// Returns the share of `op` in a framework's kernels.
 KernelShare frameworkShare(const reshard::Graph &graph, const reshard::GraphOp &op);
 
-/// Returns the FLOPs of op `op` without recomputation inside of its kernel: a gradient has at most
-/// twice the FLOPs of its forward op. Example: attention_grad executes five matmuls, one of them
-/// again: four.
-double flopsOnce(const reshard::Graph &graph, int op);
+/// Returns the FLOPs of each op without anything that its kernel computes twice. The gradients of a
+/// matmul, convolution or attention have at most twice its FLOPs, once for each of two factors; a
+/// kernel with more computes a part of the forward again. Example: attention has two matmuls, and
+/// its gradient five, one of which makes the scores again: 2 and 4 count. `cloneOf`: as of
+/// reshard::withRecompute; clones are no gradients.
+std::vector<double> flopsOnce(const reshard::Graph &graph, const std::vector<int> &cloneOf = {});
 
 /// Bytes and FLOPs of a kernel on one rank.
 struct LocalWork {

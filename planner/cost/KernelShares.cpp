@@ -230,13 +230,14 @@ std::vector<KernelShare> kernelShares(const Cluster &cluster, const Graph &graph
   if (cluster.executor.isOwn())
     return ownKernelShares(cluster, graph, planUnsplitKernels(graph));
   std::vector<KernelShare> shares;
+  const std::vector<double> once = flopsOnce(graph);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const GraphOp &op = graph.ops[i];
     shares.push_back(frameworkShare(graph, op));
     // Frameworks keep the inner values of experts (KeptRows), unless they recompute all of forward.
     const bool isAgain = op.forwardOp >= 0 && graph.ops[size_t(op.forwardOp)].isRecomputed;
     if (op.routing.copies > 0 && op.flops > 0 && !isAgain)
-      shares.back().own.work = flopsOnce(graph, int(i)) / op.flops;
+      shares.back().own.work = once[i] / op.flops;
   }
   return shares;
 }

@@ -53,6 +53,8 @@ struct Job {
   int64_t globalBatch = 1;     // samples per step
   bool batchIsDefault = false; // true: it may be rounded up to fit the mesh
   int64_t sequence = 0;        // tokens per sample; 0 for a model without sequences
+  /// The tokens of the fullest rank of ep over the mean of all, for experts without a capacity.
+  double expertImbalance = 1;
 
   /// For people; may be null.
   std::shared_ptr<const ModelNames> names;

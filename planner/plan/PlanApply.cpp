@@ -26,7 +26,8 @@ namespace {
 class Applier {
 public:
   Applier(const Graph &graph, const Plan &plan) : plan(plan) {
-    step.graph = withBatch(graph, plan.microBatch * plan.mesh.dataRanks());
+    step.graph = withExpertImbalance(withBatch(graph, plan.microBatch * plan.mesh.dataRanks()),
+                                     plan.job.expertImbalance);
     step.assignment.mesh = plan.mesh.mesh();
     step.assignment.pipelineAxis = axisIndex(step.assignment.mesh, Axis::Pipeline);
     step.assignment.numStages = int(plan.mesh.pp);

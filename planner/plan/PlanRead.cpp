@@ -232,6 +232,9 @@ private:
     job.globalBatch = object.integer("batch", 1, maxCount);
     job.sequence = object.integer("sequence", 0, maxCount);
     job.batchIsDefault = object.flag("batch_is_default");
+    job.expertImbalance = object.numberOr("expert_imbalance", 1);
+    if (job.expertImbalance < 1)
+      problem.report("job.expert_imbalance", "must be at least 1, the mean of all ranks");
     const Json &settings = object.get("settings");
     if (!settings.is_object())
       return problem.report("job.settings", "must be an object");

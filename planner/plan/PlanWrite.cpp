@@ -115,16 +115,19 @@ static Json jobJson(const Job &job) {
   Json bindings = Json::object();
   for (const auto &[name, value] : job.bindings)
     bindings[name] = value;
-  return {{"task", name(job.task)},
-          {"loss", job.loss},
-          {"optimizer", name(job.optimizer)},
-          {"precision", name(job.precision)},
-          {"gpus", job.gpus},
-          {"batch", job.globalBatch},
-          {"sequence", job.sequence},
-          {"batch_is_default", job.batchIsDefault},
-          {"bindings", bindings},
-          {"settings", job.settings}};
+  Json json = {{"task", name(job.task)},
+               {"loss", job.loss},
+               {"optimizer", name(job.optimizer)},
+               {"precision", name(job.precision)},
+               {"gpus", job.gpus},
+               {"batch", job.globalBatch},
+               {"sequence", job.sequence},
+               {"batch_is_default", job.batchIsDefault},
+               {"bindings", bindings},
+               {"settings", job.settings}};
+  if (job.expertImbalance > 1)
+    json["expert_imbalance"] = job.expertImbalance;
+  return json;
 }
 
 static Json linesJson(const std::vector<MemoryLine> &lines) {

@@ -61,30 +61,6 @@ static void predictRoom(const Plan &plan, const StageDevices &devices, Predictio
   prediction.memory = memoryVerdict(prediction);
 }
 
-/// Returns the FLOPs of the model by op, for a micro-batch on all ranks: of matmuls, convolutions
-/// and attention, without anything that is computed twice. The backward of an op has at most twice
-/// its FLOPs, a gradient for each of two factors; a kernel with more recomputes a part of the
-/// forward.
-///
-/// Example: attention has two matmuls, and its gradient five, one of which makes the scores again:
-/// 2 + 4 count. Clones of recomputed ops do not count.
-static std::vector<double> modelFlops(const PlannedStep &step) {
-  const std::vector<GraphOp> &ops = step.graph.ops;
-  std::vector<double> flops(ops.size()), backward(ops.size());
-  for (size_t op = 0; op < ops.size(); ++op) {
-    if (step.isRecomputed(int(op)) || !isMatrixClass(ops[op].kernelClass))
-      continue;
-    flops[op] = ops[op].flops;
-    const int forward = ops[op].forwardOp;
-    if (ops[op].phase == Phase::Forward || forward < 0 ||
-        !isMatrixClass(ops[size_t(forward)].kernelClass))
-      continue;
-    flops[op] = std::min(flops[op], 2 * ops[size_t(forward)].flops - backward[size_t(forward)]);
-    backward[size_t(forward)] += flops[op];
-  }
-  return flops;
-}
-
 Prediction predictStep(const PlannedStep &step, const Plan &plan) {
   return predictStep(step, plan, derive(step.graph, step.assignment));
 }
@@ -129,11 +105,11 @@ Prediction StepPredictor::predict(const OverlapSettings &settings) const {
 
   double flops = 0;
   std::map<DType, double> flopsOf;
-  const std::vector<double> byOp = modelFlops(step);
-  for (size_t op = 0; op < byOp.size(); ++op)
-    if (byOp[op] > 0) {
-      flops += byOp[op];
-      flopsOf[localWork(step.graph, int(op), OpStrategy()).dtype] += byOp[op];
+  const std::vector<double> once = flopsOnce(step.graph, step.cloneOf);
+  for (size_t op = 0; op < once.size(); ++op)
+    if (!step.isRecomputed(int(op)) && isMatrixClass(step.graph.ops[op].kernelClass)) {
+      flops += once[op];
+      flopsOf[localWork(step.graph, int(op), OpStrategy()).dtype] += once[op];
     }
   prediction.modelFlops = flops * double(plan.accumulation);
   // The type of most FLOPs: a file may have another one than the job asks for.

@@ -71,10 +71,16 @@ struct GraphValue {
 /// Which rows of tokens an op needs. Its tensors without loop `experts` have a row per token, which
 /// is of use for `copies` elements of `experts` at most; 0: of all. Example: x and y of experts, of
 /// which each token has the 2 best of 8. The op computes `inner` values for each row, copy and
-/// element of `innerLoop`, which a backward that does not compute them again reads.
+/// element of `innerLoop`, which a backward that does not compute them again reads. Of the ranks
+/// that divide `experts`, the fullest gets `imbalance` times the mean of the copies.
 struct Routing {
   int experts = -1, innerLoop = -1;
   int64_t copies = 0, inner = 0;
+  double imbalance = 1;
+
+  /// Returns by how much the fullest of `ranks` has fewer copies than all together. Example: 4
+  /// ranks with an imbalance of 1.25: 3.2.
+  double divisor(int64_t ranks) const { return std::max(1.0, double(ranks) / imbalance); }
 };
 
 struct GraphOp {
@@ -184,6 +190,11 @@ OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> 
 /// The greatest common divisor of the expert loops of `graph`: sizes of `ep` are its divisors. 1
 /// without such loops, or if one may not be sharded. Example: 8 and 12 give 4.
 int64_t commonExperts(const Graph &graph);
+
+/// Returns `graph` with `imbalance` (at least 1) for all ops with a Routing.
+Graph withExpertImbalance(Graph graph, double imbalance);
+/// Whether an op of `graph` has a Routing.
+bool routesTokens(const Graph &graph);
 
 /// "ring", "all-gather", "all-to-all".
 const char *name(ContextForm form);

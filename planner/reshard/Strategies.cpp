@@ -198,6 +198,18 @@ OpStrategy batchStrategy(const Graph &graph, int op, const std::vector<AxisRef> 
   return strategy;
 }
 
+Graph withExpertImbalance(Graph graph, double imbalance) {
+  for (GraphOp &op : graph.ops)
+    if (op.routing.copies > 0)
+      op.routing.imbalance = imbalance;
+  return graph;
+}
+
+bool routesTokens(const Graph &graph) {
+  return std::any_of(graph.ops.begin(), graph.ops.end(),
+                     [](const GraphOp &op) { return op.routing.copies > 0; });
+}
+
 int64_t commonExperts(const Graph &graph) {
   int64_t common = 0;
   for (const GraphOp &op : graph.ops) {

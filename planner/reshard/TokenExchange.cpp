@@ -14,7 +14,7 @@ ExpertRows expertRows(const GraphOp &op, const OpStrategy &strategy) {
   if (axes == strategy.loopAxes.end())
     return rows;
   rows.axes = axes->second;
-  rows.share = double(op.routing.copies) / double(groupSize(rows.axes));
+  rows.share = double(op.routing.copies) / op.routing.divisor(groupSize(rows.axes));
   return rows;
 }
 
@@ -25,7 +25,9 @@ int64_t keptRowBytes(const Graph &graph, int op, const OpStrategy &strategy, int
   const int64_t parts = split == strategy.loopAxes.end() ? 1 : groupSize(split->second);
   const int64_t inner = o.routing.inner * o.loops[size_t(o.routing.innerLoop)].size / parts;
   const DimLayout &width = graph.values[size_t(o.operands[size_t(operand)])].layout.dims.back();
-  return o.routing.copies * (bytes + bytes * inner / width.numElements());
+  const int64_t copy = bytes + bytes * inner / width.numElements();
+  const int64_t ranks = groupSize(expertRows(o, strategy).axes);
+  return int64_t(double(o.routing.copies * copy * ranks) / o.routing.divisor(ranks));
 }
 
 bool hasRoutedRows(const GraphOp &op, bool isResult, int tensor) {

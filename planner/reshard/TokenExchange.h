@@ -17,17 +17,18 @@ namespace tbc::reshard {
 /// The rows that a rank with some of the experts needs.
 struct ExpertRows {
   std::vector<AxisRef> axes; // of the experts; empty: they are on every rank
-  double share = 1;          // of all rows, if all experts get equally many
+  double share = 1;          // of all rows, on the fullest rank
 };
 
 /// Returns the rows of tokens that op `op` needs on a rank. Each token goes once to each of its
 /// `copies` experts, even to several on one rank, as by the dispatchers of Megatron. Example: 2 of
-/// 8 experts on 8 ranks: 0.25 of all rows; 8 of 128 on 4 ranks: twice all rows.
+/// 8 experts on 8 ranks: 0.25 of all rows; 8 of 128 on 4 ranks: twice all rows. With an imbalance
+/// of 1.25, 0.3125 and 2.5.
 ExpertRows expertRows(const GraphOp &op, const OpStrategy &strategy);
 
-/// Returns the bytes of KeptRows of forward op `op` for operand `operand`, of which a rank has
-/// `bytes` at home. Example: 2 copies of a row of 4096, each with 3 * 14336 inner values: 23 times
-/// the bytes.
+/// Returns the bytes of KeptRows of forward op `op` for operand `operand` on the fullest rank,
+/// where each has `bytes` at home. Example: 2 copies of a row of 4096, each with 3 * 14336 inner
+/// values: 23 times the bytes.
 int64_t keptRowBytes(const Graph &graph, int op, const OpStrategy &strategy, int operand,
                      int64_t bytes);
 

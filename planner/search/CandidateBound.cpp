@@ -47,10 +47,11 @@ bool mayBeContext(const SearchProblem &problem, const Candidate &candidate) {
 
 double peakRateSeconds(const SearchProblem &problem) {
   const Graph &graph = problem.graph;
+  const std::vector<double> once = flopsOnce(graph);
   double flops = 0, batch = 1;
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const GraphOp &op = graph.ops[i];
-    flops += isMatrixClass(op.kernelClass) ? flopsOnce(graph, int(i)) : 0;
+    flops += isMatrixClass(op.kernelClass) ? once[i] : 0;
     for (const Loop &loop : op.loops)
       if (loop.factor == graph.batchFactor)
         batch = double(loop.size);

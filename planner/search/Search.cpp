@@ -125,8 +125,9 @@ static void warnOfMemory(const Pins &asked, Plan &plan) {
                                       : "without --memory-risk the plan has a margin"));
 }
 
-Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &cluster,
+Result<SearchAnswer> search(const Graph &ofModel, const Job &job, const Cluster &cluster,
                             const Pins &asked, const Progress &progress) {
+  const Graph graph = withExpertImbalance(ofModel, job.expertImbalance);
   Pins pins = asked;
   const Question question{graph, job, cluster, pins.top, Purpose::Answer};
   Result<Exploration> exploration = exploreForVerdict(question, pins, progress);
@@ -156,7 +157,9 @@ Result<SearchAnswer> search(const Graph &graph, const Job &job, const Cluster &c
   return answer;
 }
 
-Result<Plan> costOf(const Graph &graph, const Job &job, const Cluster &cluster, const Pins &asked) {
+Result<Plan> costOf(const Graph &ofModel, const Job &job, const Cluster &cluster,
+                    const Pins &asked) {
+  const Graph graph = withExpertImbalance(ofModel, job.expertImbalance);
   Pins pins = asked;
   const Question question{graph, job, cluster, 1, Purpose::Cost};
   Result<Exploration> exploration = exploreForVerdict(question, pins);

@@ -275,6 +275,9 @@ class PlanKeywords(TypedDict, total=False):
     # Plan by the middle of what memory may take instead of its upper end: a faster plan, which
     # may run out of memory
     memory_risk: bool
+    # Tokens of the fullest rank of experts over the mean of all ranks, for experts without a
+    # capacity (default: 1)
+    expert_imbalance: float
     # Pin the mesh, e.g. dp=2,fsdp=4,tp=2
     mesh: Pairs
     # Pin the strategy

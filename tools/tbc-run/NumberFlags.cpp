@@ -51,6 +51,10 @@ static CLI::Validator realNumber(bool (*isAllowed)(double), const std::string &a
       shown);
 }
 
+CLI::Validator factor() {
+  return realNumber([](double value) { return value >= 1; }, "of at least 1", "");
+}
+
 CLI::Validator notNegative() {
   return realNumber([](double value) { return value >= 0; }, "of at least 0", "");
 }

@@ -13,6 +13,8 @@ namespace tbc::cli {
 CLI::Validator between(int64_t least, int64_t most);
 /// Accepts an integer from `least` to 2^40; sums of larger ones could overflow.
 CLI::Validator atLeast(int64_t least);
+/// Accepts a factor, a finite number >= 1.
+CLI::Validator factor();
 /// Accepts a finite number >= 0.
 CLI::Validator notNegative();
 /// Accepts a finite number > 0.

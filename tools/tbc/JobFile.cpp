@@ -175,14 +175,17 @@ Result<Json> JobRunner::cost(const Json &line) {
   // The model's cache key: all keys except devices and decisions.
   Json about = line;
   for (const char *key :
-       {"id",        "gpus",     "cluster",     "executor",       "batch",       "mesh",
-        "strategy",  "zero",     "micro-batch", "virtual-stages", "context",     "sequence-order",
-        "placement", "schedule", "recompute",   "offload",        "bucket-size", "gather-size",
-        "prefetch",  "pin",      "forbid",      "memory-limit",   "memory-risk", "top"})
+       {"id",      "gpus",           "cluster",     "executor",    "batch",
+        "mesh",    "strategy",       "zero",        "micro-batch", "virtual-stages",
+        "context", "sequence-order", "placement",   "schedule",    "recompute",
+        "offload", "bucket-size",    "gather-size", "prefetch",    "pin",
+        "forbid",  "memory-limit",   "memory-risk", "top",         "expert-imbalance"})
     about.erase(key);
   auto known = modelOf(options, about.dump());
   if (!known)
     return known.error();
+  if (Status status = checkExperts(options, (*known)->graph); !status)
+    return status.error();
   planner::Job job = (*known)->job;
   setDevices(job, options);
   auto plan = planner::costOf((*known)->graph, job, **cluster, *pins);

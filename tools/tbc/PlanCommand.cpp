@@ -161,6 +161,8 @@ static Result<Request> readRequest(const Options &options) {
     return step.error();
   progress.reset();
   Request request{*stepOptions, *cluster, *pins, std::move(context), std::move(*step), {}, {}};
+  if (Status status = checkExperts(options, request.step->step.graph); !status)
+    return status.error();
   warn(options, request);
   request.job = toJob(options, request.stepOptions, *request.step,
                       modelPathInPlan(options.model.model, options.output));
@@ -203,9 +205,18 @@ static std::vector<std::string> assumptionsOf(const Options &options, const Requ
   return assumptions;
 }
 
-/// Returns the assumptions of the training step, behind those of the search.
-static std::vector<std::string> assumptionsOf(const driver::TrainingStep &step) {
+/// Returns the assumptions about the training step, behind those of the search.
+static std::vector<std::string> assumptionsOf(const driver::TrainingStep &step,
+                                              const planner::Plan &plan) {
   std::vector<std::string> assumptions;
+  if (plan.mesh.ep > 1 && reshard::routesTokens(step.step.graph))
+    assumptions.push_back(
+        plan.job.expertImbalance > 1
+            ? "the fullest rank of experts takes " +
+                  planner::format("%g", plan.job.expertImbalance) +
+                  " times the mean of tokens (--expert-imbalance)"
+            : "ranks of experts take equally many tokens: --expert-imbalance 1.2 plans for 20 % "
+              "more on the fullest");
   for (const PaddedVocabulary &padded : step.paddedVocabularies)
     assumptions.push_back("vocabulary of " + std::to_string(padded.size) + " padded to " +
                           std::to_string(padded.paddedSize) +
@@ -274,7 +285,7 @@ static Result<int> runPlan(const Options &options) {
     printCounts(answer->counts);
   std::vector<std::string> &assumptions = answer->plan.assumptions;
   const std::vector<std::string> before = assumptionsOf(options, *request),
-                                 behind = assumptionsOf(*request->step);
+                                 behind = assumptionsOf(*request->step, answer->plan);
   assumptions.insert(assumptions.begin(), before.begin(), before.end());
   assumptions.insert(assumptions.end(), behind.begin(), behind.end());
   if (Status status = writeAnswer(options, *request->step, answer->plan); !status)

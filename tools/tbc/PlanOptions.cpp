@@ -55,6 +55,12 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
   command.add_flag("--memory-risk", options.takesRisk,
                    "Plan by the middle of what memory may take instead of its upper end: a faster "
                    "plan, which may run out of memory");
+  command
+      .add_option("--expert-imbalance", options.expertImbalance,
+                  "Tokens of the fullest rank of experts over the mean of all ranks, for experts "
+                  "without a capacity")
+      ->check(factor())
+      ->capture_default_str();
   command.option_defaults()->group("Decisions (what is not given is searched)");
   command.add_option("--mesh", options.mesh, "Pin the mesh, e.g. dp=2,fsdp=4,tp=2");
   command.add_option("--strategy", options.pins.strategy, "Pin the strategy")
@@ -178,6 +184,15 @@ void setDevices(planner::Job &job, const PlanOptions &options) {
   job.gpus = options.gpus;
   job.batchIsDefault = options.batch == 0;
   job.globalBatch = options.batch > 0 ? options.batch : defaultBatch(job.sequence, job.gpus);
+  job.expertImbalance = options.expertImbalance;
+}
+
+Status checkExperts(const PlanOptions &options, const reshard::Graph &graph) {
+  if (options.expertImbalance == 1 || reshard::routesTokens(graph))
+    return Status::ok();
+  return problem(Problem::BadPins,
+                 "--expert-imbalance: the model has no experts that take any number of tokens; "
+                 "experts with a capacity take that many each");
 }
 
 } // namespace tbc::cli

@@ -26,6 +26,7 @@ struct PlanOptions {
   bool takesRisk = false;
   bool ignoresAnnotations = false;
   double tiePercent = 2;
+  double expertImbalance = 1;
   std::vector<std::string> pin, forbid;
   planner::Pins pins;
 };
@@ -40,8 +41,10 @@ Result<planner::Pins> toPins(const PlanOptions &options);
 /// the path stored in the plan.
 planner::Job toJob(const PlanOptions &options, const driver::StepOptions &asked,
                    const driver::TrainingStep &step, const std::string &modelPath);
-/// Sets devices and batch of `job`, given its sequence length.
+/// Sets devices, batch and balance of `job`, given its sequence length.
 void setDevices(planner::Job &job, const PlanOptions &options);
+/// Error (Usage): --expert-imbalance for a model without experts that it concerns.
+Status checkExperts(const PlanOptions &options, const reshard::Graph &graph);
 
 /// tbc plan --job: plans every line of `path`, one JSON line each to stdout.
 Result<int> runJobs(const std::string &path);

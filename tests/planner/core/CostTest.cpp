@@ -361,16 +361,34 @@ TEST(Kernel, ShardingALoopDividesWorkAndBytes) {
   }
 }
 
+TEST(Kernel, TheFullestRankOfExpertsHasMoreWorkThanTheMean) {
+  Graph graph = makeMlp(8, {16, 32, 4});
+  reshard::GraphOp &experts = graph.ops[0];
+  const double flops = experts.flops;
+  reshard::OpStrategy strategy;
+  strategy.loopAxes[0] = {{0, 1, 4}};
+  for (const auto &[imbalance, part] : {std::pair(1.0, 0.25), {1.5, 0.375}, {9.0, 1.0}}) {
+    experts.routing = {/*experts=*/0, /*innerLoop=*/1, /*copies=*/2, /*inner=*/1, imbalance};
+    EXPECT_EQ(localWork(graph, 0, strategy).flops, flops * part);
+    experts.routing.experts = 1; // these axes divide tokens, or inner values of each expert
+    EXPECT_EQ(localWork(graph, 0, strategy).flops, flops / 4);
+  }
+}
+
 TEST(Kernel, FlopsOnceLeaveOutWhatAGradientComputesAgain) {
   Graph graph = makeMlp(8, {16, 32, 4});
   const double ofMatmul = 2.0 * 8 * 16 * 32;
   for (size_t op = 0; op < graph.ops.size(); ++op)
-    EXPECT_EQ(flopsOnce(graph, int(op)), graph.ops[op].flops) << graph.ops[op].id;
+    EXPECT_EQ(flopsOnce(graph)[op], graph.ops[op].flops) << graph.ops[op].id;
   for (size_t op = 0; op < graph.ops.size(); ++op)
     if (graph.ops[op].phase == reshard::Phase::Backward && graph.ops[op].forwardOp == 0) {
       graph.ops[op].flops = 2.5 * ofMatmul; // one op for all gradients, as of attention
-      EXPECT_EQ(flopsOnce(graph, int(op)), 2 * ofMatmul);
     }
+  double ofGradients = 0;
+  for (size_t op = 0; op < graph.ops.size(); ++op)
+    if (graph.ops[op].phase == reshard::Phase::Backward && graph.ops[op].forwardOp == 0)
+      ofGradients += flopsOnce(graph)[op];
+  EXPECT_EQ(ofGradients, 2 * ofMatmul);
 }
 
 TEST(Kernel, FrameworksComputeInnerValuesOfExpertsAgainOnlyIfTheyRecompute) {

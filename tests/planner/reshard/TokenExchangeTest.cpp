@@ -100,6 +100,34 @@ TEST(TokenExchange, RanksHoldTheRowsOfTheirExperts) {
   EXPECT_EQ(derivation.keptRows[0].bytes, 4 * (32 + 3 * 32 * 4));
 }
 
+/// Of 4 ranks, one cannot have more than all copies.
+TEST(TokenExchange, TheFullestRankHasMoreThanTheMean) {
+  for (const auto &[imbalance, times] : {std::pair(1.5, 1.5), {4.0, 4.0}, {100.0, 4.0}}) {
+    Experts of;
+    of.g.graph = withExpertImbalance(of.g.graph, imbalance);
+    const Derivation derivation = derive(of.g.graph, of.a);
+    const std::string bytes = std::to_string(int64_t(128 * times));
+    EXPECT_EQ(exchanges(of, derivation),
+              (Lines{"all_to_all(ep) pre " + bytes, "all_to_all(ep) experts " + bytes,
+                     "all_to_all(ep) post.bwd " + bytes, "all_to_all(ep) experts.bwd " + bytes}));
+    ASSERT_EQ(derivation.keptRows.size(), 1u);
+    EXPECT_EQ(derivation.keptRows[0].bytes, int64_t(4 * (32 + 3 * 32 * 4) * times));
+  }
+}
+
+TEST(TokenExchange, RanksWithAllExpertsHaveNoImbalance) {
+  Experts of;
+  of.g.graph = withExpertImbalance(of.g.graph, 1.5);
+  EXPECT_TRUE(routesTokens(of.g.graph));
+  for (size_t op = 0; op < of.g.graph.ops.size(); ++op) {
+    of.a.strategies[op] = {};
+    of.shard(op, 'b', {data, ep});
+  }
+  const Derivation derivation = derive(of.g.graph, of.a);
+  ASSERT_EQ(derivation.keptRows.size(), 1u);
+  EXPECT_EQ(derivation.keptRows[0].bytes, 4 * (32 + 3 * 32 * 4));
+}
+
 TEST(TokenExchange, RecomputedExpertsKeepNoRows) {
   Experts of;
   of.g.opOf(of.y).isRecomputed = true;
