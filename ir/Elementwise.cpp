@@ -2,6 +2,7 @@
 
 #include "ir/Elementwise.h"
 #include "ir/Formula.h"
+#include "ir/Movement.h"
 
 #include <cmath>
 
@@ -23,7 +24,9 @@ namespace tbc {
   }
 
 TBC_UNARY_VJP(NegOp, f.neg(dy))
-TBC_UNARY_VJP(AbsOp, f.select(f.compare(x, f.number(x, 0), "lt"), f.neg(dy), dy))
+// 0 at 0, between both slopes.
+TBC_UNARY_VJP(AbsOp, f.select(f.compare(x, f.number(x, 0), "lt"), f.neg(dy),
+                              f.select(f.compare(x, f.number(x, 0), "gt"), dy, f.number(dy, 0))))
 TBC_UNARY_VJP(ExpOp, f.mul(dy, y))
 TBC_UNARY_VJP(LogOp, f.div(dy, x))
 TBC_UNARY_VJP(SqrtOp, f.div(dy, f.add(y, y)))
@@ -66,10 +69,25 @@ TBC_BINARY_VJP(DivOp, f.div(dz, y), f.neg(f.div(f.mul(dz, z), y)))
 TBC_BINARY_VJP(PowOp,
                f.mul(dz, f.mul(y, builder.create<PowOp>(getLoc(), x, f.sub(y, f.number(y, 1))))),
                f.mul(dz, f.mul(z, builder.create<LogOp>(getLoc(), x))))
-TBC_BINARY_VJP(MaximumOp, f.select(f.compare(x, y, "ge"), dz, f.number(dz, 0)),
-               f.select(f.compare(x, y, "ge"), f.number(dz, 0), dz))
-TBC_BINARY_VJP(MinimumOp, f.select(f.compare(x, y, "le"), dz, f.number(dz, 0)),
-               f.select(f.compare(x, y, "le"), f.number(dz, 0), dz))
+
+/// Whether `value` is one number: a constant, or one repeated.
+static bool isNumber(Value value) {
+  while (isa_and_nonnull<BroadcastOp, ReshapeOp, CastOp>(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  auto constant = value.getDefiningOp<ConstantOp>();
+  return constant && isa<SplatElementsAttr>(constant.getValue());
+}
+
+/// The part of `dz` for `x` of the greater (`wins` is "gt") or lesser of x and y: half of it where
+/// both are equal, as in ReduceMax. A number beside it is a bound, as in Clip, which x may reach.
+static Value shareOf(Formula &f, Value x, Value y, Value dz, StringRef wins) {
+  Value atTie = isNumber(y) ? dz : f.mul(dz, f.number(dz, 0.5));
+  return f.select(f.compare(x, y, wins), dz,
+                  f.select(f.compare(x, y, "eq"), atTie, f.number(dz, 0)));
+}
+
+TBC_BINARY_VJP(MaximumOp, shareOf(f, x, y, dz, "gt"), shareOf(f, y, x, dz, "gt"))
+TBC_BINARY_VJP(MinimumOp, shareOf(f, x, y, dz, "lt"), shareOf(f, y, x, dz, "lt"))
 
 LogicalResult SelectOp::buildVjp(OpBuilder &builder, ArrayRef<Value> cotangents,
                                  ArrayRef<bool> needed, SmallVectorImpl<Value> &operandCotangents) {

@@ -67,6 +67,52 @@ TEST(Differentiate, GradientsOfDecompositionsAgreeToo) {
   EXPECT_LT(gradientError(module), 1e-8);
 }
 
+/// At ties: |w| has the slope 0, both sides of max(w, v) and min(w, v) have half of it, and a bound
+/// leaves all of it to w.
+TEST(Differentiate, SidesShareGradientsWhereTheyAreEqual) {
+  ParsedModule module(R"(
+    func.func @model(%x: tensor<2x1xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64},
+                     %w: tensor<1xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"},
+                     %v: tensor<1xf32> {tbc.role = #tbc.role<param>, tbc.name = "v"})
+        -> tensor<2x1xf32> {
+      %zero = tbc.constant dense<0.0> : tensor<1xf32> : tensor<1xf32>
+      %ten = tbc.constant dense<10.0> : tensor<1xf32> : tensor<1xf32>
+      %hundred = tbc.constant dense<100.0> : tensor<1xf32> : tensor<1xf32>
+      %thousand = tbc.constant dense<1000.0> : tensor<1xf32> : tensor<1xf32>
+      %abs = tbc.abs %w : tensor<1xf32>
+      %max = tbc.maximum %w, %v : tensor<1xf32>
+      %max10 = tbc.mul %max, %ten : tensor<1xf32>
+      %min = tbc.minimum %v, %w : tensor<1xf32>
+      %min100 = tbc.mul %min, %hundred : tensor<1xf32>
+      %clip = tbc.maximum %zero, %w : tensor<1xf32>
+      %clip1000 = tbc.mul %clip, %thousand : tensor<1xf32>
+      %a = tbc.add %abs, %max10 : tensor<1xf32>
+      %b = tbc.add %a, %min100 : tensor<1xf32>
+      %c = tbc.add %b, %clip1000 : tensor<1xf32>
+      %all = tbc.broadcast %c {dims = array<i64: 1>} : (tensor<1xf32>) -> tensor<2x1xf32>
+      %y = tbc.add %all, %x : tensor<2x1xf32>
+      return %y : tensor<2x1xf32>
+    })");
+  LossOptions options;
+  options.kind = LossKind::Output;
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+  ASSERT_TRUE(succeeded(buildTrainFunction(*module))) << module.messages;
+  auto train = module.function("train");
+  std::vector<Tensor> inputs = trainInputs(module, Arith::F64);
+  auto gradientsAt = [&](double w) {
+    inputs[argument(train, TensorRole::Parameter, "w")].mutableData<double>()[0] = w;
+    inputs[argument(train, TensorRole::Parameter, "v")].mutableData<double>()[0] = 0;
+    std::vector<Tensor> results = evaluate(module, "train", inputs, Arith::F64);
+    auto gradient = [&](const char *name) {
+      return results[result(train, TensorRole::Gradient, name)].toDoubles()[0];
+    };
+    return std::pair(gradient("w"), gradient("v"));
+  };
+  EXPECT_EQ(gradientsAt(0), std::pair(1055., 55.));
+  EXPECT_EQ(gradientsAt(1), std::pair(1011., 100.));
+  EXPECT_EQ(gradientsAt(-1), std::pair(99., 10.));
+}
+
 TEST(Differentiate, ReturnsOneGradientPerUsedParameterInTheirOrder) {
   ParsedModule module(kMlp);
   buildStep(module);
