@@ -70,6 +70,7 @@ private:
   LogicalResult checkNumbers();
   FailureOr<unsigned> findOutput();
   static std::optional<BatchDim> batchOf(const FactorAnalysis &analysis, Value output);
+  bool hasBatch(Value output) const;
   bool isOverSamples(Value elements) const;
   FailureOr<BatchDim> findBatch(Value output);
   Value meanOf(Value output);
@@ -220,6 +221,12 @@ FailureOr<BatchDim> LossAttacher::findBatch(Value output) {
          << "the loss is to be made from an output of type " << output.getType()
          << ", none of whose dims is the batch or starts with it; it "
             "needs one loss per sample";
+}
+
+/// Whether a dim of `output` is the batch, which may be of one sample.
+bool LossAttacher::hasBatch(Value output) const {
+  FactorAnalysis analysis(train);
+  return analysis.batchFactor() && batchOf(analysis, output);
 }
 
 /// Whether a sum over `elements` is one over the samples: statistics of the batch have no share of
@@ -405,6 +412,9 @@ LogicalResult LossAttacher::run() {
   // If samples meet, or the loss has no shares, the step has one micro-batch (firstMeeting of
   // planner/reshard), so a scalar is the loss of the step.
   builder.setInsertionPoint(terminator);
+  if (options.kind == LossKind::Output && tensorType(output).getNumElements() == 1 &&
+      !hasBatch(output))
+    output = scalarOf(builder, output);
   bool isScalar = options.kind == LossKind::Output && tensorType(output).getRank() == 0;
   bool isWhole = isScalar && samplesMeetBefore(output);
   const Value asExported = output;

@@ -9,6 +9,7 @@
 #include "ir/Roles.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -150,6 +151,28 @@ Value summedUp(Value value) {
   return sum && int64_t(sum.getDims().size()) == tensorType(sum.getInput()).getRank()
              ? sum.getInput()
              : Value();
+}
+
+Value scalarOf(OpBuilder &builder, Value value) {
+  auto type = tensorType(value);
+  if (type.getRank() == 0)
+    return value;
+  Operation *op = value.getDefiningOp();
+  if (isa_and_nonnull<ReshapeOp, BroadcastOp>(op))
+    return scalarOf(builder, op->getOperand(0));
+  if (op && op->hasTrait<OpTrait::SameOperandsAndResultShape>() && op->getNumResults() == 1 &&
+      op->getNumOperands() > 0 && !isa<DropoutOpInterface>(op)) {
+    IRMapping scalars;
+    for (Value operand : op->getOperands())
+      scalars.map(operand, scalarOf(builder, operand));
+    Operation *made = builder.clone(*op, scalars);
+    made->getResult(0).setType(RankedTensorType::get({}, type.getElementType()));
+    made->removeAttr(kIdAttr);
+    return made->getResult(0);
+  }
+  SmallVector<int64_t> in(type.getRank(), 0);
+  return builder.create<ReshapeOp>(value.getLoc(), value, ArrayRef<int64_t>{}, in,
+                                   ArrayRef<int64_t>{});
 }
 
 /// The number of a constant scalar.

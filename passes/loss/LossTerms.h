@@ -35,6 +35,10 @@ struct LossSum {
 /// loss of the whole batch, but sum(a) / sum(b) is no such sum.
 std::optional<LossSum> lossTerms(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value scalar);
 
+/// Returns `value`, a tensor of one element, as a scalar, and what it is computed from too: ops are
+/// built again at the builder's insertion point. Example: a mean with its dims kept.
+mlir::Value scalarOf(mlir::OpBuilder &builder, mlir::Value value);
+
 /// Elements of a mean with weights: factor * sum(elements) / (sum(weights) + epsilon).
 struct WeightedMean {
   mlir::Value elements, weights;

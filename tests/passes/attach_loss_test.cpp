@@ -142,6 +142,39 @@ TEST(AttachLoss, TakesAMeanThatTheModelMakesItself) {
   EXPECT_EQ(module.function("train").getNumResults(), 1u);
 }
 
+/// Means keep their dims as ReduceMean does, and are added: the loss is [1, 1].
+TEST(AttachLoss, ALossOfOneElementIsAScalar) {
+  ParsedModule module(R"(
+    func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64})
+        -> tensor<1x1xf32> {
+      %s = tbc.reduce_sum %x {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<f32>
+      %n = tbc.factor_size {count = 3 : i64, samples = 2 : i64} : () -> tensor<f32>
+      %m = tbc.div %s, %n : tensor<f32>
+      %k = tbc.reshape %m {sizes = array<i64>, in = array<i64>, out = array<i64: 0, 0>}
+        : (tensor<f32>) -> tensor<1x1xf32>
+      %two = tbc.constant dense<2.0> : tensor<1x1xf32> : tensor<1x1xf32>
+      %t = tbc.mul %k, %two : tensor<1x1xf32>
+      %y = tbc.add %t, %k : tensor<1x1xf32>
+      return %y : tensor<1x1xf32>
+    })");
+  LossOptions options;
+  options.kind = LossKind::Output;
+  options.samples = 8;
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+  std::vector<Tensor> inputs = trainInputs(module, Arith::F64);
+  inputs[0] = Tensor::fromDoubles(inputs[0].type(), Arith::F64, {1, 2, 3, 4, 5, 6});
+  double loss = evaluate(module, "train", inputs, Arith::F64)[0].toDoubles()[0];
+  EXPECT_NEAR(loss, 3 * 21 / 24., 1e-12); // a share of 8 samples
+}
+
+/// A batch of one sample has one loss for each sample.
+TEST(AttachLoss, OneSampleIsNoScalar) {
+  LossOptions options;
+  options.kind = LossKind::Output;
+  options.samples = 8;
+  EXPECT_DOUBLE_EQ(lossOf("1xf32", options, {4}, {}), 0.5);
+}
+
 TEST(AttachLoss, CountsWhatAWeightedMeanCounts) {
   ParsedModule module(
       scalarModel("  %n = tbc.reduce_sum %w {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> "
