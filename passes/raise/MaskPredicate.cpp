@@ -167,6 +167,12 @@ std::optional<HalfPlanes> compare(const Affine &a, const Affine &b, StringRef pr
 struct TwoValued {
   HalfPlanes planes;
   double onTrue = 0, onFalse = 0;
+
+  /// The same in tensors of type `element`, if it can hold both.
+  std::optional<TwoValued> in(Type element) const {
+    auto first = inType(onTrue, element), second = inType(onFalse, element);
+    return first && second ? std::optional(TwoValued{planes, *first, *second}) : std::nullopt;
+  }
 };
 
 /// Reads values of indices and numbers. A value that is an operand twice is read twice, so the
@@ -212,7 +218,9 @@ std::optional<Affine> SymbolicReader::affineOf(Value value) {
   }
   if (!isa<CastOp, NegOp, AddOp, SubOp, MulOp>(op))
     return std::nullopt;
-  if (tensorType(op->getOperand(0)).getElementType().isInteger(1))
+  // A boolean is no number, nor is the number that is cast to it.
+  if (tensorType(op->getOperand(0)).getElementType().isInteger(1) ||
+      tensorType(value).getElementType().isInteger(1))
     return std::nullopt;
   auto a = affineOf(op->getOperand(0));
   if (!a || isa<CastOp>(op))
@@ -256,8 +264,10 @@ std::optional<TwoValued> SymbolicReader::twoValuedOf(Value value) {
     return TwoValued{*planes, *onTrue, *onFalse};
   }
   if (auto cast = dyn_cast<CastOp>(op)) {
-    if (!tensorType(cast.getInput()).getElementType().isInteger(1))
-      return twoValuedOf(cast.getInput());
+    if (!tensorType(cast.getInput()).getElementType().isInteger(1)) {
+      auto number = twoValuedOf(cast.getInput());
+      return number ? number->in(tensorType(value).getElementType()) : std::nullopt;
+    }
     auto planes = halfPlanesOf(cast.getInput());
     return planes ? std::optional(TwoValued{*planes, 1, 0}) : std::nullopt;
   }
@@ -273,8 +283,9 @@ std::optional<TwoValued> SymbolicReader::twoValuedOf(Value value) {
   auto apply = [&](double x, double y) {
     return isa<AddOp>(op) ? x + y : isa<SubOp>(op) ? x - y : isa<MulOp>(op) ? x * y : -x;
   };
-  return TwoValued{aIsNumber ? b->planes : a->planes, apply(a->onTrue, b->onTrue),
+  TwoValued result{aIsNumber ? b->planes : a->planes, apply(a->onTrue, b->onTrue),
                    apply(a->onFalse, b->onFalse)};
+  return result.in(tensorType(value).getElementType());
 }
 
 /// Reads a comparison of a two-valued tensor with a number. Example: `select(causal, 1, 0) == 0`,

@@ -5,6 +5,7 @@
 #include "passes/raise/Match.h"
 
 #include "ir/Elementwise.h"
+#include "ir/Flags.h"
 #include "ir/HidingNumber.h"
 #include "ir/Movement.h"
 #include "llvm/ADT/STLExtras.h"
@@ -34,6 +35,20 @@ bool holdsData(Value value) {
       llvm::append_range(stack, op->getOperands());
   }
   return false;
+}
+
+/// Returns true if runs can check that the elements of `value`, integers, are 0 or 1: they are
+/// those of inputs (inputBound of tools/driver), of booleans, or numbers.
+bool areFlags(Value value) {
+  if (auto number = splatNumber(value))
+    return *number == 0 || *number == 1;
+  Operation *op = value.getDefiningOp();
+  if (!op || tensorType(value).getElementType().isInteger(1))
+    return true;
+  return isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, ConcatOp, CastOp>(op) &&
+         llvm::all_of(op->getOperands(), [](Value operand) {
+           return isa<IntegerType>(tensorType(operand).getElementType()) && areFlags(operand);
+         });
 }
 
 Type elementOf(Value value) { return tensorType(value).getElementType(); }
@@ -73,6 +88,11 @@ struct TwoNumbers {
   }
   Truth kept() const { return onTrue == 0 ? where : negationOf(where); }
   double hidden() const { return onTrue == 0 ? onFalse : onTrue; }
+  /// The same in tensors of type `element`, if it can hold both.
+  std::optional<TwoNumbers> in(Type element) const {
+    auto first = inType(onTrue, element), second = inType(onFalse, element);
+    return first && second ? std::optional(TwoNumbers{where, *first, *second}) : std::nullopt;
+  }
 };
 
 /// Reads tensors of two numbers and masks made of them.
@@ -95,11 +115,15 @@ public:
       return TwoNumbers{truthOf(view, false), 1, 0};
     if (auto select = dyn_cast_or_null<SelectOp>(op))
       return readSelect(select, view);
+    std::optional<TwoNumbers> numbers;
     if (isa_and_nonnull<CastOp>(op))
-      return read({op->getOperand(0), view.dims});
-    if (isa_and_nonnull<AddOp, SubOp, MulOp, DivOp, NegOp>(op))
-      return readArithmetic(op, view);
-    if (readsFlags && isa<IntegerType>(elementOf(view.value)) && holdsData(view.value)) {
+      numbers = read({op->getOperand(0), view.dims});
+    else if (isa_and_nonnull<AddOp, SubOp, MulOp, DivOp, NegOp>(op))
+      numbers = readArithmetic(op, view);
+    if (numbers)
+      return numbers->in(elementOf(view.value));
+    if (readsFlags && isa<IntegerType>(elementOf(view.value)) && holdsData(view.value) &&
+        areFlags(view.value)) {
       Truth truth;
       truth.kind = Truth::Kind::Nonzero;
       truth.view = view;
@@ -549,8 +573,10 @@ Value buildTerms(OpBuilder &builder, Location loc, DimTable &table, ArrayRef<uns
   for (const MaskTerm &term : terms) {
     Value value = build(builder, loc, table, samples, sequence, term.view);
     auto type = RankedTensorType::get(tensorType(value).getShape(), builder.getI1Type());
-    if (term.isNonzero)
+    if (term.isNonzero) {
       value = builder.create<CastOp>(loc, type, value);
+      value.getDefiningOp()->setAttr(kFlagsAttr, builder.getUnitAttr());
+    }
     if (term.isNegated)
       value = builder.create<NotOp>(loc, type, value);
     result = result ? Value(builder.create<AndOp>(loc, type, result, value)) : value;

@@ -24,7 +24,8 @@ std::optional<double> splatNumber(Value value) {
   if (auto cast = dyn_cast<CastOp>(op)) {
     if (!cast.isAdditive()) // not between floats
       return std::nullopt;
-    return splatNumber(cast.getInput());
+    auto number = splatNumber(cast.getInput());
+    return number ? inType(*number, tensorType(value).getElementType()) : std::nullopt;
   }
   auto constant = dyn_cast<ConstantOp>(op);
   auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
@@ -40,6 +41,21 @@ std::optional<double> splatNumber(Value value) {
       dense.getElementType().isUnsignedInteger() || dense.getElementType().isInteger(1);
   APInt number = dense.getSplatValue<APInt>();
   return isUnsigned ? double(number.getZExtValue()) : double(number.getSExtValue());
+}
+
+std::optional<double> inType(double number, Type element) {
+  if (auto type = dyn_cast<FloatType>(element)) {
+    APFloat rounded(number);
+    bool losesInfo = false;
+    rounded.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &losesInfo);
+    rounded.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);
+    return rounded.convertToDouble();
+  }
+  if (element.isInteger(1))
+    return number != 0;
+  double limit = std::ldexp(1.0, int(element.getIntOrFloatBitWidth()) - 1);
+  bool fits = std::trunc(number) >= (element.isUnsignedInteger() ? 0 : -limit) && number < limit;
+  return fits ? std::optional(std::trunc(number)) : std::nullopt;
 }
 
 double constantTolerance(Value value) {

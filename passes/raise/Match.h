@@ -18,6 +18,10 @@ namespace tbc::raise {
 /// cast between floats.
 std::optional<double> splatNumber(mlir::Value value);
 
+/// Returns `number` as an element of type `element` holds it: rounded, or without its fraction.
+/// Returns nullopt if it is too large for integers. Example: 0.5 is 0 in i64.
+std::optional<double> inType(double number, mlir::Type element);
+
 /// Returns how far constants of a formula may be off in the element type of `value`, relative to
 /// their size: 1e-6 for f32 and f64; four roundings for narrower types, since a formula multiplies
 /// several constants. Example: 2^-7 for bf16, whose rounding is 2^-9.

@@ -404,6 +404,9 @@ bool Attention::readBiases() {
   // A term that is equal for all keys cancels in the softmax, such as the row max of the scores.
   if (!sink.value && !sinkNumber)
     llvm::erase_if(terms.biases, [&](const Bias &bias) { return isOfQueries(bias.view); });
+  auto isFinite = [](const MaskStep &step) { return !std::isinf(step.number); };
+  if (terms.undoesMasks && llvm::any_of(terms.masks, isFinite))
+    reason = "a number is added to its scores that undoes a mask";
   for (const Bias &bias : terms.biases)
     if (!isWithin(bias.view, all) || bias.view.atoms(table).empty())
       reason = "what is added to its scores has other dims than they have";

@@ -63,6 +63,8 @@ void ScoreTerms::separateMasks(View term, double factor, std::vector<MaskStep> &
     found.insert(found.end(), steps->begin(), steps->end());
     return;
   }
+  auto opposite = masksOfBias(table, term, -factor);
+  undoesMasks |= opposite && !opposite->empty();
   while (stepThroughView(table, term))
     ;
   Operation *op = term.value.getDefiningOp();
@@ -190,6 +192,7 @@ void ScoreTerms::stepThroughFactors(View &view) {
 void ScoreTerms::clear() {
   scale = 1;
   softCap = 0;
+  undoesMasks = false;
   masks.clear();
   biases.clear();
   factors.clear();

@@ -46,6 +46,8 @@ public:
   llvm::SmallVector<ScoreFactor> factors;
   /// The bound of the scores before biases and masks; 0: none.
   double softCap = 0;
+  /// The opposite of a mask is added: it shows what a mask of a finite number has hidden.
+  bool undoesMasks = false;
 
 private:
   bool stepThroughProduct(mlir::Operation *op, View &scores);

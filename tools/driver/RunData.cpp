@@ -8,6 +8,7 @@
 #include "ir/Contraction.h"
 #include "ir/Elementwise.h"
 #include "ir/Evaluate.h"
+#include "ir/Flags.h"
 #include "ir/Loss.h"
 #include "ir/Movement.h"
 #include "ir/Vocabulary.h"
@@ -41,7 +42,9 @@ int64_t inputBound(Value input) {
         limit(vocabularySize(embedding.getNumbers()));
       else if (auto sums = dyn_cast<ClassSumsOp>(op); sums && use.getOperandNumber() == 2)
         limit(vocabularySize(sums.getNumbers()));
-      else if (isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, CastOp>(op))
+      else if (op->hasAttr(kFlagsAttr))
+        limit(2);
+      else if (isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, ConcatOp, CastOp>(op))
         reached.insert(op->getResult(0));
     }
   }

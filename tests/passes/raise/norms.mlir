@@ -143,3 +143,24 @@ func.func @mixed(%x: tensor<4x8xbf16>, %w: tensor<8xf32>, %b: tensor<8xbf16>) ->
   %o = tbc.add %z, %bb : tensor<4x8xbf16>
   return %o : tensor<4x8xbf16>
 }
+
+// -----
+
+// In f16 this epsilon is 0.
+// CHECK-LABEL: func.func @epsilon_rounded
+// CHECK:         tbc.rms_norm %{{.*}} {epsilon = 0.0
+func.func @epsilon_rounded(%x: tensor<3x4xf16>, %w: tensor<4xf16>) -> tensor<3x4xf16> {
+  %sq = tbc.mul %x, %x : tensor<3x4xf16>
+  %s = tbc.reduce_sum %sq {dims = array<i64: 1>} : (tensor<3x4xf16>) -> tensor<3xf16>
+  %quarter = tbc.constant dense<0.25> : tensor<3xf16> : tensor<3xf16>
+  %mean = tbc.mul %s, %quarter : tensor<3xf16>
+  %wide = tbc.constant dense<1.0e-12> : tensor<3xf32> : tensor<3xf32>
+  %eps = tbc.cast %wide : (tensor<3xf32>) -> tensor<3xf16>
+  %ve = tbc.add %mean, %eps : tensor<3xf16>
+  %rstd = tbc.rsqrt %ve : tensor<3xf16>
+  %rstds = tbc.broadcast %rstd {dims = array<i64: 0>} : (tensor<3xf16>) -> tensor<3x4xf16>
+  %h = tbc.mul %x, %rstds : tensor<3x4xf16>
+  %ws = tbc.broadcast %w {dims = array<i64: 1>} : (tensor<4xf16>) -> tensor<3x4xf16>
+  %y = tbc.mul %h, %ws : tensor<3x4xf16>
+  return %y : tensor<3x4xf16>
+}

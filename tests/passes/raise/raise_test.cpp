@@ -115,7 +115,8 @@ TEST_P(Example, MeansTheSameAfterwards) {
 INSTANTIATE_TEST_SUITE_P(All, Example,
                          testing::Values("activations", "attention", "attention_masks",
                                          "cross_entropy", "experts", "hidden_rows",
-                                         "kept_attention", "kept_experts", "norms", "rotary"),
+                                         "kept_attention", "kept_experts", "near_masks", "norms",
+                                         "rotary"),
                          [](const testing::TestParamInfo<const char *> &info) {
                            return std::string(info.param);
                          });
