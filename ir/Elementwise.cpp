@@ -66,9 +66,11 @@ TBC_BINARY_VJP(AddOp, dz, dz)
 TBC_BINARY_VJP(SubOp, dz, f.neg(dz))
 TBC_BINARY_VJP(MulOp, f.mul(dz, y), f.mul(dz, x))
 TBC_BINARY_VJP(DivOp, f.div(dz, y), f.neg(f.div(f.mul(dz, z), y)))
+// An exponent of the base 0 has the gradient 0, the limit of x^y log(x).
 TBC_BINARY_VJP(PowOp,
                f.mul(dz, f.mul(y, builder.create<PowOp>(getLoc(), x, f.sub(y, f.number(y, 1))))),
-               f.mul(dz, f.mul(z, builder.create<LogOp>(getLoc(), x))))
+               f.select(f.compare(x, f.number(x, 0), "eq"), f.number(dz, 0),
+                        f.mul(dz, f.mul(z, builder.create<LogOp>(getLoc(), x)))))
 
 /// Whether `value` is one number: a constant, or one repeated.
 static bool isNumber(Value value) {

@@ -5,6 +5,7 @@
 #include "ir/Contraction.h"
 #include "ir/Elementwise.h"
 #include "ir/Formula.h"
+#include "ir/Gradient.h"
 #include "ir/Movement.h"
 #include "ir/Roles.h"
 
@@ -241,7 +242,8 @@ std::optional<WeightedMean> weightedMean(Value scalar) {
     mean.epsilon = number;
   }
   mean.weights = summedUp(rest ? rest : divisor);
-  if (!mean.weights || (isLimited && !isInteger(mean.weights)) ||
+  // Counts get no gradient.
+  if (!mean.weights || isTrained(mean.weights) || (isLimited && !isInteger(mean.weights)) ||
       tensorType(mean.weights).getShape() != tensorType(elements).getShape())
     return std::nullopt;
   return mean;

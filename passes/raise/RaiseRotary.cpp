@@ -8,9 +8,7 @@
 #include "ir/Elementwise.h"
 #include "ir/Gradient.h"
 #include "ir/Movement.h"
-#include "ir/Roles.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SmallPtrSet.h"
 
 #include <numeric>
 
@@ -263,28 +261,6 @@ std::optional<Table> matchTable(Value value) {
                                          : std::nullopt;
 }
 
-/// Returns true if a gradient passes through `value` to a parameter. The op has none for its
-/// tables, so angles that are trained stay decomposed.
-bool isTrained(Value value) {
-  llvm::SmallPtrSet<Operation *, 32> seen;
-  SmallVector<Value> stack{value};
-  while (!stack.empty()) {
-    Value next = stack.pop_back_val();
-    if (!isa<FloatType>(tensorType(next).getElementType()))
-      continue;
-    if (auto argument = dyn_cast<BlockArgument>(next)) {
-      auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-      if (function && argumentRole(function, argument.getArgNumber()) == TensorRole::Parameter)
-        return true;
-      continue;
-    }
-    Operation *op = next.getDefiningOp();
-    if (!isa<DetachOp>(op) && seen.insert(op).second)
-      llvm::append_range(stack, op->getOperands());
-  }
-  return false;
-}
-
 /// Replaces `root` by rotary of all of `half`; the tables have one half of the last dim.
 void replaceByRotary(Operation *root, const Half &half, Value cos, Value sin, int64_t positions,
                      PatternRewriter &rewriter) {
@@ -394,6 +370,7 @@ template <typename Root> struct RaiseParts : OpRewritePattern<Root> {
           found->table.lastDim() != x1Cos->table.lastDim())
         return failure();
     Value cos = x1Cos->table.value, sin = x2Sin->table.value;
+    // The op has no gradient for its tables, so angles that are trained stay decomposed.
     if (x2Cos->table.value != cos || x1Sin->table.value != sin || isTrained(cos) || isTrained(sin))
       return failure();
     replaceByRotary(root, x1Cos->half, cos, sin, x1Cos->table.positions, rewriter);

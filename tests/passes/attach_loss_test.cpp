@@ -188,6 +188,26 @@ TEST(AttachLoss, CountsWhatAWeightedMeanCounts) {
   EXPECT_EQ(result(train, TensorRole::Count, "count"), 1u);
 }
 
+/// A divisor that is trained is no count of elements: it has a gradient.
+TEST(AttachLoss, CountsAreNotTrained) {
+  ParsedModule module(R"(
+    func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64},
+                     %v: tensor<3xf32> {tbc.role = #tbc.role<param>, tbc.name = "v"})
+        -> tensor<f32> {
+      %s = tbc.reduce_sum %x {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<f32>
+      %vs = tbc.broadcast %v {dims = array<i64: 1>} : (tensor<3xf32>) -> tensor<2x3xf32>
+      %w = tbc.mul %x, %vs : tensor<2x3xf32>
+      %n = tbc.reduce_sum %w {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<f32>
+      %y = tbc.div %s, %n : tensor<f32>
+      return %y : tensor<f32>
+    })");
+  LossOptions options;
+  options.kind = LossKind::Output;
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+  EXPECT_EQ(module.function("train").getNumResults(), 1u) << "a count";
+  EXPECT_THAT(module.messages, HasSubstr("takes its batch as one micro-batch"));
+}
+
 /// max(sum(w), 1) of integer weights, and sum(w) + 0.5, whose 0.5 all shares make up together.
 TEST(AttachLoss, CountsOfMeansMayHaveALimitOrAnEpsilon) {
   LossOptions options;

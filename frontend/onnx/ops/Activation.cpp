@@ -43,8 +43,11 @@ Value leakyRelu(Formula &f, const Value &x, double alpha) {
 }
 
 Value hardSigmoid(Formula &f, const Value &x, double alpha, double beta) {
+  // Flat at its bounds too, unlike a clip, which passes gradients there.
   Value line = f.add(f.mul(x, number(x, alpha)), number(x, beta));
-  return f.minimum(f.maximum(line, number(x, 0)), number(x, 1));
+  Value zero = number(x, 0), one = number(x, 1);
+  Value above = f.select(f.compare("ge", line, one), one, line);
+  return f.select(f.compare("le", line, zero), zero, above);
 }
 
 Value softsign(Formula &f, const Value &x) { return f.div(x, f.add(number(x, 1), f.abs(x))); }
@@ -69,7 +72,7 @@ void importLeakyRelu(NodeContext &node) {
   node.setOutput(0, leakyRelu(f, floatInput(node), node.attrFloat("alpha", 0.01)));
 }
 
-/// x if x >= 0, else slope * x. Before operator set 7 a slope per channel is a vector.
+/// x if x > 0, else slope * x. Before operator set 7 a slope per channel is a vector.
 void importPRelu(NodeContext &node) {
   Formula f{node.emitter};
   const Value &x = node.input(0);
@@ -82,7 +85,7 @@ void importPRelu(NodeContext &node) {
   }
   if (slope.dtype != x.dtype)
     throw ImportError("has a slope of another type than its input");
-  node.setOutput(0, f.select(f.compare("lt", x, number(x, 0)), f.mul(slope, x), x));
+  node.setOutput(0, f.select(f.compare("gt", x, number(x, 0)), x, f.mul(slope, x)));
 }
 
 void importSoftplus(NodeContext &node) {
