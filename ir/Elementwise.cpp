@@ -66,24 +66,31 @@ TBC_BINARY_VJP(AddOp, dz, dz)
 TBC_BINARY_VJP(SubOp, dz, f.neg(dz))
 TBC_BINARY_VJP(MulOp, f.mul(dz, y), f.mul(dz, x))
 TBC_BINARY_VJP(DivOp, f.div(dz, y), f.neg(f.div(f.mul(dz, z), y)))
-// An exponent of the base 0 has the gradient 0, the limit of x^y log(x).
-TBC_BINARY_VJP(PowOp,
-               f.mul(dz, f.mul(y, builder.create<PowOp>(getLoc(), x, f.sub(y, f.number(y, 1))))),
-               f.select(f.compare(x, f.number(x, 0), "eq"), f.number(dz, 0),
-                        f.mul(dz, f.mul(z, builder.create<LogOp>(getLoc(), x)))))
 
-/// Whether `value` is one number: a constant, or one repeated.
-static bool isNumber(Value value) {
+/// The number that `value` is everywhere, or null: a constant, or one repeated.
+static SplatElementsAttr numberOf(Value value) {
   while (isa_and_nonnull<BroadcastOp, ReshapeOp, CastOp>(value.getDefiningOp()))
     value = value.getDefiningOp()->getOperand(0);
   auto constant = value.getDefiningOp<ConstantOp>();
-  return constant && isa<SplatElementsAttr>(constant.getValue());
+  return constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
 }
+
+/// y x^(y - 1), but 0 for the exponent 0: x^0 is 1 at x = 0 too.
+static Value slopeOfPower(Formula &f, Value x, Value y) {
+  Value slope = f.mul(y, f.make<PowOp>(x, f.sub(y, f.number(y, 1))));
+  return numberOf(y) ? slope
+                     : f.select(f.compare(y, f.number(y, 0), "eq"), f.number(slope, 0), slope);
+}
+
+// An exponent of the base 0 has the gradient 0, the limit of x^y log(x).
+TBC_BINARY_VJP(PowOp, f.mul(dz, slopeOfPower(f, x, y)),
+               f.select(f.compare(x, f.number(x, 0), "eq"), f.number(dz, 0),
+                        f.mul(dz, f.mul(z, f.make<LogOp>(x)))))
 
 /// The part of `dz` for `x` of the greater (`wins` is "gt") or lesser of x and y: half of it where
 /// both are equal, as in ReduceMax. A number beside it is a bound, as in Clip, which x may reach.
 static Value shareOf(Formula &f, Value x, Value y, Value dz, StringRef wins) {
-  Value atTie = isNumber(y) ? dz : f.mul(dz, f.number(dz, 0.5));
+  Value atTie = numberOf(y) ? dz : f.mul(dz, f.number(dz, 0.5));
   return f.select(f.compare(x, y, wins), dz,
                   f.select(f.compare(x, y, "eq"), atTie, f.number(dz, 0)));
 }

@@ -113,6 +113,38 @@ TEST(Differentiate, SidesShareGradientsWhereTheyAreEqual) {
   EXPECT_EQ(gradientsAt(-1), std::pair(99., 10.));
 }
 
+/// x^y at x = 0 or y = 0, where log(x) and 1 / x are infinite.
+TEST(Differentiate, PowersHaveFiniteGradientsAtZero) {
+  ParsedModule module(R"(
+    func.func @model(%x: tensor<2x1xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64},
+                     %w: tensor<1xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"},
+                     %v: tensor<1xf32> {tbc.role = #tbc.role<param>, tbc.name = "v"})
+        -> tensor<2x1xf32> {
+      %p = tbc.pow %w, %v : tensor<1xf32>
+      %all = tbc.broadcast %p {dims = array<i64: 1>} : (tensor<1xf32>) -> tensor<2x1xf32>
+      %y = tbc.add %all, %x : tensor<2x1xf32>
+      return %y : tensor<2x1xf32>
+    })");
+  LossOptions options;
+  options.kind = LossKind::Output;
+  ASSERT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+  ASSERT_TRUE(succeeded(buildTrainFunction(*module))) << module.messages;
+  auto train = module.function("train");
+  std::vector<Tensor> inputs = trainInputs(module, Arith::F64);
+  auto gradientsAt = [&](double w, double v) {
+    inputs[argument(train, TensorRole::Parameter, "w")].mutableData<double>()[0] = w;
+    inputs[argument(train, TensorRole::Parameter, "v")].mutableData<double>()[0] = v;
+    std::vector<Tensor> results = evaluate(module, "train", inputs, Arith::F64);
+    auto gradient = [&](const char *name) {
+      return results[result(train, TensorRole::Gradient, name)].toDoubles()[0];
+    };
+    return std::pair(gradient("w"), gradient("v"));
+  };
+  EXPECT_EQ(gradientsAt(0, 2), std::pair(0., 0.));
+  EXPECT_EQ(gradientsAt(0, 0), std::pair(0., 0.));
+  EXPECT_EQ(gradientsAt(1, 3), std::pair(3., 0.));
+}
+
 TEST(Differentiate, ReturnsOneGradientPerUsedParameterInTheirOrder) {
   ParsedModule module(kMlp);
   buildStep(module);
