@@ -145,7 +145,8 @@ TEST(AttachLoss, TakesAMeanThatTheModelMakesItself) {
 /// Means keep their dims as ReduceMean does, and are added: the loss is [1, 1].
 TEST(AttachLoss, ALossOfOneElementIsAScalar) {
   ParsedModule module(R"(
-    func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64})
+    func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.name = "x",
+                                        tbc.batch_dim = 0 : i64})
         -> tensor<1x1xf32> {
       %s = tbc.reduce_sum %x {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<f32>
       %n = tbc.factor_size {count = 3 : i64, samples = 2 : i64} : () -> tensor<f32>
@@ -191,7 +192,8 @@ TEST(AttachLoss, CountsWhatAWeightedMeanCounts) {
 /// A divisor that is trained is no count of elements: it has a gradient.
 TEST(AttachLoss, CountsAreNotTrained) {
   ParsedModule module(R"(
-    func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64},
+    func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.name = "x",
+                                        tbc.batch_dim = 0 : i64},
                      %v: tensor<3xf32> {tbc.role = #tbc.role<param>, tbc.name = "v"})
         -> tensor<f32> {
       %s = tbc.reduce_sum %x {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<f32>

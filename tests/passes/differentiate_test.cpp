@@ -71,7 +71,8 @@ TEST(Differentiate, GradientsOfDecompositionsAgreeToo) {
 /// leaves all of it to w.
 TEST(Differentiate, SidesShareGradientsWhereTheyAreEqual) {
   ParsedModule module(R"(
-    func.func @model(%x: tensor<2x1xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64},
+    func.func @model(%x: tensor<2x1xf32> {tbc.role = #tbc.role<input>, tbc.name = "x",
+                                        tbc.batch_dim = 0 : i64},
                      %w: tensor<1xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"},
                      %v: tensor<1xf32> {tbc.role = #tbc.role<param>, tbc.name = "v"})
         -> tensor<2x1xf32> {
@@ -116,7 +117,8 @@ TEST(Differentiate, SidesShareGradientsWhereTheyAreEqual) {
 /// x^y at x = 0 or y = 0, where log(x) and 1 / x are infinite.
 TEST(Differentiate, PowersHaveFiniteGradientsAtZero) {
   ParsedModule module(R"(
-    func.func @model(%x: tensor<2x1xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64},
+    func.func @model(%x: tensor<2x1xf32> {tbc.role = #tbc.role<input>, tbc.name = "x",
+                                        tbc.batch_dim = 0 : i64},
                      %w: tensor<1xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"},
                      %v: tensor<1xf32> {tbc.role = #tbc.role<param>, tbc.name = "v"})
         -> tensor<2x1xf32> {
@@ -223,7 +225,8 @@ TEST(Differentiate, FrozenParametersGetNoGradient) {
 TEST(Differentiate, NoGradientPassesADetachedValue) {
   ParsedModule module(R"(
     func.func @model(
-        %x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.name = "x", tbc.batch_dim = 0 : i64},
+        %x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.name = "x",
+                                        tbc.batch_dim = 0 : i64},
         %w: tensor<2x3xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"})
         -> (tensor<2xf32> {tbc.name = "loss"}) {
       %h = tbc.mul %x, %w {tbc.id = "h"} : tensor<2x3xf32>
@@ -274,7 +277,8 @@ TEST(Differentiate, RefusesAModelWithNothingToTrain) {
 TEST(Differentiate, NamesTheOpWithoutADerivative) {
   ParsedModule module(R"(
     func.func @model(
-        %x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.name = "x", tbc.batch_dim = 0 : i64},
+        %x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.name = "x",
+                                        tbc.batch_dim = 0 : i64},
         %w: tensor<2x3xf32> {tbc.role = #tbc.role<param>, tbc.name = "w"}) -> (tensor<2x3xf32>) {
       %y = tbc.relu_grad %x, %w {tbc.id = "odd"} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
       return %y : tensor<2x3xf32>

@@ -62,13 +62,13 @@ func.func @doubled(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi64>) -> tensor<2x
 
 // Integers that must be 0 or 1 are marked, so that runs can refuse others.
 // CHECK-LABEL: func.func @flags(
-// CHECK:         tbc.cast %{{.*}} {tbc.flags} : (tensor<2x3xi64>) -> tensor<2x3xi1>
+// CHECK:         tbc.cast %{{.*}} {tbc.flags{{.*}} : (tensor<2x3xi64>) -> tensor<2x3xi1>
 // CHECK:         tbc.attention %{{.*}} key_mask = true
 func.func @flags(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi64>) -> tensor<2x2x3x4xf32> {
   %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
   %number = tbc.cast %mask : (tensor<2x3xi64>) -> tensor<2x3xf32>
   %one = tbc.constant dense<1.0> : tensor<2x3xf32> : tensor<2x3xf32>
-  %lowest = tbc.constant dense<-1.0e9> : tensor<2x3xf32> : tensor<2x3xf32>
+  %lowest = tbc.constant dense<-3.40282347E+38> : tensor<2x3xf32> : tensor<2x3xf32>
   %inverted = tbc.sub %one, %number : tensor<2x3xf32>
   %bias = tbc.mul %inverted, %lowest : tensor<2x3xf32>
   %biases = tbc.broadcast %bias {dims = array<i64: 0, 3>} : (tensor<2x3xf32>) -> tensor<2x2x3x3xf32>
