@@ -21,8 +21,9 @@ Node FactorSpace::add(Kind kind, int64_t size, std::vector<Node> children) {
   return Node(entries.size()) - 1;
 }
 
-/// Returns true if `node` has more than `maxLeaves` leaves. Every node on the stack has at least
-/// one, so the search ends after as many steps.
+/// Returns true if `node` has more than `maxLeaves` leaves. A wide factor of a product is one leaf,
+/// a wide term makes its sum wide. Every node on the stack has at least one leaf, so the search
+/// ends after as many steps.
 bool FactorSpace::hasManyLeaves(Node node) const {
   std::vector<Node> pending{node};
   for (size_t leaves = 0; !pending.empty();) {
@@ -34,20 +35,30 @@ bool FactorSpace::hasManyLeaves(Node node) const {
       return true;
     if (entry.children.empty())
       ++leaves;
-    else
-      pending.insert(pending.end(), entry.children.begin(), entry.children.end());
+    for (Node child : entry.children)
+      if (entry.kind == Kind::Product && entries[find(child)].wide)
+        ++leaves;
+      else
+        pending.push_back(child);
   }
   return false;
 }
 
-/// Makes `node` opaque if it has more than `maxLeaves` leaves, and returns true if so.
+/// Makes `node` opaque if it has more than `maxLeaves` leaves, and returns true if so. The factors
+/// of a product are closed one by one. Example: of batch x 4095 tokens that two slices cut into
+/// tokens, the batch stays shardable.
 bool FactorSpace::becomesWide(Node node) {
   node = find(node);
-  if (!entries[node].wide && hasManyLeaves(node)) {
-    makeOpaque(node);
-    entries[node].wide = true;
+  if (entries[node].wide || !hasManyLeaves(node))
+    return entries[node].wide;
+  if (entries[node].kind == Kind::Product) {
+    for (Node child : std::vector<Node>(entries[node].children))
+      becomesWide(child);
+    if (!hasManyLeaves(node))
+      return false;
   }
-  return entries[node].wide;
+  makeOpaque(node);
+  return entries[node].wide = true;
 }
 
 Node FactorSpace::leaf(int64_t size) { return add(Kind::Leaf, size, {}); }

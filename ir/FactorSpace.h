@@ -24,8 +24,8 @@ namespace tbc {
 ///
 /// If two structures have no common refinement (6 x 4 against 4 x 6), the span becomes one opaque
 /// leaf. Every leaf under it is then unshardable, since its shardings could not be told apart. A
-/// dim of more than `maxLeaves` leaves becomes opaque too: nodes share children, so 26 nodes can
-/// say "x twice" 26 times over, a sum of 2^26 terms. All work is linear in the nodes.
+/// sum of more than `maxLeaves` leaves becomes opaque too, but not the factors beside it: nodes
+/// share children, so 26 of them can say "x twice" 26 times over. All work is linear in the nodes.
 class FactorSpace {
 public:
   using Node = int;

@@ -169,6 +169,25 @@ TEST(FactorSpace, ADimOfTooManyHalvesIsOneOpaqueDim) {
   EXPECT_FALSE(space.isShardable(space.layout(half).segments[0].factors[0].id));
 }
 
+/// A loss of flattened scores [:, :-1] and labels [:, 1:]: both are one dim, so each token is one.
+/// The tokens become opaque, and the batch in front of them does not.
+TEST(FactorSpace, ATokenShiftOfALongSequenceKeepsTheBatch) {
+  for (int64_t tokens : {12, 4096}) {
+    FactorSpace space;
+    auto batch = space.leaf(8), scores = space.leaf(tokens - 1), labels = space.leaf(tokens - 1);
+    auto before = space.sum({scores, space.leaf(1)}), behind = space.sum({space.leaf(1), labels});
+    space.unify(before, behind);
+    auto left = space.product({batch, scores}), right = space.product({batch, labels});
+    space.unify(left, right);
+    space.seal({left, right, before, behind});
+    reshard::DimLayout layout = space.layout(left);
+    EXPECT_EQ(sizes(layout), (Sizes{{8, tokens - 1}}));
+    EXPECT_EQ(space.layout(right).segments[0].factors[0], layout.segments[0].factors[0]);
+    EXPECT_TRUE(space.isShardable(layout.segments[0].factors[0].id));
+    EXPECT_FALSE(space.isShardable(layout.segments[0].factors[1].id));
+  }
+}
+
 TEST(FactorSpace, ASequenceOfAThousandStepsKeepsThem) {
   FactorSpace space;
   std::vector<FactorSpace::Node> steps;
