@@ -29,7 +29,9 @@ TBC_UNARY_VJP(AbsOp, f.select(f.compare(x, f.number(x, 0), "lt"), f.neg(dy),
                               f.select(f.compare(x, f.number(x, 0), "gt"), dy, f.number(dy, 0))))
 TBC_UNARY_VJP(ExpOp, f.mul(dy, y))
 TBC_UNARY_VJP(LogOp, f.div(dy, x))
-TBC_UNARY_VJP(SqrtOp, f.div(dy, f.add(y, y)))
+// At 0 it is 0, as PyTorch has it for norms and distances, which exporters write as roots of sums.
+TBC_UNARY_VJP(SqrtOp,
+              f.select(f.compare(y, f.number(y, 0), "eq"), f.number(y, 0), f.div(dy, f.add(y, y))))
 TBC_UNARY_VJP(RsqrtOp, f.mul(dy, f.mul(f.number(y, -0.5), f.mul(y, f.mul(y, y)))))
 TBC_UNARY_VJP(ReciprocalOp, f.neg(f.mul(dy, f.mul(y, y))))
 TBC_UNARY_VJP(TanhOp, f.mul(dy, f.sub(f.number(y, 1), f.mul(y, y))))

@@ -21,9 +21,7 @@ Tensors runInDoubles(ParsedModule &module, const Tensors &operands) {
   return {results->begin(), results->end()};
 }
 
-/// Turns @f into the gradient: @f then takes the cotangent of the first result as one more
-/// argument, and returns the cotangents of the operands `wanted`.
-static void differentiate(ParsedModule &module, const std::vector<unsigned> &wanted) {
+void differentiate(ParsedModule &module, const std::vector<unsigned> &wanted) {
   auto function = module.function("f");
   Operation *op = theOp(module);
   SmallVector<Value> cotangents(op->getNumResults()), operandCotangents(op->getNumOperands());

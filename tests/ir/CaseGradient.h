@@ -25,6 +25,10 @@ struct CaseGradient {
 /// Fills `result`. Fails the test where the op has no gradient.
 void computeGradient(const OpCase &opCase, CaseGradient &result);
 
+/// Turns @f into the gradient: @f then takes the cotangent of the first result as one more
+/// argument, and returns the cotangents of the operands `wanted`.
+void differentiate(ParsedModule &module, const std::vector<unsigned> &wanted);
+
 /// The results of @f in f64.
 Tensors runInDoubles(ParsedModule &module, const Tensors &operands);
 

@@ -61,6 +61,22 @@ TEST(Gradients, AllHaveACase) {
             std::vector<std::string>());
 }
 
+/// The norm of a row of zeros, and the distance of a point to itself, have no direction: 0, not
+/// 0 / 0 or 1 / 0.
+TEST(Gradients, OfRootsOfZeroAreZero) {
+  OpCase opCase{"sqrt", "3xf32", "3xf32"};
+  ParsedModule module(opCase.module());
+  ASSERT_TRUE(module) << module.messages;
+  Tensors operands = operandsFor(opCase, module, kernels::Arith::F64);
+  ASSERT_NO_FATAL_FAILURE(differentiate(module, {0}));
+  operands.push_back(operands[0]);
+  operands[0].mutableData<double>() = {0, 0, 4};
+  operands[1].mutableData<double>() = {0, 1, 1};
+  Tensors gradients = runInDoubles(module, operands);
+  ASSERT_EQ(gradients.size(), 1u);
+  EXPECT_EQ(gradients[0].data<double>(), (std::vector<double>{0, 0, 0.25}));
+}
+
 TEST(Gradients, OfRotaryTablesAreRefused) {
   OpCase opCase{"rotary", "3x4xf32, 3x2xf32, 3x2xf32", "3x4xf32", "inverse = false"};
   ParsedModule module(opCase.module());
