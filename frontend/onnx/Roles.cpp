@@ -541,6 +541,8 @@ RoleDecision RoleFinder::decide(const onnx::TensorProto &tensor, const Parameter
     bool isNumber = decision->role == Role::Constant && elements == 1;
     return isNumber ? RoleDecision{Role::Constant, Evidence::NotTrainable} : *decision;
   }
+  if (users.isOnlyCompared(name))
+    return {Role::Constant, Evidence::NoGradient};
   if (source.shape.empty())
     return roleOfNumber(source);
   if (isOfFrozenNorm(name))

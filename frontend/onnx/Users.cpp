@@ -70,6 +70,16 @@ std::optional<std::vector<Use>> Users::readsOf(const std::string &value) const {
   return reads;
 }
 
+bool Users::isOnlyCompared(const std::string &value) const {
+  std::optional<std::vector<Use>> reads = readsOf(value);
+  return reads && !reads->empty() && std::all_of(reads->begin(), reads->end(), [](const Use &use) {
+           bool isCondition = use.input == 0 && isOneOf(use.node, {"Where", "Not"});
+           return isCondition ||
+                  (use.input >= 0 && isOneOf(use.node, {"Equal", "Greater", "Less",
+                                                        "GreaterOrEqual", "LessOrEqual"}));
+         });
+}
+
 const GraphNode *Users::producerBehindViews(std::string value) const {
   constexpr int maxViews = 32;
   const GraphNode *node = producer(value);

@@ -44,6 +44,10 @@ public:
   /// nullopt if there are more than a few hundred.
   std::optional<std::vector<Use>> readsOf(const std::string &value) const;
 
+  /// Whether every read of `value`, behind the same ops, compares it or takes it as a condition, so
+  /// that no gradient reaches it. Example: tril[:T, :T] == 0, the table of a causal mask.
+  bool isOnlyCompared(const std::string &value) const;
+
   /// The use of a tensor of `shape` in `use`.
   UseKind kindOf(const Use &use, const Shape &shape) const;
 

@@ -51,6 +51,30 @@ TEST(OpenRoles, AnglesAreOpenUnlessTheyDescend) {
   EXPECT_THAT(kept.model->warnings, IsEmpty());
 }
 
+/// The buffer `tril` of a hand-written attention, in a file that does not tell buffers from
+/// parameters. Its numbers are read at import, so that the mask is one of positions.
+TEST(OpenRoles, TablesThatAreComparedAreKnown) {
+  ModelBuilder b;
+  b.proto.set_producer_name("pytorch");
+  b.input("x", {"batch", "3", "3"});
+  b.output("y");
+  b.floats("head.tril", {4, 4}, {1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1});
+  b.ints("start", {2}, {0, 0});
+  b.ints("end", {2}, {3, 3});
+  b.floats("zero", {}, {0});
+  b.floats("hidden", {}, {-1e9F});
+  b.node("Slice", {"head.tril", "start", "end"}, {"table"});
+  b.node("Equal", {"table", "zero"}, {"later"});
+  b.node("Where", {"later", "hidden", "x"}, {"y"});
+  ModelRunner runner;
+  runner.options.batch = 1;
+  runner.inputs["x"] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  EXPECT_THAT(runner.run(b), ElementsAre(1, -1e9, -1e9, 4, 5, -1e9, 7, 8, 9));
+  EXPECT_EQ(runner.count("compare"), 0u);
+  EXPECT_THAT(runner.model->parameters, IsEmpty());
+  EXPECT_THAT(runner.model->warnings, IsEmpty());
+}
+
 /// A rotary embedding of rows and columns: no row is one position, but cos^2 + sin^2 is 1.
 TEST(OpenRoles, CosinesBesideSinesAreConstant) {
   for (float added : {0.0F, 0.2F}) {
