@@ -52,9 +52,6 @@ static void checkPlan(const PlanFacts &facts, Limits &limits) {
   planner::Precision precision = facts.job().precision;
   if (precision == planner::Precision::F16 && facts.setting("loss_scale", 0) != 1)
     limits.refuse("f16 with a dynamic loss scale", "plan with --precision bf16");
-  if (precision == planner::Precision::BF16 && facts.zero == ZeroForm::Replicated)
-    limits.refuse("bf16 with replicated parameters; FSDP alone has master copies",
-                  "plan with --strategy fsdp, or --precision f32");
   if (const ChunkBlocks *cut = facts.cutBlock())
     limits.refuse("a stage begins inside a block, at " + cut->begin,
                   "plan with --pin 'BLOCK.*=begin' for each stage");

@@ -33,11 +33,15 @@ def _forward(
     local: Callable[[torch.Tensor], torch.Tensor],
     group: dist.ProcessGroup,
     ranks: int,
-    value: torch.Tensor,
+    given: torch.Tensor,
 ) -> torch.Tensor:
-    """Returns the normalized value; two sums over the ranks here, and two in backward."""
+    """Returns the normalized value; two sums over the ranks here, and two in backward.
+
+    Values of 16 bits are normalized in f32, as nn.BatchNorm2d does.
+    """
     if not norm.training and norm.running_mean is not None:
-        return local(value)
+        return local(given)
+    value = given.float() if given.dtype in (torch.bfloat16, torch.float16) else given
     dims = [dim for dim in range(value.ndim) if dim != 1]
     shape = [1, -1] + [1] * (value.ndim - 2)
     count = value.numel() // value.shape[1] * ranks
@@ -46,7 +50,9 @@ def _forward(
     variance = all_reduce(centred.square().sum(dims), group=group) / count
     _update_running(norm, mean.detach(), variance.detach(), count)
     result = centred * torch.rsqrt(variance + norm.eps).view(shape)
-    return result if norm.weight is None else result * norm.weight.view(shape) + norm.bias.view(shape)
+    if norm.weight is not None:
+        result = result * norm.weight.view(shape) + norm.bias.view(shape)
+    return result.to(given.dtype)
 
 
 @torch.no_grad()
@@ -57,5 +63,5 @@ def _update_running(norm: _BatchNorm, mean: torch.Tensor, variance: torch.Tensor
     if norm.num_batches_tracked is not None:
         norm.num_batches_tracked.add_(1)
     share = norm.momentum if norm.momentum is not None else 1.0 / float(norm.num_batches_tracked)
-    norm.running_mean.lerp_(mean, share)
-    norm.running_var.lerp_(variance * count / (count - 1), share)
+    norm.running_mean.lerp_(mean.to(norm.running_mean), share)
+    norm.running_var.lerp_((variance * count / (count - 1)).to(norm.running_var), share)

@@ -1,4 +1,8 @@
-"""Data parallelism: FSDP2 where the plan shards states, reduced gradients in buckets elsewhere."""
+"""Data parallelism: FSDP2 where the plan shards states, reduced gradients in buckets elsewhere.
+
+Parameters that every data rank has are also units of FSDP2 in mixed precision, by `replicate`: it has
+the master copies, and reduces gradients in f32.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,13 @@ import torch
 import torch.distributed as dist
 import torch.distributed.tensor as dtensor
 from torch import nn
+from torch.distributed._composable.replicate_with_fsdp import replicate
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from tbc.plan_file import Parameter, Plan
 from tbc.torch.matching import Match
-from tbc.torch.mesh import PlanMesh
+from tbc.torch.mesh import PlanMesh, reduce_axes
 from tbc.torch.problems import (
     GatherUnitWarning,
     MasterWeightWarning,
@@ -26,24 +31,23 @@ _DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
 DTensor, Shard = dtensor.DTensor, dtensor.Shard
 
 
-def reduce_axes(plan: Plan) -> tuple[str, ...]:
-    """Returns the axes over which gradients are sums: those that split samples or the sequence."""
-    return tuple(axis for axis in plan.mesh if axis in ("dp", "fsdp", "ep", "cp"))
-
-
 @dataclass(frozen=True)
 class _Sharding:
     """What FSDP needs to know of a parameter. Equal for all parameters of a unit."""
 
-    axes: tuple[str, ...]  # over which its states are sharded
+    axes: tuple[str, ...]  # over which its states are sharded; empty: every data rank has them
     gather: str
+
+
+# The cast copy of a replicated parameter is made again after each update, as one gathered per step.
+_REPLICATED = _Sharding((), "step")
 
 
 def _sharding(parameter: Parameter) -> _Sharding | None:
     if not parameter.trained:
         return None
     axes = parameter.placements["optimizer_state"].flat
-    return _Sharding(axes, parameter.gather) if axes else None
+    return _Sharding(axes, parameter.gather) if axes else _REPLICATED
 
 
 class DataParallel:
@@ -52,15 +56,15 @@ class DataParallel:
     def __init__(self, module: nn.Module, plan: Plan, mesh: PlanMesh, matches: list[Match], cuts: list[str]) -> None:
         self.plan, self.mesh, self.cuts = plan, mesh, cuts
         self.axes = reduce_axes(plan)
-        sharded = [match for match in matches if _sharding(match.plan)]
-        others = [match for match in matches if not _sharding(match.plan)]
-        whole = [match for match in others if match.parameter.requires_grad]
-        precision = plan.json["job"]["precision"]
-        if whole and precision in _DTYPES:
-            raise NotExpressible(
-                f"{whole[0].plan.name} is replicated in {precision} with a master copy, which FSDP alone has here: plan "
-                "with --strategy fsdp, or --precision f32"
-            )
+        whole = [match for match in matches if _sharding(match.plan) == _REPLICATED]
+        sharded = [match for match in matches if match.parameter.requires_grad and match not in whole]
+        if whole and plan.json["job"]["precision"] in _DTYPES:
+            if sharded:
+                raise NotExpressible(
+                    f"{whole[0].plan.name} is replicated and {sharded[0].plan.name} is sharded; FSDP has master copies "
+                    "of one kind in a model: plan with --zero 0, or --precision f32"
+                )
+            sharded, whole = whole, []
         self.root = module if sharded else None
         self.units: list[tuple[FSDPModule, _Sharding]] = []
         if sharded:
@@ -83,7 +87,7 @@ class DataParallel:
         common = set().union(*units.values())
         units.setdefault("", common)
         shared = sum(len(list(module.get_submodule(unit).parameters(recurse=False))) > 1 for unit in units if unit)
-        if shared:
+        if shared and common != {_REPLICATED}:
             warnings.warn(f"FSDP gathers the parameters of a module together: {shared} modules have several",
                           GatherUnitWarning, stacklevel=4)  # fmt: skip
         # The innermost first; the root has the tied parameters, and orders the others.
@@ -95,10 +99,14 @@ class DataParallel:
                     "of a module alike: plan with --zero"
                 )
             sharding = next(iter(shardings))
-            child = fully_shard(
-                module.get_submodule(unit), mesh=self._fsdp_mesh(sharding.axes), ignored_params=ignored,
-                reshard_after_forward=sharding.gather == "use", shard_placement_fn=rows.of, mp_policy=precision,
-            )  # fmt: skip
+            child = module.get_submodule(unit)
+            if sharding == _REPLICATED:
+                replicate(child, mesh=self.mesh.data(), ignored_params=ignored, mp_policy=precision)
+            else:
+                fully_shard(
+                    child, mesh=self._fsdp_mesh(sharding.axes), ignored_params=ignored,
+                    reshard_after_forward=sharding.gather == "use", shard_placement_fn=rows.of, mp_policy=precision,
+                )  # fmt: skip
             # The loss is divided by the labels of the global batch, so gradients add up.
             child.set_gradient_divide_factor(1.0)
             child.set_force_sum_reduction_for_comms(True)
@@ -150,7 +158,7 @@ def _precision(plan: Plan) -> MixedPrecisionPolicy:
     dtype = _DTYPES.get(plan.json["job"]["precision"])
     if dtype is None:
         return MixedPrecisionPolicy()
-    warnings.warn("parameters are stored in f32, as master weights, and cast before they are gathered",
+    warnings.warn("parameters are stored in f32, as master weights, and cast before their use",
                   MasterWeightWarning, stacklevel=5)  # fmt: skip
     return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from torch import nn
 
 from tbc.errors import PlanError
 from tbc.plan_file import Parameter, Plan
-from tbc.torch.problems import NotExpressible
+from tbc.torch.problems import NotExpressible, PaddedVocabularyWarning
 
 # For modules of these classes: the dim of `weight` that a matmul sums over, or a lookup selects from.
 _SUMMED_DIM = {"Linear": 1, "NonDynamicallyQuantizableLinear": 1, "Conv1D": 0, "Embedding": 0}
@@ -70,15 +71,27 @@ def _is_padded(shape: tuple[int, ...], planned: tuple[int, ...]) -> bool:
     return len(shape) == len(planned) and len(differing) == 1 and all(b % 128 == 0 and 0 < b - a < 128 for a, b in differing)
 
 
+def _leave_unpadded(name: str, shape: tuple[int, ...], planned: Parameter) -> None:
+    """Warns that the padding of a table is left out, which changes no loss; a split over tp needs it."""
+    if any(dim.all_axes for dim in planned.placements["used"].dims):
+        raise NotExpressible(
+            f"{name} has the shape {list(shape)}, is padded to {list(planned.shape)} in the plan and split over tp: "
+            "plan with --pad-vocabulary 1"
+        )
+    warnings.warn(
+        f"{name} has the shape {list(shape)}, without the plan's padding to {list(planned.shape)}", PaddedVocabularyWarning,
+        stacklevel=5,
+    )  # fmt: skip
+
+
 def _is_transposed(module: nn.Module, name: str, shape: tuple[int, ...], planned: Parameter) -> bool:
     """Returns whether the exporter transposed the parameter, as it does with weights of nn.Linear."""
     owner = module.get_submodule(name.rpartition(".")[0])
     if shape != planned.shape and shape != planned.shape[::-1]:
-        if any(_is_padded(shape, order) for order in (planned.shape, planned.shape[::-1])):
-            raise NotExpressible(
-                f"{name} has the shape {list(shape)} and is padded to {list(planned.shape)} in the plan: "
-                "plan with --pad-vocabulary 1"
-            )
+        order = next((o for o in (planned.shape, planned.shape[::-1]) if _is_padded(shape, o)), None)
+        if order:
+            _leave_unpadded(name, shape, planned)
+            return order != planned.shape
         raise PlanError(f"{name} has the shape {list(shape)}, and {list(planned.shape)} in the plan")
     if len(shape) != 2 or shape[0] != shape[1]:
         return shape != planned.shape

@@ -16,10 +16,16 @@ from tbc.plan_file import Plan
 _AXES_OF_GROUPS: dict[str, tuple[str, ...]] = {}
 
 
+def reduce_axes(plan: Plan) -> tuple[str, ...]:
+    """Returns the axes over which gradients are sums: those that split samples or the sequence."""
+    return tuple(axis for axis in plan.mesh if axis in ("dp", "fsdp", "ep", "cp"))
+
+
 class PlanMesh:
     """The DeviceMesh of a plan, with the groups that its collectives use.
 
-    Axes are those of `plan.mesh` with a size above 1, in rank order.
+    Axes are those of `plan.mesh` with a size above 1, in rank order. A mesh without data ranks also
+    has `dp` of size 1, because FSDP needs a mesh for the master copies of its parameters.
     """
 
     def __init__(self, plan: Plan, device_type: str) -> None:
@@ -28,8 +34,8 @@ class PlanMesh:
         if dist.get_world_size() != plan.ranks:
             raise PlanError(f"the plan is for {plan.ranks} ranks, and {dist.get_world_size()} processes run")
         self.plan = plan
-        names = tuple(plan.mesh) or ("dp",)
-        self.device: DeviceMesh = init_device_mesh(device_type, tuple(plan.mesh.values()) or (1,), mesh_dim_names=names)
+        sizes = dict(plan.mesh) if reduce_axes(plan) else {**plan.mesh, "dp": 1}
+        self.device: DeviceMesh = init_device_mesh(device_type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
         self._flat: dict[tuple[str, ...], DeviceMesh] = {}
 
     def size(self, axes: tuple[str, ...]) -> int:
@@ -48,6 +54,10 @@ class PlanMesh:
         if axes not in self._flat:
             self._flat[axes] = self.device[axes]._flatten("_".join(axes))
         return self._flat[axes]
+
+    def data(self) -> DeviceMesh:
+        """Returns a mesh of one dim along the axes over which gradients are sums."""
+        return self.along(reduce_axes(self.plan)) if reduce_axes(self.plan) else self.device["dp"]
 
     def group(self, axes: tuple[str, ...]) -> dist.ProcessGroup:
         """Returns the process group along `axes`."""

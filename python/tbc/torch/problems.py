@@ -25,3 +25,7 @@ class RecomputeWarning(PlanWarning):
 
 class MasterWeightWarning(PlanWarning):
     """The stored parameter is the master copy; PyTorch casts it before its use."""
+
+
+class PaddedVocabularyWarning(PlanWarning):
+    """The module's table has no padding, which makes matmuls of the plan faster."""
