@@ -558,6 +558,7 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
   imported.hash = hashOf(model);
   for (const auto &list : {openRoleWarnings(parameters), parameters.warnings, bindings.warnings})
     imported.warnings.insert(imported.warnings.begin(), list.begin(), list.end());
+  imported.notes = parameters.notes;
   imported.constants = parameters.constants;
   imported.parameters = parameters.params;
   imported.parameters.insert(imported.parameters.end(), parameters.states.begin(),
@@ -586,7 +587,7 @@ Result<ImportedModel> importOnnx(MLIRContext &context, const std::string &path,
     joinGroupedRows(**model);
     ImportedModel imported = importModel(context, **model, options);
     imported.identity = std::move(identity);
-    imported.notes = std::move(notes);
+    imported.notes.insert(imported.notes.begin(), notes.begin(), notes.end());
     imported.annotations = std::move(annotations);
     return imported;
   } catch (const UsageError &error) {

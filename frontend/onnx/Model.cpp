@@ -3,6 +3,7 @@
 #include "frontend/onnx/Model.h"
 
 #include "frontend/onnx/Functions.h"
+#include "frontend/onnx/OtherFile.h"
 #include "frontend/onnx/Value.h"
 
 #include <google/protobuf/io/coded_stream.h>
@@ -168,6 +169,8 @@ Result<std::unique_ptr<Model>> loadModel(const std::string &path) {
   Result<data::MappedFile> file = data::MappedFile::open(path, ErrorCode::Usage);
   if (!file)
     return file.error();
+  if (const std::string other = otherKindOf(file->text()); !other.empty())
+    return Error{ErrorCode::ModelRejected, path + ": not an ONNX model: " + other};
   Result<ScannedModel> scanned = scanModel(*file);
   if (!scanned)
     return scanned.error();

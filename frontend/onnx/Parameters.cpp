@@ -141,6 +141,7 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
   for (std::string &text : roles.warnings())
     result.warnings.push_back(std::move(text));
   joinTies(result, options.ties);
+  joinCopies(result, roles.copies());
   warnOfCopies(model, result);
   return result;
 }

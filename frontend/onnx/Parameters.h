@@ -32,7 +32,7 @@ struct Parameters {
   /// By weak evidence: parameters; tensors that are constants, because only sines and cosines read
   /// them.
   std::set<std::string> open, openAngles;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, notes;
 };
 Parameters findParameters(const Model &model, const ImportOptions &options);
 

@@ -3,6 +3,7 @@
 #include "frontend/onnx/Roles.h"
 
 #include "frontend/onnx/Elements.h"
+#include "frontend/onnx/Folded.h"
 #include "frontend/onnx/ModulePath.h"
 #include "frontend/onnx/Sources.h"
 #include "frontend/onnx/Suggest.h"
@@ -222,138 +223,6 @@ void RoleFinder::readSignature() {
   }
 }
 
-/// Splits "bn1.weight" into "bn1." and "weight".
-static std::pair<std::string, std::string> splitName(const std::string &name) {
-  size_t length = name.rfind('.') + 1;
-  return {name.substr(0, length), name.substr(length)};
-}
-
-static bool isNormTensor(const std::string &own) {
-  return own == "running_mean" || own == "running_var" || own == "weight" || own == "bias";
-}
-
-/// "slice_4" without its number: the PyTorch op whose result has that name.
-static llvm::StringRef opOfName(llvm::StringRef name) {
-  llvm::StringRef stem = name.rtrim("0123456789");
-  return stem.size() < name.size() && stem.ends_with("_") ? stem.drop_back() : name;
-}
-
-/// Whether an op of this name only moves elements. "val" is the exporter's own: transposes of
-/// weights and constants of shapes.
-static bool isMovement(llvm::StringRef op) {
-  static const llvm::StringSet<> ops{"_to_copy",  "_unsafe_view", "alias",
-                                     "chunk",     "clone",        "convert_element_type_default",
-                                     "detach",    "embedding",    "flatten",
-                                     "flip",      "getitem",      "movedim",
-                                     "narrow",    "permute",      "reshape",
-                                     "roll",      "select",       "slice",
-                                     "split",     "squeeze",      "t",
-                                     "to",        "unbind",       "split_with_sizes",
-                                     "val",       "transpose",    "unflatten",
-                                     "unsqueeze", "view"};
-  return ops.contains(op);
-}
-
-/// Whether the exporter computed `name` from its one parameter by arithmetic, so that training it
-/// is not training the parameter. A sum with a constant is: d/dw of 1 + w is 1. Example: "exp"
-/// from ["scale"] is arithmetic, "val_7" from ["fc.weight"] a transpose, and "add_3" from
-/// ["norm.weight", "val_5"] a sum.
-bool RoleFinder::isArithmetic(const std::string &name, const Record &record,
-                              bool isSourceThere) const {
-  std::vector<std::string> values = record.foldedFrom;
-  values.push_back(name);
-  size_t sums = 0;
-  for (const std::string &value : values) {
-    const Record *tensor = recordOf(value);
-    llvm::StringRef op = opOfName(value);
-    if ((tensor && !tensor->kind.empty()) || isMovement(op))
-      continue;
-    bool isSum = op == "add" || op == "sub" || op == "rsub";
-    if (!isSum || isSourceThere || ++sums > 1)
-      return true;
-  }
-  return false;
-}
-
-/// Returns the weights and biases of batch norms of which the file has no tensor: the exporter
-/// merged them with the layer before. Example: "bn.weight" and "bn.bias", where "bn.running_mean"
-/// is a buffer of the module, and no initializer stands for any of them.
-std::set<std::string> RoleFinder::mergedNorms() const {
-  std::set<std::string> present, merged;
-  for (const auto &[name, record] : records)
-    if (model.initializers.count(name)) {
-      present.insert(name);
-      present.insert(record.foldedFrom.begin(), record.foldedFrom.end());
-    }
-  for (const auto &[name, record] : records) {
-    auto [module, own] = splitName(name);
-    const Record *mean = recordOf(module + "running_mean");
-    if (record.kind == "PARAMETER" && isNormTensor(own) && mean && mean->kind == "BUFFER" &&
-        !present.count(name) && !present.count(module + "running_mean"))
-      merged.insert(name);
-  }
-  return merged;
-}
-
-std::vector<std::string> RoleFinder::warnings() const {
-  std::set<std::string> joined, computed;
-  if (isComplete)
-    joined = mergedNorms();
-  for (const auto &[name, record] : records) {
-    auto own = model.initializers.find(name);
-    if (own == model.initializers.end() || !isComplete)
-      continue;
-    std::vector<std::string> gone;
-    std::string last;
-    size_t sources = 0;
-    bool isThere = false, isResized = false;
-    for (const std::string &source : record.foldedFrom) {
-      const Record *from = recordOf(source);
-      if (!from || from->kind != "PARAMETER")
-        continue;
-      ++sources;
-      last = source;
-      auto still = model.initializers.find(source);
-      if (still == model.initializers.end()) {
-        gone.push_back(source);
-        continue;
-      }
-      isThere = true;
-      if (kernels::numElements(shapeOfTensor(*still->second)) !=
-          kernels::numElements(shapeOfTensor(*own->second))) {
-        isResized = true;
-        computed.insert(source);
-      }
-    }
-    if (sources > 1)
-      joined.insert(gone.begin(), gone.end());
-    if (sources == 1 && !isResized && isArithmetic(name, record, isThere))
-      computed.insert(last);
-  }
-  std::vector<std::string> result;
-  auto warn = [&](const std::set<std::string> &names, const char *what) {
-    if (!names.empty())
-      result.push_back("the exporter has " + std::string(what) + " " +
-                       std::to_string(names.size()) +
-                       (names.size() > 1 ? " parameters" : " parameter") + " of the module ('" +
-                       *names.begin() + (names.size() > 1 ? "' and others" : "'") +
-                       "), so training differs from the module's; torch.onnx.export(..., "
-                       "optimize=False) keeps the ops");
-  };
-  warn(joined, "folded into each other");
-  warn(computed, "computed tensors, through which no gradient passes, from");
-  if (!computedByTracer.empty())
-    result.push_back(
-        "the exporter has computed " + std::to_string(computedByTracer.size()) +
-        (computedByTracer.size() > 1 ? " tensors" : " tensor") + " ('" + *computedByTracer.begin() +
-        (computedByTracer.size() > 1 ? "' and others" : "'") +
-        ") from others of the module. Where these are parameters, training differs from the "
-        "module's: batch norms merged into convolutions, a softmax or exponential of a weight; "
-        "torch.onnx.export(..., do_constant_folding=False, "
-        "training=torch.onnx.TrainingMode.PRESERVE) keeps the ops");
-  return result;
-}
-
 bool RoleFinder::matches(std::vector<Glob> &globs, const ParameterSource &source) {
   bool isMatched = false;
   for (Glob &glob : globs) {
@@ -373,8 +242,8 @@ std::string RoleFinder::displayName(const std::string &name) const {
   if (shown != name || !record || record->foldedFrom.size() != 1)
     return shown;
   const std::string &source = record->foldedFrom[0];
-  bool isRearranged = hasParameter(record->foldedFrom) && isMovement(opOfName(name)) &&
-                      !model.initializers.count(source);
+  bool isRearranged =
+      hasParameter(record->foldedFrom) && isMovedName(name) && !model.initializers.count(source);
   return isGeneratedName(name) || isRearranged ? source : shown;
 }
 

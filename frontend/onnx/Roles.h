@@ -81,6 +81,12 @@ public:
   /// exporter keeps no record of that, and its tensors may stem from buffers.
   std::vector<std::string> warnings() const;
 
+  /// Returns pairs of an initializer and the parameter of which the exporter stored it as a
+  /// transpose: a tied table, that one layer looks up and another multiplies by. Example:
+  /// {"val_2", "head.weight"}. Small tensors are left out, because the exporter stores equal ones
+  /// once, and so two parameters of equal elements look alike.
+  std::vector<std::pair<std::string, std::string>> copies() const;
+
   /// The name of the tensor in reports: displayNameOf, or that of the one tensor of the module from
   /// which the exporter made it. Examples: "teacher.fc.weight" for the transposed weight "val_7" of
   /// a layer under torch.no_grad(), where nodes have no module path; "lora_a" for "t", its
@@ -106,6 +112,7 @@ private:
   bool hasParameter(const std::vector<std::string> &names) const;
   bool isComputed(const std::vector<std::string> &names) const;
   bool isArithmetic(const std::string &name, const Record &record, bool isSourceThere) const;
+  bool isOfRecurrence(const std::string &name, const Record &record) const;
   std::set<std::string> mergedNorms() const;
   bool isOfFrozenNorm(const std::string &name) const;
   bool isNamedByModule(const std::string &name) const;

@@ -122,6 +122,27 @@ void joinTies(Parameters &parameters, const std::vector<std::string> &ties) {
     join(parameters, text);
 }
 
+void joinCopies(Parameters &parameters,
+                const std::vector<std::pair<std::string, std::string>> &copies) {
+  for (const auto &[name, source] : copies) {
+    size_t count = parameters.params.size(), copy = findParameter(parameters, name),
+           original = findParameter(parameters, source);
+    if (copy == count || original == count || copy == original)
+      continue;
+    const ParameterSource &a = parameters.params[copy], &b = parameters.params[original];
+    if (a.dtype != b.dtype || b.shape.size() != 2 || a.shape != transposed(b.shape))
+      continue;
+    Elements left(a), right(b);
+    bool areThere = left.areThere() && right.areThere();
+    if (areThere ? !areEqual(a, left, right, true) : b.shape[0] == b.shape[1])
+      continue;
+    parameters.notes.push_back("'" + name + "' is '" + source +
+                               "' transposed, as the file says: they are one parameter");
+    parameters.ties.push_back({name, b.name, true});
+    parameters.params.erase(parameters.params.begin() + int64_t(copy));
+  }
+}
+
 void warnOfCopies(const Model &model, Parameters &parameters) {
   std::set<std::string> tables = findTables(model);
   // Matrices of one size, by the sorted pair of their dims.

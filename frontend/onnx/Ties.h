@@ -12,6 +12,12 @@ namespace tbc::frontend {
 /// parameter, if they differ in shape, element type or data, or if B is itself tied.
 void joinTies(Parameters &parameters, const std::vector<std::string> &ties);
 
+/// Ties the first initializer of each pair to the second, which the exporter transposed
+/// (RoleFinder::copies), and notes it. Other data, or a square matrix without data, are left to
+/// `warnOfCopies`.
+void joinCopies(Parameters &parameters,
+                const std::vector<std::pair<std::string, std::string>> &copies);
+
 /// Warns of matrices that are copies of each other, transposed or not. With data, compares the
 /// data. Without data, looks for a weight with a generated name and the shape of an embedding
 /// table: the tracing exporter stores tied weights so.

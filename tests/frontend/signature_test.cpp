@@ -133,6 +133,46 @@ TEST(Signature, ErrorsOfParametersThatAreStillThereAreWarnedOf) {
               Contains(AllOf(HasSubstr("from 1 parameter"), HasSubstr("'fc.bias'"))));
 }
 
+/// The exporter orders the gates of a recurrence and puts its biases side by side, which changes no
+/// training. A weight that is computed in another way does.
+TEST(Signature, WeightsOfRecurrencesAreAsTheModuleHasThem) {
+  auto warnings = [](const std::string &weight) {
+    ModelBuilder b;
+    b.input("x", {"batch", "3", "2"});
+    b.output("y");
+    ModelBuilder::attr(b.node("Transpose", {"x"}, {"steps"}), "perm",
+                       std::vector<int64_t>{1, 0, 2});
+    b.floats("val_30", {1, 6, 2}, std::vector<float>(12, 0.5f));
+    b.floats("val_31", {1, 6, 2}, std::vector<float>(12, 0.25f));
+    b.floats("val_47", {1, 12}, std::vector<float>(12, 0.125f));
+    ModelBuilder::attr(b.node("GRU", {"steps", "val_30", "val_31", "val_47"}, {"y"}), "hidden_size",
+                       int64_t(2));
+    std::string signature;
+    for (const std::string &name : {std::string("weight_ih_l0"), weight, std::string("bias_ih_l0"),
+                                    std::string("bias_hh_l0")})
+      signature += "p_" + name + ": PARAMETER target='g." + name + "'\n";
+    for (auto [name, sources] :
+         {std::pair<std::string, std::string>{"val_30", "['g.weight_ih_l0', 'val_10', 'zeros']"},
+          {"val_31", "['g." + weight + "', 'val_10', 'zeros']"},
+          {"val_47", "['g.bias_hh_l0', 'g.bias_ih_l0', 'val_10']"}}) {
+      onnx::ValueInfoProto &info = *b.proto.mutable_graph()->add_value_info();
+      info.set_name(name);
+      onnx::StringStringEntryProto &from = *info.add_metadata_props();
+      from.set_key("pkg.onnxscript.optimizer.folded_from");
+      from.set_value(sources);
+    }
+    onnx::StringStringEntryProto &all = *b.proto.mutable_graph()->add_metadata_props();
+    all.set_key("pkg.torch.export.ExportedProgram.graph_signature");
+    all.set_value("\n# inputs\n" + signature + "x: USER_INPUT\n\n# outputs\ngru: USER_OUTPUT\n");
+    ModelRunner runner;
+    runner.run(b);
+    return runner.model->warnings;
+  };
+  const auto isWarned = Contains(HasSubstr("optimize=False"));
+  EXPECT_THAT(warnings("weight_hh_l0"), Not(isWarned));
+  EXPECT_THAT(warnings("weight_hh_l0_g"), isWarned);
+}
+
 /// A batch norm of inference mode that a rewriter merged with the matmul before it leaves no
 /// tensor. A batch norm that is there has its running statistics.
 TEST(Signature, MergedBatchNormsAreWarnedOf) {

@@ -99,6 +99,53 @@ TEST_F(Ties, NamesSuggestACopyWhereTheDataIsAbsent) {
   }
 }
 
+/// As the dynamo exporter writes a tied table: a record says of which parameter the head is made.
+ModelBuilder recordedModel(int64_t rows, const std::string &source, bool isCopy = true) {
+  ModelBuilder b;
+  b.input("tokens", {"batch", "seq"}, /*isFloat=*/false);
+  b.output("logits");
+  std::vector<float> table(rows * width), head(rows * width);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < width; ++j)
+      table[i * width + j] = head[j * rows + i] = float((i * 7 + j * 3) % 11) / 8 - 0.5f;
+  if (!isCopy)
+    head[5] += 0.5f;
+  b.floats("head.weight", {rows, width}, table);
+  b.floats("val_2", {width, rows}, head);
+  b.node("Gather", {"head.weight", "tokens"}, {"e"}, "embed");
+  b.node("Tanh", {"e"}, {"t"}, "tanh");
+  b.node("MatMul", {"t", "val_2"}, {"logits"}, "head");
+  for (auto [name, key, value] :
+       {std::tuple{"head.weight", "pkg.torch.export.graph_signature.InputSpec.kind",
+                   std::string("PARAMETER")},
+        {"val_2", "pkg.onnxscript.optimizer.folded_from", "['" + source + "']"}}) {
+    onnx::ValueInfoProto &info = *b.proto.mutable_graph()->add_value_info();
+    info.set_name(name);
+    onnx::StringStringEntryProto &entry = *info.add_metadata_props();
+    entry.set_key(key);
+    entry.set_value(value);
+  }
+  return b;
+}
+
+TEST_F(Ties, ARecordOfTheExporterJoinsATable) {
+  const auto isNoted = Contains(HasSubstr("'val_2' is 'head.weight' transposed, as the file says"));
+  const std::vector<double> joined = run(recordedModel(256, "head.weight"), {});
+  EXPECT_EQ(runner.model->parameters.size(), 1u);
+  EXPECT_THAT(runner.model->notes, isNoted);
+  EXPECT_THAT(runner.model->warnings, Not(Contains(HasSubstr("holds the data"))));
+  EXPECT_EQ(joined, run(recordedModel(256, "head.weight"), {"val_2=head.weight^T"}));
+  EXPECT_THAT(runner.model->notes, Not(isNoted));
+  // A head of its own, changed after the export, and small ones, which may be equal by chance.
+  for (const ModelBuilder &b :
+       {recordedModel(256, "lm_head.weight"), recordedModel(256, "head.weight", false),
+        recordedModel(16, "head.weight")}) {
+    run(b, {});
+    EXPECT_EQ(runner.model->parameters.size(), 2u);
+    EXPECT_THAT(runner.model->notes, Not(isNoted));
+  }
+}
+
 TEST_F(Ties, MistakesAreErrors) {
   auto errorOf = [](const std::string &tie, bool isCopy = true) {
     frontend::ImportOptions options;

@@ -1,0 +1,188 @@
+//===- Folded.cpp - What an exporter has made of parameters ----------------===//
+
+#include "frontend/onnx/Folded.h"
+
+#include "frontend/onnx/Elements.h"
+#include "frontend/onnx/Roles.h"
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tbc::frontend {
+
+std::pair<std::string, std::string> splitName(const std::string &name) {
+  size_t length = name.rfind('.') + 1;
+  return {name.substr(0, length), name.substr(length)};
+}
+
+bool isNormTensor(const std::string &own) {
+  return own == "running_mean" || own == "running_var" || own == "weight" || own == "bias";
+}
+
+/// "slice_4" without its number: the PyTorch op whose result has that name.
+static llvm::StringRef opOfName(llvm::StringRef name) {
+  llvm::StringRef stem = name.rtrim("0123456789");
+  return stem.size() < name.size() && stem.ends_with("_") ? stem.drop_back() : name;
+}
+
+/// Whether an op of this name only moves elements. "val" is the exporter's own: transposes of
+/// weights and constants of shapes.
+static bool isMovement(llvm::StringRef op) {
+  static const llvm::StringSet<> ops{"_to_copy",  "_unsafe_view", "alias",
+                                     "chunk",     "clone",        "convert_element_type_default",
+                                     "detach",    "embedding",    "flatten",
+                                     "flip",      "getitem",      "movedim",
+                                     "narrow",    "permute",      "reshape",
+                                     "roll",      "select",       "slice",
+                                     "split",     "squeeze",      "t",
+                                     "to",        "unbind",       "split_with_sizes",
+                                     "val",       "transpose",    "unflatten",
+                                     "unsqueeze", "view"};
+  return ops.contains(op);
+}
+
+bool isMovedName(const std::string &name) { return isMovement(opOfName(name)); }
+
+/// Whether the exporter computed `name` from its one parameter by arithmetic, so that training it
+/// is not training the parameter. A sum with a constant is: d/dw of 1 + w is 1. Example: "exp"
+/// from ["scale"] is arithmetic, "val_7" from ["fc.weight"] a transpose, and "add_3" from
+/// ["norm.weight", "val_5"] a sum.
+bool RoleFinder::isArithmetic(const std::string &name, const Record &record,
+                              bool isSourceThere) const {
+  std::vector<std::string> values = record.foldedFrom;
+  values.push_back(name);
+  size_t sums = 0;
+  for (const std::string &value : values) {
+    const Record *tensor = recordOf(value);
+    llvm::StringRef op = opOfName(value);
+    if ((tensor && !tensor->kind.empty()) || isMovement(op))
+      continue;
+    bool isSum = op == "add" || op == "sub" || op == "rsub";
+    if (!isSum || isSourceThere || ++sums > 1)
+      return true;
+  }
+  return false;
+}
+
+/// Returns the weights and biases of batch norms of which the file has no tensor: the exporter
+/// merged them with the layer before. Example: "bn.weight" and "bn.bias", where "bn.running_mean"
+/// is a buffer of the module, and no initializer stands for any of them.
+std::set<std::string> RoleFinder::mergedNorms() const {
+  std::set<std::string> present, merged;
+  for (const auto &[name, record] : records)
+    if (model.initializers.count(name)) {
+      present.insert(name);
+      present.insert(record.foldedFrom.begin(), record.foldedFrom.end());
+    }
+  for (const auto &[name, record] : records) {
+    auto [module, own] = splitName(name);
+    const Record *mean = recordOf(module + "running_mean");
+    if (record.kind == "PARAMETER" && isNormTensor(own) && mean && mean->kind == "BUFFER" &&
+        !present.count(name) && !present.count(module + "running_mean"))
+      merged.insert(name);
+  }
+  return merged;
+}
+
+/// Whether `own` is a weight or bias of nn.RNN, nn.LSTM or nn.GRU. Examples: "weight_hh_l0",
+/// "bias_ih_l1_reverse".
+static bool isRecurrentTensor(llvm::StringRef own) {
+  own.consume_back("_reverse");
+  llvm::StringRef stem = own.rtrim("0123456789");
+  static const llvm::StringSet<> stems{"weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l"};
+  return stem.size() < own.size() && stems.contains(stem);
+}
+
+/// Whether `name` holds the weights of a recurrence. The exporter orders the gates as ONNX has them
+/// and puts directions and biases side by side, so training it is training the module's tensors.
+bool RoleFinder::isOfRecurrence(const std::string &name, const Record &record) const {
+  static const llvm::StringSet<> recurrences{"GRU", "LSTM", "RNN"};
+  const std::vector<Use> &list = users.of(name);
+  auto isRead = [](const Use &use) { return recurrences.contains(use.node->proto->op_type()); };
+  auto isForeign = [&](const std::string &source) {
+    const Record *from = recordOf(source);
+    return from && from->kind == "PARAMETER" && !isRecurrentTensor(splitName(source).second);
+  };
+  return !list.empty() && std::all_of(list.begin(), list.end(), isRead) &&
+         std::none_of(record.foldedFrom.begin(), record.foldedFrom.end(), isForeign);
+}
+
+std::vector<std::pair<std::string, std::string>> RoleFinder::copies() const {
+  constexpr int64_t mostMerged = 1024; // elements of equal tensors that exporters store once
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const auto &[name, record] : records) {
+    auto own = model.initializers.find(name);
+    if (own == model.initializers.end() || record.foldedFrom.size() != 1 || !isMovedName(name))
+      continue;
+    const std::string &source = record.foldedFrom[0];
+    const Record *from = recordOf(source);
+    if (from && from->kind == "PARAMETER" && model.initializers.count(source) &&
+        kernels::numElements(shapeOfTensor(*own->second)) > mostMerged)
+      found.emplace_back(name, source);
+  }
+  return found;
+}
+
+std::vector<std::string> RoleFinder::warnings() const {
+  std::set<std::string> joined, computed;
+  if (isComplete)
+    joined = mergedNorms();
+  for (const auto &[name, record] : records) {
+    auto own = model.initializers.find(name);
+    if (own == model.initializers.end() || !isComplete || isOfRecurrence(name, record))
+      continue;
+    std::vector<std::string> gone;
+    std::string last;
+    size_t sources = 0;
+    bool isThere = false, isResized = false;
+    for (const std::string &source : record.foldedFrom) {
+      const Record *from = recordOf(source);
+      if (!from || from->kind != "PARAMETER")
+        continue;
+      ++sources;
+      last = source;
+      auto still = model.initializers.find(source);
+      if (still == model.initializers.end()) {
+        gone.push_back(source);
+        continue;
+      }
+      isThere = true;
+      if (kernels::numElements(shapeOfTensor(*still->second)) !=
+          kernels::numElements(shapeOfTensor(*own->second))) {
+        isResized = true;
+        computed.insert(source);
+      }
+    }
+    if (sources > 1)
+      joined.insert(gone.begin(), gone.end());
+    if (sources == 1 && !isResized && isArithmetic(name, record, isThere))
+      computed.insert(last);
+  }
+  std::vector<std::string> result;
+  auto warn = [&](const std::set<std::string> &names, const char *what) {
+    if (!names.empty())
+      result.push_back("the exporter has " + std::string(what) + " " +
+                       std::to_string(names.size()) +
+                       (names.size() > 1 ? " parameters" : " parameter") + " of the module ('" +
+                       *names.begin() + (names.size() > 1 ? "' and others" : "'") +
+                       "), so training differs from the module's; torch.onnx.export(..., "
+                       "optimize=False) keeps the ops");
+  };
+  warn(joined, "folded into each other");
+  warn(computed, "computed tensors, through which no gradient passes, from");
+  if (!computedByTracer.empty())
+    result.push_back(
+        "the exporter has computed " + std::to_string(computedByTracer.size()) +
+        (computedByTracer.size() > 1 ? " tensors" : " tensor") + " ('" + *computedByTracer.begin() +
+        (computedByTracer.size() > 1 ? "' and others" : "'") +
+        ") from others of the module. Where these are parameters, training differs from the "
+        "module's: batch norms merged into convolutions, a softmax or exponential of a weight; "
+        "torch.onnx.export(..., do_constant_folding=False, "
+        "training=torch.onnx.TrainingMode.PRESERVE) keeps the ops");
+  return result;
+}
+
+} // namespace tbc::frontend
