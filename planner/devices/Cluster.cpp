@@ -137,7 +137,7 @@ static void readGroups(TomlReader &reader, const toml::table &table, const std::
   for (auto &&[key, node] : table) {
     std::string word(key.str());
     if (int64_t devices = deviceCount(word))
-      level.groupBytesPerSecond[devices] = reader.number(table, path, word, Range::PerSecond);
+      level.groupBytesPerSecond[devices] = reader.number(table, path, word, Range::BytesPerSecond);
     else
       reader.fail(node, path + "." + word + " must be a number of devices from 1 to 1048576");
   }
@@ -147,13 +147,13 @@ static NetworkLevel readNetwork(TomlReader &reader, const toml::table &table,
                                 const std::string &path, bool isInNode) {
   NetworkLevel level;
   level.latencySeconds = reader.number(table, path, "latency_seconds", Range::Seconds);
-  level.bytesPerSecond = reader.number(table, path, "bytes_per_second", Range::PerSecond);
+  level.bytesPerSecond = reader.number(table, path, "bytes_per_second", Range::BytesPerSecond);
   level.startSeconds = reader.number(table, path, "start_seconds", Range::Seconds);
   level.ringStepSeconds = reader.number(table, path, "ring_step_seconds", Range::Seconds, false);
   level.smallFraction = reader.number(table, path, "small_fraction", Range::Divisor, false, 1);
   if (isInNode)
     level.switchBytesPerSecond =
-        reader.number(table, path, "switch_bytes_per_second", Range::NotNegative, false);
+        reader.number(table, path, "switch_bytes_per_second", Range::BytesPerSecond, false);
   if (isInNode)
     readGroups(reader, reader.section(table, path, "group_bytes_per_second", false),
                path + ".group_bytes_per_second", level);
@@ -162,18 +162,17 @@ static NetworkLevel readNetwork(TomlReader &reader, const toml::table &table,
 }
 
 static void readDevice(TomlReader &reader, const toml::table &device, Cluster &cluster) {
-  constexpr int64_t maxBytes = int64_t(1) << 50;
-  cluster.memoryBytes = reader.integer(device, "device", "memory_bytes", 1, maxBytes);
+  cluster.memoryBytes = reader.memory(device, "device", "memory_bytes", /*mayBeZero=*/false);
   cluster.memoryBytesPerSecond =
-      reader.number(device, "device", "memory_bytes_per_second", Range::PerSecond);
+      reader.number(device, "device", "memory_bytes_per_second", Range::BytesPerSecond);
   cluster.vectorFlopsPerSecond =
-      reader.number(device, "device", "vector_flops_per_second", Range::PerSecond);
+      reader.number(device, "device", "vector_flops_per_second", Range::FlopsPerSecond);
   cluster.launchSeconds = reader.number(device, "device", "launch_seconds", Range::Seconds);
   cluster.floorSeconds = reader.number(device, "device", "floor_seconds", Range::Seconds, false);
   const toml::table &peaks = reader.section(device, "device", "peak_flops_per_second");
   for (const Rate &rate : rates())
     if (double peak = reader.number(peaks, "device.peak_flops_per_second", rate.key,
-                                    Range::PerSecond, rate.isRequired);
+                                    Range::FlopsPerSecond, rate.isRequired);
         peak > 0)
       cluster.peakFlopsPerSecond[rate.key] = peak;
   reader.closeTable(peaks, "device.peak_flops_per_second");
@@ -275,7 +274,6 @@ static void readMeasured(TomlReader &reader, const toml::table &root, Cluster &c
 }
 
 static Cluster readAll(TomlReader &reader, const toml::table &root) {
-  constexpr int64_t maxBytes = int64_t(1) << 50;
   Cluster cluster;
   cluster.name = reader.text(root, "", "name");
   cluster.description = reader.text(root, "", "description");
@@ -306,8 +304,9 @@ static Cluster readAll(TomlReader &reader, const toml::table &root) {
   reader.closeTable(network, "network");
 
   const toml::table &host = reader.section(root, "", "host");
-  cluster.hostMemoryBytes = reader.integer(host, "host", "memory_bytes", 0, maxBytes);
-  cluster.hostBytesPerSecond = reader.number(host, "host", "bytes_per_second", Range::PerSecond);
+  cluster.hostMemoryBytes = reader.memory(host, "host", "memory_bytes", /*mayBeZero=*/true);
+  cluster.hostBytesPerSecond =
+      reader.number(host, "host", "bytes_per_second", Range::BytesPerSecond);
   reader.closeTable(host, "host");
 
   const toml::table &overlap = reader.section(root, "", "overlap");
@@ -323,7 +322,7 @@ static Cluster readAll(TomlReader &reader, const toml::table &root) {
   reader.closeTable(uncertainty, "uncertainty");
 
   const toml::table &memory = reader.section(root, "", "memory");
-  cluster.contextBytes = reader.integer(memory, "memory", "context_bytes", 0, maxBytes);
+  cluster.contextBytes = reader.memory(memory, "memory", "context_bytes", /*mayBeZero=*/true);
   cluster.allocatorFraction =
       reader.number(memory, "memory", "allocator_fraction", Range::Fraction);
   cluster.reservedFraction = reader.number(memory, "memory", "reserved_fraction", Range::Fraction);

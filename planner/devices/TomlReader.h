@@ -32,6 +32,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <string>
@@ -41,8 +42,19 @@
 namespace tbc::planner {
 
 /// The allowed range of a number in a file. Divisor: a fraction that divides a rate, so not 0.
-/// PerSecond: a rate in bytes or FLOPs.
-enum class Range { Positive, NotNegative, Fraction, Divisor, Seconds, PerSecond, Bytes };
+enum class Range {
+  Positive,
+  NotNegative,
+  Fraction,
+  Divisor,
+  Seconds,
+  BytesPerSecond,
+  FlopsPerSecond,
+  Bytes
+};
+
+/// A memory of fewer bytes is a number of GB, MB or MiB.
+constexpr int64_t leastMemoryBytes = 1000000, mostMemoryBytes = int64_t(1) << 50;
 
 /// The smallest and largest number of a range, and how an error calls it.
 struct Bounds {
@@ -51,9 +63,10 @@ struct Bounds {
 };
 
 /// Returns the bounds of `range`. With these, every product and quotient that a prediction makes is
-/// finite. Example: 1e25 FLOPs at 1 FLOP/s and a fraction of 1e-12 take 1e37 s.
+/// finite. Numbers with a unit have bounds that a number in another unit does not meet. Example:
+/// 3350 is no bandwidth in bytes a second, but one in GB/s.
 inline Bounds boundsOf(Range range) {
-  constexpr double smallest = 1e-12, largest = 1e24, day = 86400;
+  constexpr double smallest = 1e-12, largest = 1e24;
   switch (range) {
   case Range::Positive:
     return {smallest, largest, "positive, from 1e-12 to 1e24"};
@@ -64,11 +77,13 @@ inline Bounds boundsOf(Range range) {
   case Range::Divisor:
     return {smallest, 1, "between 0 and 1, and more than 0 by at least 1e-12"};
   case Range::Seconds:
-    return {0, day, "zero or more seconds, up to a day (86400)"};
-  case Range::PerSecond:
-    return {1, largest, "positive, from 1 to 1e24 a second"};
+    return {0, 1, "zero or more seconds, up to 1; write 5 us as 5e-6"};
+  case Range::BytesPerSecond:
+    return {1e6, 1e16, "positive, from 1e6 to 1e16 bytes a second; write 400 GB/s as 400e9"};
+  case Range::FlopsPerSecond:
+    return {1e6, 1e19, "positive, from 1e6 to 1e19 FLOP a second; write 989 TFLOP/s as 989e12"};
   case Range::Bytes:
-    return {0, double(int64_t(1) << 50), "zero or more bytes, up to 2^50"};
+    return {0, double(mostMemoryBytes), "zero or more bytes, up to 2^50"};
   }
   return {};
 }
@@ -113,6 +128,20 @@ public:
     const Bounds bounds = boundsOf(range);
     if (!(value >= bounds.least && value <= bounds.most)) // also for NaN
       fail(*node, qualified(path, key) + " must be " + bounds.words);
+    return value;
+  }
+
+  /// Reads the size of a memory; 0 is allowed if `mayBeZero`.
+  int64_t memory(const toml::table &table, const std::string &path, const std::string &key,
+                 bool mayBeZero) {
+    using Limits = std::numeric_limits<int64_t>;
+    const int64_t value = integer(table, path, key, Limits::min(), Limits::max());
+    const bool isPlausible = value >= leastMemoryBytes && value <= mostMemoryBytes;
+    const toml::node *node = table.get(key);
+    if (node && error.empty() && !isPlausible && !(mayBeZero && value == 0))
+      fail(*node, qualified(path, key) + " must be " + (mayBeZero ? "0, or " : "") +
+                      "from 1_000_000 to 2^50 bytes, and is " + std::to_string(value) +
+                      "; write 80 GB as 80_000_000_000");
     return value;
   }
 

@@ -182,8 +182,8 @@ TEST(Cluster, NumbersThatWouldOverflowAPredictionNameKeyAndLine) {
   for (auto [section, key, wrong, words] :
        {std::tuple{"[device]", "launch_seconds", "1e308", "launch_seconds must be zero or more s"},
         {"[network.intra_node]", "latency_seconds", "1e5", "must be zero or more seconds, up to"},
-        {"[device]", "memory_bytes_per_second", "1e-308", "must be positive, from 1 to 1e24 a s"},
-        {"[device]", "vector_flops_per_second", "1e308", "must be positive, from 1 to 1e24 a s"},
+        {"[device]", "memory_bytes_per_second", "1e-308", "must be positive, from 1e6 to 1e16 b"},
+        {"[device]", "vector_flops_per_second", "1e308", "must be positive, from 1e6 to 1e19 F"},
         {"[kernel.matmul]", "flops_fraction", "1e-308", "between 0 and 1, and more than 0 by"},
         {"[kernel.matmul]", "half_depth", "1e308", "half_depth must be zero or more, up to 1e24"},
         {"[uncertainty]", "context_bytes", "1e308", "must be zero or more bytes, up to 2^50"}}) {
@@ -194,6 +194,33 @@ TEST(Cluster, NumbersThatWouldOverflowAPredictionNameKeyAndLine) {
     text.replace(at, good.find('\n', at) - at, std::string(key) + " = " + wrong);
     EXPECT_THAT(errorOf(text), testing::AllOf(HasSubstr("my.toml:" + std::to_string(line) + ": "),
                                               HasSubstr(key), HasSubstr(words)));
+  }
+}
+
+// As people write them who think in GB, GB/s, TFLOP/s and us, and the same in the other direction.
+TEST(Cluster, NumbersInOtherUnitsNameTheUnit) {
+  const std::string good = presetText("h100-sxm");
+  for (auto [section, key, wrong, words] :
+       {std::tuple{"[device]", "memory_bytes", "80", "2^50 bytes, and is 80; write 80 GB as 80_0"},
+        {"[device]", "memory_bytes", "81559", "device.memory_bytes must be from 1_000_000 to"},
+        {"[device]", "memory_bytes", "80_000_000_000_000_000", "to 2^50 bytes, and is 8000000"},
+        {"[device]", "memory_bytes_per_second", "3350", "write 400 GB/s as 400e9"},
+        {"[device]", "memory_bytes_per_second", "3.35e21", "from 1e6 to 1e16 bytes a second"},
+        {"[device]", "vector_flops_per_second", "67", "write 989 TFLOP/s as 989e12"},
+        {"[device.peak_flops_per_second]", "bf16", "989e21", "from 1e6 to 1e19 FLOP a second"},
+        {"[device]", "launch_seconds", "5", "up to 1; write 5 us as 5e-6"},
+        {"[kernel.matmul]", "ramp_seconds", "3", "kernel.matmul.ramp_seconds must be"},
+        {"[network.intra_node]", "bytes_per_second", "362", "bytes a second; write 400 GB/s"},
+        {"[network.intra_node]", "switch_bytes_per_second", "480", "bytes a second; write 400"},
+        {"[network.inter_node]", "bytes_per_second", "45", "network.inter_node.bytes_per_second"},
+        {"[network.inter_node]", "latency_seconds", "20", "write 5 us as 5e-6"},
+        {"[host]", "memory_bytes", "256", "host.memory_bytes must be 0, or from 1_000_000"},
+        {"[memory]", "context_bytes", "1", "memory.context_bytes must be 0, or from 1_000_000"}}) {
+    const size_t at = good.find(std::string("\n") + key + " = ", good.find(section)) + 1;
+    ASSERT_NE(at, 0u) << key;
+    std::string text = good;
+    text.replace(at, good.find('\n', at) - at, std::string(key) + " = " + wrong);
+    EXPECT_THAT(errorOf(text), testing::AllOf(HasSubstr(key), HasSubstr(words))) << wrong;
   }
 }
 
