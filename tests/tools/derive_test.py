@@ -1,6 +1,6 @@
 """usage: derive_test.py TBC SOURCE_DIR
 
-`tbc explain --derive` writes all derived keys of an edited plan: they are those of `tbc plan` with the
+Reasons have the times of the runners-up. `tbc explain --derive` writes all derived keys of an edited plan: they are those of `tbc plan` with the
 edited decision pinned, and texts of the search do not speak of the plan as it was.
 """
 
@@ -57,6 +57,18 @@ class DeriveTest(unittest.TestCase):
         self.tbc("report", "derived.json", "-o", "derived.html")
         self.tbc("explain", "derived.json", "--derive", "again.json")
         self.assertEqual((self.folder / "again.json").read_bytes(), (self.folder / "derived.json").read_bytes())
+
+    def test_reasons_have_the_times_of_the_runners_up(self):
+        self.tbc("plan", SOURCE / "models/tiny-gpt2.onnx", "--gpus", "4", "--batch", "64", "-o", "plan.json")
+        plan = json.loads((self.folder / "plan.json").read_text())
+        reason = next(reason["text"] for reason in plan["reasons"] if reason["decision"] == "mesh")
+        name, _, takes = reason.rpartition("; ")[2].partition(" takes ")
+        mesh = {axis: int(size) for axis, size in (part.split("=") for part in name.split())}
+        rows = [other for other in plan["alternatives"] if {a: s for a, s in other["mesh"].items() if s > 1} == mesh]
+        self.assertTrue(rows, reason)
+        percent = 100 * (min(row["step_seconds"] for row in rows) / plan["step_seconds"] - 1)
+        self.assertGreater(percent, 0.05)
+        self.assertEqual(takes, f"{percent:.1f} % more time")
 
 
 if __name__ == "__main__":
