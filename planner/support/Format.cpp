@@ -28,7 +28,8 @@ std::string formatBytes(double bytes) {
   }
   if (unit == 0)
     return format("%.0f B", bytes);
-  return format(bytes < 10 ? "%.2f %s" : bytes < 100 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+  const double size = std::abs(bytes);
+  return format(size < 10 ? "%.2f %s" : size < 100 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
 }
 
 std::string formatCount(double count) {

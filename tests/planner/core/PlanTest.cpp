@@ -405,6 +405,8 @@ TEST(Summary, FormatsUnits) {
   EXPECT_EQ(formatBytes(0), "0 B");
   EXPECT_EQ(formatBytes(1536), "1.50 KiB");
   EXPECT_EQ(formatBytes(40.0 * (1 << 30)), "40.0 GiB");
+  EXPECT_EQ(formatBytes(-222.51 * (1 << 20)), "-223 MiB"); // as many digits as its magnitude
+  EXPECT_EQ(formatBytes(-2.625 * (1 << 20)), "-2.62 MiB");
   EXPECT_EQ(formatSeconds(0.0123), "12.3 ms");
   EXPECT_EQ(formatSeconds(1.2), "1.20 s");
   EXPECT_EQ(formatSeconds(5e-6), "5.0 us");
