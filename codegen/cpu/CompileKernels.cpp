@@ -90,9 +90,18 @@ Status link(const std::vector<std::string> &objects, const std::string &path) {
   if (!folder)
     return folder.error();
   std::string output = path + ".new";
-  std::vector<std::string> arguments = {
-      linker, "-shared",     "-O1", "--gc-sections", "--build-id=none", "--hash-style=gnu",
-      "-z",   "noexecstack", "-o",  output};
+  // Writing to a mapped file on a full disk ends the linker by a signal; a write is an error.
+  std::vector<std::string> arguments = {linker,
+                                        "-shared",
+                                        "-O1",
+                                        "--gc-sections",
+                                        "--build-id=none",
+                                        "--hash-style=gnu",
+                                        "--no-mmap-output-file",
+                                        "-z",
+                                        "noexecstack",
+                                        "-o",
+                                        output};
   for (size_t i = 0; i < objects.size(); ++i) {
     arguments.push_back(folder->file(std::to_string(i) + ".o"));
     if (Status status = writeBytes(arguments.back(), objects[i]); !status)

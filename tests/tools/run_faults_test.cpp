@@ -348,6 +348,21 @@ TEST_F(Run, RankZeroSpeaksForAll) {
   EXPECT_EQ(outcome.err.find("tbc: rank 1"), std::string::npos) << outcome.err;
 }
 
+/// The linker of compiled kernels says so, too, in place of ending by a signal.
+TEST_F(Run, AFullDiskIsNamedByCompile) {
+  ASSERT_EQ(shell(TBC_PROGRAM " plan " TBC_SOURCE_DIR "/models/tiny-mlp.onnx --gpus 2 --mesh dp=2 "
+                              "--batch 8 --precision f32 -o plan.json")
+                .code,
+            0);
+  if (shell("mkdir tiny && mount -t tmpfs -o size=16k tmpfs tiny 2> /dev/null").code != 0)
+    GTEST_SKIP() << "no right to mount";
+  Outcome outcome = shell(TBC_PROGRAM " compile plan.json -o tiny/program");
+  shell("umount tiny");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("No space left on device"));
+  EXPECT_EQ(outcome.err.find("Stack dump"), std::string::npos) << outcome.err;
+}
+
 TEST_F(Run, ACheckpointOfAnotherModelIsRefused) {
   ASSERT_EQ(run(mlp(), "--steps 2 --checkpoint saved").code, 0);
   // The same parameters, but another function.
