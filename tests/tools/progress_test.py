@@ -6,6 +6,7 @@ the end. Elsewhere it is a line after five seconds, then at growing intervals.
 
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -28,6 +29,17 @@ class ProgressTest(unittest.TestCase):
         for line in lines:
             self.assertTrue(line.rsplit("\r", 1)[1].startswith("\x1b[K"), line)
         self.assertIn(" s)", "".join(lines))
+
+    def test_verify_says_what_it_does(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plan = [TBC, "plan", SOURCE / "models/tiny-gpt2.onnx", "--gpus", "4", "--mesh", "dp=2,tp=2", "--batch", "8", "--seq", "16",
+                    "--precision", "f32", "-o", Path(folder, "plan.json")]  # fmt: skip
+            subprocess.run(plan, check=True, capture_output=True, timeout=300)
+            code, out, err = on_terminal([TBC, "verify", Path(folder, "plan.json")], is_slow=True)
+        self.assertEqual(code, 0, err)
+        self.assertIn(b"verified", out)
+        self.assertRegex(err, r"\r(importing the model|compiling the program|running all ranks.*|comparing kernels.*) \(\d+ s\)")
+        self.assertTrue(err.endswith("\r\x1b[K"), err)
 
     def test_others_get_a_line_after_five_seconds(self):
         # So many meshes that the search ends by its time limit.

@@ -9,12 +9,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 
 namespace fs = std::filesystem;
 using tbc::test::Outcome;
 using tbc::test::shellIn;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -134,6 +136,26 @@ TEST_F(Usage, OutputsReplaceFilesAlone) {
   EXPECT_THAT(into.err, HasSubstr("cannot write .: it is a folder; name a file [TBC0101]"));
 }
 
+TEST_F(Usage, AFileThatPeopleTakeForAModelIsNamed) {
+  const std::string header = R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  const std::string length = std::string(1, char(header.size())) + std::string(7, '\0');
+  for (const auto &[bytes, words] : std::map<std::string, const char *>{
+           {"PK\x03\x04 archive/data.pkl",
+            "it is a zip file, as PyTorch saves weights; torch.onnx."},
+           {length + header + "0123", "it is a safetensors file, which has weights alone; torch."},
+           {"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull fetches"},
+           {"<!DOCTYPE html><html>", "it is HTML or XML; did a download fail?"},
+           {R"({"accumulation": 1, "alternatives": []})", "it is a plan; tbc explain reads it"},
+           {R"({"model_type": "llama"})", "a configuration of transformers; tbc new --from writes"},
+           {"[1, 2]", "it is JSON"}}) {
+    std::ofstream(folder + "/other", std::ios::binary) << bytes;
+    Outcome outcome = tbc("plan other --gpus 2");
+    EXPECT_EQ(outcome.code, 3) << words;
+    EXPECT_THAT(outcome.err, AllOf(StartsWith("tbc: other: not an ONNX model: it is "),
+                                   HasSubstr(words), HasSubstr("[TBC0301]")));
+  }
+}
+
 TEST_F(Usage, DamagedPlansHaveOneCode) {
   shellIn(folder, "echo {} > plan.json");
   for (const char *command : {"report plan.json -o x", "timeline plan.json -o x",
@@ -155,6 +177,11 @@ TEST_F(Usage, AMisspeltFlagIsOneSentence) {
   EXPECT_EQ(command.code, 2);
   EXPECT_EQ(command.err,
             "tbc: unknown subcommand plam; did you mean plan? [TBC0201]\ntbc: see 'tbc --help'\n");
+  // Words of other tools.
+  EXPECT_THAT(tbc("diff a.json b.json").err,
+              HasSubstr("unknown subcommand diff; use tbc explain PLAN --diff OTHER [TBC0201]"));
+  EXPECT_THAT(tbc("compare a.json b.json").err, HasSubstr("use tbc explain PLAN --diff OTHER"));
+  EXPECT_THAT(tbc("train program").err, HasSubstr("unknown subcommand train; use tbc run "));
 }
 
 TEST_F(Usage, FlagsThatDoNotGoTogetherAreNamed) {

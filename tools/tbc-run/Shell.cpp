@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <vector>
 
@@ -54,8 +55,11 @@ std::string describe(const CLI::App &app, const CLI::ParseError &error) {
   }
   std::vector<std::string> words = app.remaining(/*recurse=*/true);
   for (const std::string &word : words)
-    if (word.rfind("-", 0) == 0)
-      return "unknown flag " + word;
+    if (word.rfind("-", 0) == 0) {
+      std::error_code ignored;
+      const bool isFile = std::filesystem::is_regular_file(word, ignored);
+      return "unknown flag " + word + (isFile ? "; write the file of this name as ./" + word : "");
+    }
   return words.empty() ? error.what() : "unexpected argument " + words.front();
 }
 

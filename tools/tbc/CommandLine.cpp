@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <map>
 
 namespace tbc::cli {
 
@@ -36,6 +37,18 @@ const CLI::App &chosenCommand(const CLI::App &app) {
   return *current;
 }
 
+/// Returns the command that does what other tools call `word`, or "". Example: "diff" gives
+/// "explain PLAN --diff OTHER".
+static std::string commandLike(const std::string &word) {
+  static const std::map<std::string, std::string> commands{{"build", "compile"},
+                                                           {"compare", "explain PLAN --diff OTHER"},
+                                                           {"diff", "explain PLAN --diff OTHER"},
+                                                           {"show", "explain"},
+                                                           {"train", "run"}};
+  auto found = commands.find(word);
+  return found == commands.end() ? "" : found->second;
+}
+
 Error wrongCommandLine(const CLI::App &app, const CLI::ParseError &error,
                        const std::vector<std::string> &arguments) {
   const CLI::App *current = &chosenCommand(app);
@@ -43,6 +56,9 @@ Error wrongCommandLine(const CLI::App &app, const CLI::ParseError &error,
   bool unknownCommand = current == &app && !arguments.empty() && arguments[0][0] != '-';
   Error wrong = unknownCommand ? problem(Problem::UnknownWord, "unknown subcommand " + arguments[0])
                                : describedError(app, error);
+  if (const std::string like = unknownCommand ? commandLike(arguments[0]) : ""; !like.empty())
+    return problem(Problem::UnknownWord,
+                   "unknown subcommand " + arguments[0] + "; use tbc " + like);
   for (const std::string &argument : arguments) {
     std::string word = argument.substr(0, argument.find('='));
     bool known = std::find(words.begin(), words.end(), word) != words.end();

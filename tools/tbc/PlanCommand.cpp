@@ -8,6 +8,7 @@
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"
 #include "tools/driver/EmitIr.h"
+#include "tools/export/Slurm.h"
 #include "tools/export/Targets.h"
 #include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc-run/Terminal.h"
@@ -106,10 +107,11 @@ static std::string nextCommands(const std::string &planPath, const std::string &
   const std::string file = planPath.empty() ? "the same with -o plan.json, then " : "";
   if (executor != planner::ownExecutor) {
     const bool isTarget = exporter::findTarget(executor) != nullptr;
-    return "next: " + file + "tbc export " + plan + " --to " +
+    return "next: " + file + "tbc export " + exporter::shellWord(plan) + " --to " +
            (isTarget ? executor : "TARGET; tbc export --help lists them") + "\n";
   }
-  return "next: " + file + "tbc verify " + plan + ", tbc compile " + plan + " -o " + program + "\n";
+  return "next: " + file + "tbc verify " + exporter::shellWord(plan) + ", tbc compile " +
+         exporter::shellWord(plan) + " -o " + exporter::shellWord(program) + "\n";
 }
 
 namespace {

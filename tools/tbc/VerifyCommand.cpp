@@ -9,6 +9,7 @@
 #include "tools/tbc-run/NumberFlags.h"
 #include "tools/tbc-run/Terminal.h"
 #include "tools/tbc/Command.h"
+#include "tools/tbc/Progress.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -231,6 +232,7 @@ static Status checkHasNoNan(const frontend::ImportedModel &model) {
 }
 
 static Result<Findings> verifySubject(const Options &options) {
+  Progress progress("importing the model");
   Findings findings;
   auto subject = std::filesystem::is_directory(options.path) ? openFolder(options, findings)
                                                              : openPlan(options);
@@ -253,6 +255,7 @@ static Result<Findings> verifySubject(const Options &options) {
     plan = &shrunk.plan;
     findings.shrunk = shrunk.notes;
   }
+  progress.setPhase("compiling the program");
   const bool isAsIs = findings.shrunk.empty();
   if (subject->program)
     if (Status status = checkIsOfItsPlan(*subject); !status)
@@ -265,6 +268,7 @@ static Result<Findings> verifySubject(const Options &options) {
                                        options.budgetMemory +
                                        " together; allow more, or fewer "
                                        "ranks with --ranks"};
+  progress.setPhase("running all ranks and the serial program");
   driver::VerifyOptions verify = options.verify;
   verify.floats = !options.residuesOnly;
   if (executed->hasKernels)
@@ -279,6 +283,7 @@ static Result<Findings> verifySubject(const Options &options) {
     findings.kernels.push_back({std::move(one), isAsIs ? KernelSizes::AsIs : KernelSizes::Shrunk});
   if (options.residuesOnly)
     return findings;
+  progress.setPhase("comparing kernels of other sizes");
   auto mayGoOn = [&] { return cpuSeconds() < double(options.budgetSeconds); };
   auto others = driver::verifyOtherSizes(
       *subject->loaded.step, subject->loaded.plan, options.shrink, verify.seed,
