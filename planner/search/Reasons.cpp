@@ -350,11 +350,14 @@ static std::vector<std::string> assumptionsOf(const Graph &graph, const Job &job
   return lines;
 }
 
-/// Returns the fastest plan if the answer is a simpler one, else null.
+/// Returns the fastest plan if the answer is a simpler one and takes longer in the numbers that are
+/// shown, else null.
 static const ExactCandidate *fasterThanAnswer(const Exploration &exploration) {
   const std::vector<ExactCandidate> &exact = exploration.exact;
-  const bool isFaster = exact.size() > 1 &&
-                        exact[1].plan.prediction.stepSeconds < exact[0].plan.prediction.stepSeconds;
+  if (exact.size() < 2)
+    return nullptr;
+  const double ratio = exact[1].plan.prediction.stepSeconds / exact[0].plan.prediction.stepSeconds;
+  const bool isFaster = ratio < 1 && signedPercent(ratio) != signedPercent(1);
   return isFaster ? &exact[1] : nullptr;
 }
 
@@ -377,11 +380,15 @@ void explainChoice(const Exploration &exploration, const Graph &graph, const Job
   plan.bindingConstraint = bindingConstraint(exploration, plan);
   Reasons(exploration, graph, pins, plan).run();
   plan.assumptions = assumptionsOf(graph, job, plan);
-  if (const ExactCandidate *fastest = fasterThanAnswer(exploration))
+  if (const ExactCandidate *fastest = fasterThanAnswer(exploration)) {
+    const Plan &other = fastest->plan;
     plan.assumptions.push_back(
         "the simplest plan within " + percentText(pins.tie) +
-        " of the fastest: --tie-percent 0 takes " + toString(fastest->plan.mesh) + ", with " +
-        timeAgainst(fastest->plan.prediction.stepSeconds / plan.prediction.stepSeconds));
+        " of the fastest: --tie-percent 0 takes " +
+        (other.mesh == plan.mesh ? describe(alternativeOf(*fastest, plan.prediction))
+                                 : toString(other.mesh)) +
+        ", with " + timeAgainst(other.prediction.stepSeconds / plan.prediction.stepSeconds));
+  }
 }
 
 } // namespace tbc::planner

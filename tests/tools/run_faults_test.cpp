@@ -354,7 +354,7 @@ TEST_F(Run, AFullDiskIsNamedByCompile) {
                               "--batch 8 --precision f32 -o plan.json")
                 .code,
             0);
-  if (shell("mkdir tiny && mount -t tmpfs -o size=16k tmpfs tiny 2> /dev/null").code != 0)
+  if (shell("mkdir tiny && mount -t tmpfs -o size=8k tmpfs tiny 2> /dev/null").code != 0)
     GTEST_SKIP() << "no right to mount";
   Outcome outcome = shell(TBC_PROGRAM " compile plan.json -o tiny/program");
   shell("umount tiny");

@@ -130,7 +130,7 @@ TEST_F(Spellings, APlanEndsWithTheCommandsThatComeNext) {
   EXPECT_THAT(plan("--gpus 2 --precision f32 --seq 16 --mesh dp=2 -o 'my plan.json'").out,
               HasSubstr("tbc verify 'my plan.json', tbc compile 'my plan.json' -o 'my plan'\n"));
   ASSERT_EQ(plan("--gpus 2 --precision f32 --seq 16 --mesh dp=2 -o ./-p.json").code, 0);
-  EXPECT_THAT(shellIn(folder, TBC_PROGRAM " explain -p.json").err,
+  EXPECT_THAT(shellIn(folder, TBC_PROGRAM " plan -p.json --gpus 2").err,
               HasSubstr("unknown flag -p.json; write the file of this name as ./-p.json"));
   EXPECT_THAT(plan("--gpus 2").out, HasSubstr("-o plan.json"));
 }

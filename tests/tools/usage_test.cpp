@@ -177,7 +177,21 @@ TEST_F(Usage, AMisspeltFlagIsOneSentence) {
   EXPECT_EQ(command.code, 2);
   EXPECT_EQ(command.err,
             "tbc: unknown subcommand plam; did you mean plan? [TBC0201]\ntbc: see 'tbc --help'\n");
+  EXPECT_THAT(tbc("").err, AllOf(StartsWith("tbc: a subcommand is required: "), HasSubstr("plan, "),
+                                 HasSubstr("[TBC0203]")));
+  EXPECT_THAT(tbc("checkpoint").err, HasSubstr("a subcommand is required: consolidate"));
   // Words of other tools.
+  for (auto [theirs, ours] : {std::pair("--tp", "--pin tp=N"),
+                              {"--tensor-model-parallel-size=2", "--pin tp=N"},
+                              {"--global-batch-size", "--batch"},
+                              {"--micro-batch-size", "--micro-batch"},
+                              {"--zero-stage", "--zero"},
+                              {"--bf16", "--precision bf16"}}) {
+    const std::string given(theirs), word = given.substr(0, given.find('='));
+    EXPECT_THAT(tbc("plan model.onnx --gpus 8 " + given + " 2").err,
+                StartsWith("tbc: unknown flag " + word + "; use " + ours + " [TBC0201]"));
+  }
+  EXPECT_THAT(tbc("run program --tp 2").err, Not(HasSubstr("--pin")));
   EXPECT_THAT(tbc("diff a.json b.json").err,
               HasSubstr("unknown subcommand diff; use tbc explain PLAN --diff OTHER [TBC0201]"));
   EXPECT_THAT(tbc("compare a.json b.json").err, HasSubstr("use tbc explain PLAN --diff OTHER"));
