@@ -17,7 +17,7 @@ import jsonschema  # Debian: python3-jsonschema
 TBC, SOURCE = (Path(sys.argv.pop(1)).resolve(), Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 2 else (None, None)
 
 # Together these plans have every key: stages, chunks, tp, ZeRO over two axes, recompute, offload, a
-# loss scale, bindings, muon, a cluster with keys that presets omit, and one with several kinds of nodes.
+# loss scale, bindings, muon, experts, a cluster with keys that presets omit, and one with several kinds of nodes.
 JOBS = {
     "data": "tiny-mlp --gpus 4 --batch 32 --precision f32 --optimizer sgd-momentum --momentum 0.8",
     "hybrid-shard": "tiny-gpt2 --gpus 8 --batch 16 --micro-batch 1 --mesh dp=2,fsdp=2,tp=2 --precision f16 --freeze *.bias",
@@ -25,6 +25,7 @@ JOBS = {
     "pipeline": "tiny-gpt2 --cluster every-key.toml --executor nanotron --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --schedule 1f1b --recompute selective --offload all",
     "stages": "tiny-gpt2 --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --schedule 1f1b --zero 0",
     "mixed": "tiny-mlp --cluster mixed.toml --gpus 2 --mesh pp=2 --batch 16 --micro-batch 4",
+    "experts": "moe-8l --gpus 4 --mesh dp=2,ep=2 --batch 16 --expert-imbalance 1.2",
     "chunks": "llama-8l --gpus 4 --seq 64 --mesh pp=4 --batch 16 --micro-batch 1 --schedule interleaved --top 8 --optimizer muon",
 }
 
