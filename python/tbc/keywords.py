@@ -276,7 +276,7 @@ class PlanKeywords(TypedDict, total=False):
     # may run out of memory
     memory_risk: bool
     # Tokens of the fullest rank of experts over the mean of all ranks, for experts without a
-    # capacity (default: 1)
+    # capacity
     expert_imbalance: float
     # Pin the mesh, e.g. dp=2,fsdp=4,tp=2
     mesh: Pairs
