@@ -39,7 +39,7 @@ private:
       table.rows.push_back({Cell::of(area), Cell::of(what), Cell::of(x), Cell::of(y)});
   }
   /// Compares numbers as they are shown: a pipeline's 1e-18 s of rounding is no difference.
-  void add(const char *area, const std::string &what, Cell x, Cell y) {
+  void add(const char *area, const std::string &what, const Cell &x, const Cell &y) {
     add(area, what, x.toText(), y.toText());
   }
 

@@ -124,7 +124,7 @@ TEST_F(Usage, OutputsReplaceFilesAlone) {
   Outcome linked = shellIn(folder, "ln -s plan.json link && " TBC_PROGRAM " plan model.onnx" +
                                        plan + "link && test -L link");
   EXPECT_EQ(linked.code, 0) << linked.err;
-  for (const std::string command :
+  for (const std::string &command :
        {"plan model.onnx" + plan + "model.onnx", std::string("report plan.json -o ./plan.json"),
         std::string("timeline plan.json -o plan.json"),
         std::string("export plan.json --to dot -o plan.json")}) {
