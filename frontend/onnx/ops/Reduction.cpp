@@ -237,16 +237,14 @@ void importReduceMean(NodeContext &node) {
   node.setOutput(0, reduceMean(node.emitter, value, *axes, keepsDims(node)));
 }
 
-/// Sum of squares, or its root. The root has no slope at 0: a vector of zeros has the gradient 0.
+/// Sum of squares, or its root.
 void importSumSquare(NodeContext &node, bool root) {
   Formula f{node.emitter};
   Value sum = reduceInput(node, "reduce_sum", f.mul(node.input(0), node.input(0)));
   if (root && !kernels::isFloat(sum.dtype))
     sum = cast(f.emitter, f.sqrt(cast(f.emitter, sum, DType::F64)), sum.dtype);
-  else if (root) {
-    Value zero = number(sum, 0), isZero = f.compare("eq", sum, zero);
-    sum = f.select(isZero, zero, f.sqrt(f.select(isZero, number(sum, 1), sum)));
-  }
+  else if (root)
+    sum = f.sqrt(sum);
   node.setOutput(0, sum);
 }
 
