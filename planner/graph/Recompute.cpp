@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 #include <set>
 
 using namespace tbc::reshard;
@@ -181,6 +182,38 @@ std::vector<bool> offloadFlags(const Graph &graph) {
   for (int op = 0; op < numForwardOps(graph); ++op)
     flags[op] = !graph.ops[op].generator && !resultsAreSmall(graph, graph.ops[op], 64);
   return flags;
+}
+
+static bool hasBatch(const Graph &graph, int value) {
+  for (const DimLayout &dim : graph.values[size_t(value)].layout.dims)
+    for (const Segment &segment : dim.segments)
+      for (const Factor &factor : segment.factors)
+        if (factor.id == graph.batchFactor)
+          return true;
+  return false;
+}
+
+double leastKeptBytes(const Graph &graph, const std::vector<bool> &recompute) {
+  std::vector<bool> runsAgain(graph.ops.size(), false);
+  for (int op : reexecutedOps(graph, recompute))
+    runsAgain[size_t(op)] = true;
+  std::vector<double> kept(graph.values.size(), 0);
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    if (graph.ops[i].phase != Phase::Backward && !runsAgain[i])
+      continue;
+    for (int value : graph.ops[i].operands) {
+      double bytes = fullBytes(graph, value);
+      int producer = graph.values[size_t(value)].producer;
+      while (isActivation(graph, value) && isView(graph.ops[size_t(producer)])) {
+        value = graph.ops[size_t(producer)].operands[0];
+        producer = graph.values[size_t(value)].producer;
+        bytes = std::min(bytes, fullBytes(graph, value));
+      }
+      if (isActivation(graph, value) && !runsAgain[size_t(producer)] && hasBatch(graph, value))
+        kept[size_t(value)] = std::max(kept[size_t(value)], bytes);
+    }
+  }
+  return std::accumulate(kept.begin(), kept.end(), 0.0);
 }
 
 } // namespace tbc::planner

@@ -3,6 +3,7 @@
 #include "planner/search/Bounder.h"
 #include "planner/search/CandidateBound.h"
 #include "planner/search/Families.h"
+#include "planner/search/KeptBytesBound.h"
 #include "planner/search/KernelBound.h"
 #include "planner/search/LeastMemory.h"
 
@@ -21,6 +22,12 @@ bool Bounder::mayDrop(const Candidate &candidate) {
   if (isDropped)
     leastOfDropped = std::min(leastOfDropped, bytes);
   return isDropped;
+}
+
+bool Bounder::mayDropForKept(const Candidate &candidate) const {
+  return problem.space.recomputeModes().size() > 1 && candidate.mesh.cp == 1 &&
+         (candidate.microBatch > 1 || problem.graph.sequenceFactor < 0) &&
+         !familyOf(candidate).isDdp() && keepsTooMuch(tables, candidate);
 }
 
 void Bounder::boundMemory(std::vector<Candidate> &candidates) {

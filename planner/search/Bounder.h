@@ -26,6 +26,9 @@ public:
   /// Whether memory rules out `candidate`, and no bound or reason of another one needs it: it
   /// covers no mesh with cp (mayBeContext) and is not DDP. Before boundMemory().
   bool mayDrop(const Candidate &candidate);
+  /// Whether the values that `candidate` keeps rule it out (planner::keepsTooMuch), and neither an
+  /// answer, a bound nor a variant with cp needs it: one with recomputation has the same bounds.
+  bool mayDropForKept(const Candidate &candidate) const;
   /// Sets `leastBytes` of all candidates.
   void boundMemory(std::vector<Candidate> &candidates);
   /// Returns a lower bound on the fullest device of any plan, after boundMemory().

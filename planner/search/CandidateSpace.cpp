@@ -92,7 +92,7 @@ void CandidateSpace::listMesh(const MeshShape &mesh, int64_t batch,
     }
     for (const ZeroChoice &zero : space.zeroChoices(mesh)) {
       candidate.zero = zero;
-      if (isLong && drops(candidate))
+      if (isLong && drops.ofMesh(candidate))
         continue;
       for (RecomputeMode recompute : space.recomputeModes())
         for (const ScheduleChoice &schedule : possible)
@@ -100,7 +100,8 @@ void CandidateSpace::listMesh(const MeshShape &mesh, int64_t batch,
             candidate.context = context;
             candidate.recompute = recompute;
             candidate.schedule = schedule;
-            candidates.push_back(candidate);
+            if (!isLong || !drops.ofKept(candidate))
+              candidates.push_back(candidate);
           }
     }
   }
@@ -116,9 +117,9 @@ void CandidateSpace::dropMany(std::vector<Candidate> &candidates) {
   for (const Candidate &candidate : candidates) {
     if (!previous || !(previous->mesh == candidate.mesh && previous->zero == candidate.zero &&
                        previous->microBatch == candidate.microBatch))
-      isDropped = drops(candidate);
+      isDropped = drops.ofMesh(candidate);
     previous = &candidate;
-    if (!isDropped)
+    if (!isDropped && !drops.ofKept(candidate))
       kept.push_back(candidate);
   }
   candidates = std::move(kept);
@@ -175,8 +176,7 @@ std::vector<int64_t> CandidateSpace::fewerDevices() const {
   return fewer;
 }
 
-std::vector<Candidate> CandidateSpace::list(const Pins &limits,
-                                            const std::function<bool(const Candidate &)> &mayDrop) {
+std::vector<Candidate> CandidateSpace::list(const Pins &limits, const Exclusions &mayDrop) {
   drops = mayDrop;
   const bool meshIsPinned = problem.space.meshIsPinned();
   const int64_t gpus = problem.job.gpus;

@@ -12,6 +12,12 @@
 
 namespace tbc::planner {
 
+/// The candidates that a long list leaves out.
+struct Exclusions {
+  std::function<bool(const Candidate &)> ofMesh; ///< without regard to schedule and recomputation
+  std::function<bool(const Candidate &)> ofKept; ///< with regard to them
+};
+
 /// The candidates of a search: every mesh, micro-batch, ZeRO, schedule and recomputation allowed by
 /// the pins, without bounds.
 class CandidateSpace {
@@ -20,9 +26,8 @@ public:
 
   /// Returns all candidates in a fixed order. The budget and the deadline of `limits` may end the
   /// list early (end()). A list longer than the budget leaves out the candidates accepted by
-  /// `mayDrop`, which must not depend on schedule and recomputation.
-  std::vector<Candidate> list(const Pins &limits,
-                              const std::function<bool(const Candidate &)> &mayDrop);
+  /// `mayDrop`.
+  std::vector<Candidate> list(const Pins &limits, const Exclusions &mayDrop);
   /// Whether list() ended early, and the reason.
   SearchEnd end() const { return howEnded; }
   /// The reason for omitted candidates with too large numbers, or "".
@@ -58,7 +63,7 @@ private:
 
   const CostTables &costs;
   const SearchProblem &problem;
-  std::function<bool(const Candidate &)> drops;
+  Exclusions drops;
   bool isLong = false; // the list reached the budget before some candidates were dropped
   SearchEnd howEnded = SearchEnd::Complete;
   std::string whyLeftOut;

@@ -5,6 +5,7 @@
 #include "planner/graph/Stages.h"
 
 #include <algorithm>
+#include <utility>
 
 using namespace tbc::reshard;
 
@@ -146,38 +147,69 @@ static double keptGatheredBytes(const BoundTables &tables, const Candidate &cand
   return bytes;
 }
 
-double mostKeptBytes(const BoundTables &tables, const Candidate &candidate, const DataMode &mode,
-                     double limit) {
+namespace {
+
+/// What the memory of all stages holds, whatever their cut.
+struct StageRoom {
+  double usableBytes = 0;       // of one device
+  std::vector<double> inFlight; // leastInFlight(); empty if only one micro-batch is counted
+  double keptBytes = 0;         // of one micro-batch, at most
+};
+
+} // namespace
+
+static StageRoom roomOf(const BoundTables &tables, const Candidate &candidate,
+                        const DataMode &mode) {
   const SearchProblem &problem = tables.costs.problem;
   const Cluster &cluster = problem.cluster;
   const MeshShape &mesh = candidate.mesh;
-  const double budget =
+  StageRoom room;
+  room.usableBytes =
       (double(problem.limitBytes) - double(cluster.contextBytes)) / (1 + cluster.allocatorFraction);
   double fixed = 0;
   for (bool isExpert : {false, true})
     fixed += leastParameterBytes(mesh, mode, tables.totals[isExpert], isExpert);
   const double host = candidate.offloadsResiduals ? double(cluster.usableHostBytes()) : 0;
-  double kept = double(mesh.pp) * (budget + host) - fixed;
+  room.keptBytes = double(mesh.pp) * (room.usableBytes + host) - fixed;
   // Schedules of thousands of stages are long, and the simple bound is close enough there.
   constexpr int64_t mostChunks = 512;
   if (mesh.pp == 1 || mesh.pp * candidate.schedule.chunksPerStage > mostChunks ||
-      candidate.offloadsResiduals || kept < 0)
-    return kept;
+      candidate.offloadsResiduals || room.keptBytes < 0)
+    return room;
   const double gathered = keptGatheredBytes(tables, candidate, mode);
-  PipelineRoom room;
   room.inFlight = leastInFlight(tables.costs, candidate);
-  kept = std::min(kept, mostKeptAnywhere(budget, room.inFlight, fixed - gathered) - gathered);
-  if (problem.repeat.count == 0 || kept < 0)
-    return kept;
+  room.keptBytes =
+      std::min(room.keptBytes,
+               mostKeptAnywhere(room.usableBytes, room.inFlight, fixed - gathered) - gathered);
+  return room;
+}
+
+double mostKeptBytes(const BoundTables &tables, const Candidate &candidate, const DataMode &mode,
+                     double limit) {
+  const SearchProblem &problem = tables.costs.problem;
+  StageRoom stages = roomOf(tables, candidate, mode);
+  if (stages.inFlight.empty() || problem.repeat.count == 0 || stages.keptBytes < 0)
+    return stages.keptBytes;
+  PipelineRoom room;
   room.block = blockParts(tables, candidate, mode);
   if (room.block.empty())
-    return kept;
+    return stages.keptBytes;
+  room.inFlight = std::move(stages.inFlight);
   room.count = double(problem.repeat.count);
   room.chunksPerStage = candidate.schedule.chunksPerStage;
-  room.usableBytes = budget;
+  room.usableBytes = stages.usableBytes;
   room.mostSeconds = limit / double(candidate.accumulation) +
-                     tables.mostSaved(double(candidate.microBatch * mesh.ep), 1);
-  return std::min(kept, room.mostKeptBytes());
+                     tables.mostSaved(double(candidate.microBatch * candidate.mesh.ep), 1);
+  return std::min(stages.keptBytes, room.mostKeptBytes());
+}
+
+bool keepsTooMuch(const BoundTables &tables, const Candidate &candidate) {
+  const MeshShape &mesh = candidate.mesh;
+  if (candidate.recompute != RecomputeMode::None || candidate.offloadsResiduals)
+    return false;
+  const double kept = tables.unforcedKeptBytes(candidate.microBatch * mesh.ep) /
+                      double(mesh.tp * mesh.cp * mesh.ep);
+  return kept > roomOf(tables, candidate, boundMode(tables.costs, candidate)).keptBytes;
 }
 
 } // namespace tbc::planner

@@ -94,7 +94,7 @@ Placement ModelTables::computePlacement(int64_t tp, int64_t microBatch, bool has
   Placement placement = place(hasExperts ? inside : graphFor(microBatch), tp, problem.job, devices,
                               double(microBatch) / double(problem.job.globalBatch),
                               problem.space.tensorAxisIsPinned(), problem.pinned,
-                              hasExperts || tp == 1 ? nullptr : &sharesFor(devices, microBatch));
+                              tp == 1 ? nullptr : &sharesFor(devices, microBatch));
   counts.strategies += placement.compared;
   return placement;
 }

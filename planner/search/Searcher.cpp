@@ -15,8 +15,9 @@ Searcher::Searcher(const reshard::Graph &graph, const Job &job, const Cluster &c
       pricer(costs, counts) {}
 
 std::vector<Candidate> Searcher::enumerate(const Pins &limits) {
-  std::vector<Candidate> candidates =
-      space.list(limits, [&](const Candidate &candidate) { return bounder.mayDrop(candidate); });
+  std::vector<Candidate> candidates = space.list(
+      limits, {[&](const Candidate &candidate) { return bounder.mayDrop(candidate); },
+               [&](const Candidate &candidate) { return bounder.mayDropForKept(candidate); }});
   howEnded = space.end();
   bounder.boundMemory(candidates);
   nothingFits = bounder.leastBytesOfAll() > double(problem.limitBytes) && !candidates.empty() &&

@@ -5,7 +5,9 @@
 #include "planner/plan/Describe.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/search/Explore.h"
+#include "planner/search/KeptBytesBound.h"
 #include "planner/search/ReaderBytes.h"
+#include "planner/search/Searcher.h"
 #include "tests/planner/core/SmallCluster.h"
 #include "tests/planner/core/StepBuilder.h"
 
@@ -222,4 +224,45 @@ TEST(CandidateBound, IsAtMostTheScoreOfPlansWithExperts) {
 TEST(CandidateBound, IsAtMostTheScoreWhereTokensTravelToTheirExperts) {
   for (int64_t copies : {1, 2})
     checkBounds(makeExperts(3, 4, 48, copies), /*isOwn=*/false);
+}
+
+/// Compares the kept bytes without forced recomputation with those of scores.
+static void checkKept(const Graph &graph, const Cluster &cluster) {
+  const Job job = jobFor(8, 32);
+  const Pins pins;
+  Result<PinnedOps> pinned = PinnedOps::make(graph, job, pins.ops, cluster.executor.tensorParallel);
+  ASSERT_TRUE(pinned) << pinned.error().message;
+  Result<Space> space = Space::make(job, pins, reshard::commonExperts(graph), "",
+                                    cluster.executor.plans, ExecutorSizes());
+  ASSERT_TRUE(space) << space.error().message;
+  Workers workers(1);
+  Searcher searcher(graph, job, cluster, *space, cluster.memoryBytes, *pinned, workers);
+  double tightest = 0;
+  int fitting = 0, tooMuch = 0;
+  for (Candidate candidate : searcher.enumerate(pins)) {
+    if (candidate.recompute != RecomputeMode::None || !searcher.costs.models.mayPlace(candidate))
+      continue;
+    const MeshShape &mesh = candidate.mesh;
+    const double kept = searcher.boundTables.unforcedKeptBytes(candidate.microBatch * mesh.ep) /
+                        double(mesh.tp * mesh.cp * mesh.ep);
+    const double scored =
+        searcher.costs.models.profileOf(candidate, RecomputeMode::None).sums.back().residualBytes;
+    ASSERT_LE(kept, scored * (1 + 1e-9)) << toString(mesh);
+    tightest = std::max(tightest, kept / scored);
+    const bool isTooMuch = keepsTooMuch(searcher.boundTables, candidate);
+    if (!searcher.pricer.score(candidate, /*refine=*/true))
+      continue;
+    ASSERT_FALSE(isTooMuch && candidate.feasible) << toString(mesh) << ", " << candidate.peakBytes;
+    fitting += candidate.feasible;
+    tooMuch += isTooMuch;
+  }
+  EXPECT_GT(tightest, 0.9) << "it says something";
+  EXPECT_GT(fitting, 20);
+  EXPECT_GT(tooMuch, 20);
+}
+
+TEST(KeptBytes, AreAtMostThoseOfScores) {
+  checkKept(makeExperts(3, 4, 48), smallCluster(200'000));
+  checkKept(makeExperts(3, 4, 48, /*copies=*/1), ofOthers(smallCluster(200'000)));
+  checkKept(makeChain({4, 1, 64, 4, 8, 64, 96}), smallCluster(2'000'000));
 }
