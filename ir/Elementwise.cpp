@@ -77,11 +77,18 @@ static SplatElementsAttr numberOf(Value value) {
   return constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
 }
 
+static bool isZero(SplatElementsAttr number) {
+  return isa<FloatType>(number.getElementType()) ? number.getSplatValue<APFloat>().isZero()
+                                                 : number.getSplatValue<APInt>().isZero();
+}
+
 /// y x^(y - 1), but 0 for the exponent 0: x^0 is 1 at x = 0 too.
 static Value slopeOfPower(Formula &f, Value x, Value y) {
+  const SplatElementsAttr exponent = numberOf(y);
+  if (exponent && isZero(exponent))
+    return f.number(x, 0);
   Value slope = f.mul(y, f.make<PowOp>(x, f.sub(y, f.number(y, 1))));
-  return numberOf(y) ? slope
-                     : f.select(f.compare(y, f.number(y, 0), "eq"), f.number(slope, 0), slope);
+  return exponent ? slope : f.select(f.compare(y, f.number(y, 0), "eq"), f.number(slope, 0), slope);
 }
 
 // An exponent of the base 0 has the gradient 0, the limit of x^y log(x).

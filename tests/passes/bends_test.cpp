@@ -95,4 +95,11 @@ TEST(Bends, TheNormOfZerosHasNoSlope) {
   EXPECT_THAT(gradientOf(other, 2), ElementsAre(DoubleNear(1.2, 1e-12), DoubleNear(1.6, 1e-12)));
 }
 
+TEST(Bends, APowerOfZeroHasNoSlope) {
+  ModelBuilder b = withWeights({0, 2});
+  b.floats("none", {}, {0});
+  b.node("Pow", {"w", "none"}, {"y"});
+  EXPECT_THAT(gradientOf(b, 2), ElementsAre(0, 0));
+}
+
 } // namespace
