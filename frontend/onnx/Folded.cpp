@@ -3,6 +3,7 @@
 #include "frontend/onnx/Folded.h"
 
 #include "frontend/onnx/Elements.h"
+#include "frontend/onnx/ModulePath.h"
 #include "frontend/onnx/Roles.h"
 
 #include "llvm/ADT/StringRef.h"
@@ -67,16 +68,24 @@ bool RoleFinder::isArithmetic(const std::string &name, const Record &record,
   return false;
 }
 
+/// Returns the tensors of the module that initializers stand for: those of their names, and those
+/// that they were computed from.
+std::set<std::string> RoleFinder::presentTensors() const {
+  std::set<std::string> present;
+  for (const auto &[name, tensor] : model.initializers)
+    present.insert(name);
+  for (const auto &[name, record] : records)
+    if (model.initializers.count(name))
+      present.insert(record.foldedFrom.begin(), record.foldedFrom.end());
+  return present;
+}
+
 /// Returns the weights and biases of batch norms of which the file has no tensor: the exporter
 /// merged them with the layer before. Example: "bn.weight" and "bn.bias", where "bn.running_mean"
 /// is a buffer of the module, and no initializer stands for any of them.
 std::set<std::string> RoleFinder::mergedNorms() const {
-  std::set<std::string> present, merged;
-  for (const auto &[name, record] : records)
-    if (model.initializers.count(name)) {
-      present.insert(name);
-      present.insert(record.foldedFrom.begin(), record.foldedFrom.end());
-    }
+  const std::set<std::string> present = presentTensors();
+  std::set<std::string> merged;
   for (const auto &[name, record] : records) {
     auto [module, own] = splitName(name);
     const Record *mean = recordOf(module + "running_mean");
@@ -85,6 +94,39 @@ std::set<std::string> RoleFinder::mergedNorms() const {
       merged.insert(name);
   }
   return merged;
+}
+
+/// Returns the biases that the signature lists and the file has no addition of, though their weight
+/// is there. The exporter's optimizer leaves out additions of zeros, as all biases of a fresh layer
+/// are. Example: "fc.bias" beside "fc.weight", where the nodes of `fc` are a MatMul. A bias that
+/// lies in the file under another name, such as one that the exporter stored once for several
+/// modules, is read by a node of its module.
+std::set<std::string> RoleFinder::droppedBiases() const {
+  const std::set<std::string> present = presentTensors();
+  std::set<std::string> modules, biased; // with nodes; with a node that reads a term
+  forEachNode(model.nodes, [&](const GraphNode &node) { modules.insert(modulePath(node)); });
+  for (const auto &[name, tensor] : model.initializers) {
+    if (!kernels::isFloat(dtypeOfOnnx(tensor->data_type(), "initializer '" + name + "'")))
+      continue; // such as the axes of a Slice
+    for (const Use &use : users.of(name)) {
+      const std::string &type = use.node->proto->op_type();
+      if (type == "Add" || type == "Sub" || type == "Sum" || use.input > 1)
+        biased.insert(modulePath(*use.node));
+    }
+  }
+  std::set<std::string> dropped;
+  for (const auto &[name, record] : records) {
+    auto [module, own] = splitName(name);
+    const size_t at = own.find("bias");
+    if (record.kind != "PARAMETER" || present.count(name) || at == std::string::npos)
+      continue;
+    std::string weight = own;
+    weight.replace(at, 4, "weight"); // "in_proj_bias" goes with "in_proj_weight"
+    const std::string path = module.substr(0, module.empty() ? 0 : module.size() - 1);
+    if (present.count(module + weight) && modules.count(path) && !biased.count(path))
+      dropped.insert(name);
+  }
+  return dropped;
 }
 
 /// Whether `own` is a weight or bias of nn.RNN, nn.LSTM or nn.GRU. Examples: "weight_hh_l0",
@@ -127,9 +169,13 @@ std::vector<std::pair<std::string, std::string>> RoleFinder::copies() const {
 }
 
 std::vector<std::string> RoleFinder::warnings() const {
-  std::set<std::string> joined, computed;
-  if (isComplete)
+  std::set<std::string> joined, computed, dropped;
+  if (isComplete) {
     joined = mergedNorms();
+    dropped = droppedBiases();
+    for (const std::string &name : joined)
+      dropped.erase(name);
+  }
   for (const auto &[name, record] : records) {
     auto own = model.initializers.find(name);
     if (own == model.initializers.end() || !isComplete || isOfRecurrence(name, record))
@@ -171,6 +217,12 @@ std::vector<std::string> RoleFinder::warnings() const {
                        "), so training differs from the module's; torch.onnx.export(..., "
                        "optimize=False) keeps the ops");
   };
+  if (!dropped.empty())
+    result.push_back("the exporter has dropped " + std::to_string(dropped.size()) +
+                     (dropped.size() > 1 ? " biases" : " bias") + " of the module ('" +
+                     *dropped.begin() + (dropped.size() > 1 ? "' and others" : "'") +
+                     "), because they are zeros now, so training differs from the module's; "
+                     "torch.onnx.export(..., optimize=False) keeps them");
   warn(joined, "folded into each other");
   warn(computed, "computed tensors, through which no gradient passes, from");
   if (!computedByTracer.empty())

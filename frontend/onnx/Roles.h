@@ -75,10 +75,10 @@ public:
   /// Finds tables of cosines and sines side by side in the file, by their elements. Call it first.
   void pairAngles(Sources &sources);
 
-  /// Returns warnings about parameters that the exporter has folded: joined with each
-  /// other, as the weight of a batch norm with that of a convolution, or computed to another
-  /// tensor, as the norm of a weight, exp(scale), or the rounding error of a weight. The older
-  /// exporter keeps no record of that, and its tensors may stem from buffers.
+  /// Returns warnings about biases that the exporter has dropped, and about parameters that it has
+  /// folded: joined with each other, as the weight of a batch norm with that of a convolution, or
+  /// computed to another tensor, as the norm of a weight, exp(scale), or the rounding error of a
+  /// weight. The older exporter keeps no record of that, and its tensors may stem from buffers.
   std::vector<std::string> warnings() const;
 
   /// Returns pairs of an initializer and the parameter of which the exporter stored it as a
@@ -113,7 +113,9 @@ private:
   bool isComputed(const std::vector<std::string> &names) const;
   bool isArithmetic(const std::string &name, const Record &record, bool isSourceThere) const;
   bool isOfRecurrence(const std::string &name, const Record &record) const;
+  std::set<std::string> presentTensors() const;
   std::set<std::string> mergedNorms() const;
+  std::set<std::string> droppedBiases() const;
   bool isOfFrozenNorm(const std::string &name) const;
   bool isNamedByModule(const std::string &name) const;
   RoleDecision roleOfNumber(const ParameterSource &source) const;

@@ -192,6 +192,62 @@ TEST(Signature, MergedBatchNormsAreWarnedOf) {
   EXPECT_THAT(runner.model->warnings, Each(Not(HasSubstr("optimize=False"))));
 }
 
+/// The exporter's optimizer leaves out additions of zeros: fresh biases are in the signature, and
+/// nowhere else. With sums, both layers add the one initializer of their equal biases.
+TEST(Signature, DroppedBiasesAreWarnedOf) {
+  auto warnings = [](bool hasSums, const std::string &other) {
+    ModelBuilder b;
+    auto inModule = [&](const char *type, const std::string &module,
+                        const std::vector<std::string> &inputs, const std::string &output) {
+      onnx::StringStringEntryProto &scopes = *b.node(type, inputs, {output}).add_metadata_props();
+      scopes.set_key("pkg.torch.onnx.name_scopes");
+      scopes.set_value("['', '" + module + "', '" + output + "']");
+    };
+    b.input("x", {"batch", "2"});
+    b.output("y");
+    for (auto [name, number] :
+         {std::pair<const char *, int64_t>{"zero", 0}, {"two", 2}, {"axis", 1}})
+      b.ints(name, {1}, {number});
+    std::string value = "x";
+    for (const std::string layer : {"fc", "gc"}) {
+      const bool isLast = layer == "gc";
+      b.floats(layer + ".weight", {2, 2}, {1, 2, 3, 5});
+      const std::string next = isLast && !hasSums ? "y" : layer + "_product";
+      inModule("MatMul", layer, {value, layer + ".weight"}, layer + "_matmul");
+      inModule("Slice", layer, {layer + "_matmul", "zero", "two", "axis"}, next);
+      value = next;
+      if (!hasSums)
+        continue;
+      const std::string sum = isLast ? "y" : layer + "_sum";
+      inModule("Add", layer, {value, "fc.bias"}, sum);
+      value = sum;
+    }
+    if (hasSums)
+      b.floats("fc.bias", {2}, {0, 0});
+    onnx::StringStringEntryProto &all = *b.proto.mutable_graph()->add_metadata_props();
+    all.set_key("pkg.torch.export.ExportedProgram.graph_signature");
+    all.set_value("\n# inputs\np_fc_weight: PARAMETER target='fc.weight'\n"
+                  "p_gc_weight: PARAMETER target='gc.weight'\n" +
+                  other + "x: USER_INPUT\n\n# outputs\nadd: USER_OUTPUT\n");
+    ModelRunner runner;
+    runner.run(b);
+    return runner.model->warnings;
+  };
+  const std::string both = "p_fc_bias: PARAMETER target='fc.bias'\n"
+                           "p_gc_bias: PARAMETER target='gc.bias'\n";
+  const auto isWarned = Contains(HasSubstr("has dropped"));
+  EXPECT_THAT(warnings(false, both),
+              Contains(AllOf(HasSubstr("has dropped 2 biases of the module ('fc.bias' and others)"),
+                             HasSubstr("optimize=False"))));
+  EXPECT_THAT(warnings(true, both), Not(isWarned));
+  EXPECT_THAT(warnings(false, ""), Not(isWarned));
+  // Parameters that forward does not read, and buffers.
+  EXPECT_THAT(warnings(false, "p_mask_token: PARAMETER target='mask_token'\n"
+                              "p_head_bias: PARAMETER target='head.bias'\n"
+                              "b_fc_bias: BUFFER target='fc.bias' persistent=True\n"),
+              Not(isWarned));
+}
+
 /// The older exporter writes softmax(w)[0] as a number of its own, without a signature. A weight
 /// that it has transposed for a MatMul trains as its source does.
 TEST(Signature, TensorsThatTheOlderExporterComputedAreNamed) {
