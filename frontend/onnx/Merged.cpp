@@ -49,9 +49,12 @@ public:
     // A tensor of the module that is in the file under another name keeps its own.
     for (const onnx::ValueInfoProto &info : model.graph().value_info())
       for (const onnx::StringStringEntryProto &entry : info.metadata_props())
-        if (entry.key() == kFoldedFromKey)
-          for (const std::string &source : listedStrings(entry.value()))
-            names.insert(source);
+        if (entry.key() == kFoldedFromKey) {
+          const std::vector<std::string> list = listedStrings(entry.value());
+          names.insert(list.begin(), list.end());
+          if (std::all_of(list.begin(), list.end(), isGeneratedName))
+            computed.insert(info.name());
+        }
     for (const onnx::ValueInfoProto *input : model.inputs)
       names.insert(input->name());
   }
@@ -72,6 +75,8 @@ private:
   /// The nodes of the main graph; these may be changed.
   std::unordered_map<const onnx::NodeProto *, onnx::NodeProto *> own;
   std::set<std::string> modules, names;
+  /// Tensors that the exporter computed from its own values alone, such as a scale of scores.
+  std::set<std::string> computed;
 };
 
 /// Adds the readers of `value`, also those behind plain copies, to the parts of their modules.
@@ -152,7 +157,8 @@ std::vector<std::string> Splitter::run() {
   std::set<const onnx::NodeProto *> removed;
   std::vector<const onnx::TensorProto *> whole;
   for (const onnx::TensorProto &tensor : model.graph().initializer())
-    if (kernels::isFloat(dtypeOfOnnx(tensor.data_type(), "initializer '" + tensor.name() + "'")))
+    if (!computed.count(tensor.name()) &&
+        kernels::isFloat(dtypeOfOnnx(tensor.data_type(), "initializer '" + tensor.name() + "'")))
       whole.push_back(&tensor);
   for (const onnx::TensorProto *tensor : whole) {
     const std::string name = tensor->name();
