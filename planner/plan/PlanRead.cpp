@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
 namespace tbc::planner {
@@ -217,6 +218,20 @@ private:
     plan.job.modelPath = model.text("path");
     plan.job.modelHash = model.text("hash");
     plan.job.stepHash = model.text("step_hash");
+    if (!model.has("padded_vocabularies"))
+      return;
+    const Json &padded = model.get("padded_vocabularies");
+    const std::string path = model.at("padded_vocabularies");
+    if (!padded.is_object())
+      return problem.report(path, "must be an object");
+    JsonObject sizes(padded, path, problem);
+    for (const auto &[name, value] : padded.items()) {
+      const int64_t size = std::strtoll(name.c_str(), nullptr, 10);
+      const int64_t paddedSize = sizes.integer(name, 1, maxCount);
+      if (size < 1 || std::to_string(size) != name || size >= paddedSize)
+        problem.report(path + "." + name, "must be a size and a larger one");
+      plan.job.paddedVocabularies[size] = paddedSize;
+    }
   }
 
   void readJob(JsonObject &root) {

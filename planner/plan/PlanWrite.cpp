@@ -130,6 +130,13 @@ static Json jobJson(const Job &job) {
   return json;
 }
 
+static Json modelJson(const Job &job) {
+  Json json = {{"path", job.modelPath}, {"hash", job.modelHash}, {"step_hash", job.stepHash}};
+  for (const auto &[size, padded] : job.paddedVocabularies)
+    json["padded_vocabularies"][std::to_string(size)] = padded;
+  return json;
+}
+
 static Json linesJson(const std::vector<MemoryLine> &lines) {
   Json json = Json::array();
   for (const MemoryLine &line : lines)
@@ -226,10 +233,7 @@ static Json planJson(const Plan &plan) {
   Json json = {
       {"format", "tbc-plan"},
       {"version", planVersion},
-      {"model",
-       {{"path", plan.job.modelPath},
-        {"hash", plan.job.modelHash},
-        {"step_hash", plan.job.stepHash}}},
+      {"model", modelJson(plan.job)},
       {"job", jobJson(plan.job)},
       {"cluster", clusterJson(plan.cluster)},
       {"mesh", meshJson(plan.mesh)},

@@ -34,6 +34,7 @@ PLANS = {
     "context": "tiny-llama --gpus 4 --mesh cp=2,dp=2 --zero 0 --context all-gather --sequence-order contiguous --batch 8 "
     "--micro-batch 2 --seq 16 --recompute none --precision f32",
     "experts": "moe-8l --gpus 8 --mesh ep=4,dp=2 --zero 0 --batch 64 --recompute none",
+    "padded": "gpt2 --gpus 4 --mesh dp=2,tp=2 --zero 0 --batch 8 --micro-batch 1 --seq 256 --recompute none",
     "gpipe": "llama-8l --gpus 2 --mesh pp=2 --schedule gpipe --batch 8 --micro-batch 1 --seq 64 --recompute none "
     "--pin model.layers.4.*=begin",
     "vee": "llama-8l --gpus 4 --mesh pp=2,tp=2 --schedule zero-bubble --virtual-stages 2 --placement v --batch 16 "
@@ -58,6 +59,7 @@ EXPRESSED = {
     "jax-recompute": "torchtitan accelerate jax",
     "context": "megatron torchtitan jax",
     "experts": "megatron jax",
+    "padded": "megatron torchtitan jax",
     "gpipe": "torchtitan",
     "vee": "",
 }

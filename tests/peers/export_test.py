@@ -47,6 +47,7 @@ REFUSED = {
     "context deepspeed": ("cp=2",),
     "gpipe megatron": ("schedule gpipe", "--schedule 1f1b"),
     "vee megatron": ("V shape", "--placement loop", "begins inside a block"),
+    "padded pytorch": ("vocabulary of 50257 is padded to 50304", "lm_head.weight", "--pad-vocabulary 1"),
 }
 
 # Warnings by plan and target.
@@ -59,6 +60,8 @@ WARNED = {
     "tensor jax": {"ContiguousSegments"},
     "pipeline megatron": {"TableForm"},
     "ddp megatron": set(),
+    "ddp pytorch": {"PaddedVocabulary"},
+    "ddp torchtitan": {"PaddedVocabulary"},
     "hybrid accelerate": {"BatchInScript", "WrapPolicy"},
     "hybrid lightning": {"BatchInScript", "GatherUnit"},
 }

@@ -240,6 +240,22 @@ static void writeExperts(const PlanFacts &facts, Limits &limits, Flags &flags) {
                                "for each token");
 }
 
+/// Megatron pads a vocabulary to a multiple of the flag's number times tp. Its default is 128.
+/// Source: _vocab_size_with_padding of megatron/training/tokenizer/tokenizer.py.
+static void writeVocabulary(const PlanFacts &facts, Limits &limits, Flags &flags) {
+  constexpr int64_t usual = 128;
+  for (const auto &[size, padded] : facts.job().paddedVocabularies) {
+    const int64_t multiple = int64_t(facts.setting("pad_vocabulary", double(usual)));
+    if (multiple % facts.mesh().tp == 0)
+      return flags.add("--make-vocab-size-divisible-by", multiple / facts.mesh().tp);
+    limits.warn("PaddedVocabulary",
+                facts.paddingText() +
+                    format(", a multiple of %lld; Megatron pads to a multiple of %lld x tp",
+                           (long long)multiple, (long long)usual));
+    return;
+  }
+}
+
 static void writeTraining(const PlanFacts &facts, Limits &limits, Flags &flags) {
   const planner::Job &job = facts.job();
   if (job.precision == planner::Precision::BF16)
@@ -313,6 +329,7 @@ Result<Exported> writeMegatron(const PlanFacts &facts) {
   flags.add("--global-batch-size", facts.job().globalBatch);
   if (facts.job().sequence > 0)
     flags.add("--seq-length", facts.job().sequence);
+  writeVocabulary(facts, limits, flags);
   writePipeline(facts, limits, flags);
   writeSharding(facts, limits, flags);
   writeContext(facts, limits, flags);

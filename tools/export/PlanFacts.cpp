@@ -63,6 +63,28 @@ int64_t PlanFacts::blockOf(const std::string &path) const {
   return module.list == blockPath && !blockPath.empty() ? module.number : -1;
 }
 
+std::vector<std::string> PlanFacts::paddedTablesOverTp() const {
+  const std::string axis = mesh::row(planner::Axis::Tensor).name;
+  std::vector<std::string> names;
+  for (const LayoutParameters &group : plan->layout.parameters) {
+    const bool isPadded = std::any_of(
+        job().paddedVocabularies.begin(), job().paddedVocabularies.end(), [&](const auto &sizes) {
+          return std::count(group.shape.begin(), group.shape.end(), sizes.second) > 0;
+        });
+    if (isPadded && isSplitOver(group.used, axis))
+      names.insert(names.end(), group.names.begin(), group.names.end());
+  }
+  return names;
+}
+
+std::string PlanFacts::paddingText() const {
+  std::string text;
+  for (const auto &[size, padded] : job().paddedVocabularies)
+    text += (text.empty() ? "the vocabulary of " : ", that of ") + std::to_string(size) +
+            " is padded to " + std::to_string(padded);
+  return text;
+}
+
 static void findChunks(const Plan &plan, PlanFacts &facts) {
   std::set<int64_t> before;
   for (size_t index = 0; index < plan.layout.chunks.size(); ++index) {

@@ -79,6 +79,12 @@ struct PlanFacts {
   std::set<int64_t> numExperts() const;
   /// Whether experts get all tokens of the ranks of ep, and not the routed ones alone.
   bool gathersTokensForExperts() const;
+  /// Returns the parameters with a padded vocabulary that tp splits. A module has the sizes of the
+  /// model, so tp may not divide its table.
+  std::vector<std::string> paddedTablesOverTp() const;
+  /// Returns the padding in words; empty if no vocabulary is padded. Example: "the vocabulary of
+  /// 50257 is padded to 50304".
+  std::string paddingText() const;
   /// Returns a setting of the job, or `otherwise`.
   double setting(const std::string &key, double otherwise) const;
   /// Whether parameters are sharded over `axis` by default.

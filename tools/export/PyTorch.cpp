@@ -52,6 +52,13 @@ static void checkPlan(const PlanFacts &facts, Limits &limits) {
   planner::Precision precision = facts.job().precision;
   if (precision == planner::Precision::F16 && facts.setting("loss_scale", 0) != 1)
     limits.refuse("f16 with a dynamic loss scale", "plan with --precision bf16");
+  if (const std::vector<std::string> tables = facts.paddedTablesOverTp(); !tables.empty())
+    limits.refuse(facts.paddingText() + ", and tp splits " + tables.front() +
+                      "; the module's own table has no padding",
+                  "plan with --pad-vocabulary 1");
+  else if (!facts.job().paddedVocabularies.empty())
+    limits.warn("PaddedVocabulary", facts.paddingText() + ", which makes matmuls faster; the "
+                                                          "module's own table has no padding");
   if (const ChunkBlocks *cut = facts.cutBlock())
     limits.refuse("a stage begins inside a block, at " + cut->begin,
                   "plan with --pin 'BLOCK.*=begin' for each stage");

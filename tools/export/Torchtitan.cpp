@@ -123,6 +123,10 @@ Result<Exported> writeTorchtitan(const PlanFacts &facts) {
                   "plan with --offload none");
   if (mesh.cp > 1 && plan.context == reshard::ContextForm::AllToAll)
     limits.refuse("all-to-all context parallelism", "plan with --context all-gather or ring");
+  if (!facts.job().paddedVocabularies.empty())
+    limits.warn("PaddedVocabulary",
+                facts.paddingText() + "; torchtitan has the size in the model's configuration, and "
+                                      "over tp its ranks hold unequal parts where it is smaller");
   std::string schedule, parts = "None";
   if (mesh.pp > 1) {
     schedule = scheduleName(facts, limits);

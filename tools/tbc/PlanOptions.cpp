@@ -169,6 +169,8 @@ planner::Job toJob(const PlanOptions &options, const driver::StepOptions &asked,
   job.modelPath = modelPath;
   job.modelHash = step.model.hash;
   job.stepHash = step.hash;
+  for (const PaddedVocabulary &padded : step.paddedVocabularies)
+    job.paddedVocabularies[padded.size] = padded.paddedSize;
   job.bindings = toBindings(asked);
   job.loss = options.model.loss;
   job.optimizer = step.options.optimizer;
