@@ -296,21 +296,25 @@ private:
 
 } // namespace
 
-/// Returns the parameters read by ops of the modules that match `glob`. Tied weights have the name
-/// of only one of their modules. Example: with `transformer.wte` tied to `lm_head`,
-/// "transformer.wte*" gives lm_head.weight.
-static std::set<int> parametersOfModules(const ExplainedPlan &explained, const std::string &glob) {
+/// Returns the names that parameters have in the modules that read them, with the parameters. Tied
+/// weights have the name of only one of their modules in the plan. Example: with `transformer.wte`
+/// tied to `lm_head`, "transformer.wte" and "transformer.wte.weight" name lm_head.weight.
+static std::map<std::string, std::set<int>> namesInModules(const ExplainedPlan &explained) {
   const Graph &graph = explained.step.graph;
-  std::set<int> values;
+  std::map<std::string, std::set<int>> names;
   for (int op = 0; op < int(graph.ops.size()); ++op) {
     const std::string module = moduleOf(explained.plan.job, graph, op);
-    if (module.empty() || fnmatch(glob.c_str(), module.c_str(), 0) != 0)
+    if (module.empty())
       continue;
-    for (int operand : graph.ops[op].operands)
-      if (graph.values[operand].role == ValueRole::Parameter)
-        values.insert(operand);
+    for (int operand : graph.ops[op].operands) {
+      if (graph.values[operand].role != ValueRole::Parameter)
+        continue;
+      const std::string display = displayName(explained.plan.job, graph.values[operand]);
+      names[module].insert(operand);
+      names[module + "." + display.substr(display.rfind('.') + 1)].insert(operand);
+    }
   }
-  return values;
+  return names;
 }
 
 Result<Report> explainTensor(const ExplainedPlan &explained, const std::string &glob) {
@@ -333,11 +337,18 @@ Result<Report> explainTensor(const ExplainedPlan &explained, const std::string &
     if (++found <= most)
       report.add(value);
   }
-  if (found == 0)
-    for (int value : parametersOfModules(explained, glob)) {
-      ++found;
-      report.add(value);
+  if (found == 0) {
+    std::set<int> parameters;
+    for (const auto &[name, values] : namesInModules(explained)) {
+      names.push_back(name);
+      if (fnmatch(glob.c_str(), name.c_str(), 0) == 0)
+        parameters.insert(values.begin(), values.end());
     }
+    found = parameters.size();
+    if (found <= most)
+      for (int value : parameters)
+        report.add(value);
+  }
   if (found > most)
     return Error{ErrorCode::Usage, "--tensor " + glob + " names " + std::to_string(found) +
                                        " tensors; name at most " + std::to_string(most)};

@@ -3,12 +3,14 @@
 #include "planner/explain/Explain.h"
 #include "planner/memory/Memory.h"
 #include "planner/pins/Conditions.h"
+#include "planner/plan/ModelNames.h"
 #include "tests/planner/core/StepBuilder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <set>
 
 using namespace tbc;
@@ -206,6 +208,29 @@ TEST(Explain, ATensorIsNamedByItsNameOrAGlob) {
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::Usage);
   EXPECT_THAT(none.error().message, HasSubstr("did you mean " + name));
+}
+
+/// A tied table has its name in one module only, and is asked for by those of both.
+TEST(Explain, ATiedTensorIsNamedByEachOfItsModules) {
+  Graph graph = makeChain({2});
+  auto names = std::make_shared<ModelNames>();
+  names->modules["embed"] = "transformer.embedding";
+  names->parameters["wte"] = "lm_head.weight";
+  Plan plan = planFor(graph, 4, "fsdp=4");
+  plan.job.names = names;
+  Result<ExplainedPlan> explained = ExplainedPlan::make(graph, plan);
+  ASSERT_TRUE(explained);
+  for (const char *name : {"lm_head.weight", "transformer.embedding", "transformer.embedding.*",
+                           "transformer.embedding.weight"}) {
+    Result<Report> report = explainTensor(*explained, name);
+    ASSERT_TRUE(report) << report.error().message;
+    const Table &tensors = tableOf(*report, "tensors");
+    ASSERT_EQ(tensors.rows.size(), 1u) << name;
+    EXPECT_EQ(tensors.rows[0][0].text, "lm_head.weight") << name;
+  }
+  Result<Report> none = explainTensor(*explained, "transformer.embeding.weight");
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, HasSubstr("did you mean transformer.embedding.weight?"));
 }
 
 TEST(Explain, WhyAsksForAnotherDecision) {
