@@ -129,7 +129,9 @@ Result<cli::CheckReport> checkWith(const std::string &last, const std::string &l
   b.output("y");
   b.floats("weight", {4, 4}, std::vector<float>(16, 1));
   b.node("MatMul", {"x", "weight"}, {"h"});
-  b.node(last, {"h"}, {"y"}, "the last node");
+  onnx::NodeProto &node = b.node(last, {"h"}, {"y"}, "the last node");
+  if (last == "ReduceMean")
+    test::ModelBuilder::attr(node, "keepdims", int64_t(0));
   test::TemporaryFolder folder;
   driver::StepOptions options;
   options.modelPath = folder.write("model.onnx", b.bytes());
@@ -152,6 +154,17 @@ TEST(Check, ALossThatDoesNotFitIsAWarning) {
   ASSERT_TRUE(bool(report)) << report.error().message;
   EXPECT_THAT(report->warnings,
               ::testing::Contains(::testing::HasSubstr("--loss cross-entropy does not fit")));
+}
+
+TEST(Check, AnOutputThatIsTheLossIsNamed) {
+  auto report = checkWith("ReduceMean", "cross-entropy");
+  ASSERT_TRUE(bool(report)) << report.error().message;
+  EXPECT_THAT(report->warnings,
+              ::testing::Contains(::testing::AllOf(
+                  ::testing::HasSubstr("no derivative was looked at"),
+                  ::testing::HasSubstr("the model computes its loss itself; train on it with "
+                                       "--loss y"))));
+  EXPECT_TRUE(bool(checkWith("ReduceMean", "y")));
 }
 
 TEST(Check, RepeatedBlocksAreCounted) {

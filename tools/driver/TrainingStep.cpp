@@ -291,9 +291,7 @@ Status checkNames(const frontend::ImportedModel &model, const StepOptions &optio
                      llvm::join(outputs, ", ") + frontend::suggestion(options.loss, known));
 }
 
-/// Refuses to attach a loss to an output that already is one. Error (Usage): says how to train on
-/// it.
-static Status checkLossOutput(const frontend::ImportedModel &model, const StepOptions &options) {
+Status checkLossOutput(const frontend::ImportedModel &model, const StepOptions &options) {
   auto kind = parseLossKind(options.loss);
   if (!kind || *kind == LossKind::Output || model.outputs.empty() ||
       !model.outputs[0].shape.empty())

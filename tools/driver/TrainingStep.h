@@ -67,6 +67,10 @@ Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &conte
 /// parameters and those without weight decay. Errors: Usage, with a suggestion.
 Status checkNames(const frontend::ImportedModel &model, const StepOptions &options);
 
+/// Refuses to attach a loss to an output that already is one. Error (Usage): says how to train on
+/// it.
+Status checkLossOutput(const frontend::ImportedModel &model, const StepOptions &options);
+
 /// Returns the same step with other factor sizes (factors of `step.analysis`). Parameters with a
 /// new shape have no data. Errors: Other, with the op that the sizes do not fit.
 Result<std::unique_ptr<TrainingStep>> withSizes(const TrainingStep &step, const FactorSizes &sizes);

@@ -187,10 +187,16 @@ static CheckedTensor describeConstant(const frontend::ConstantTensor &constant) 
 }
 
 /// Builds the training step of `options`, as a plan does, so that what is supported can be planned.
-/// `raised` is the model with composites. A loss that does not fit its outputs is a warning,
+/// `model` has its composites. A loss that does not fit its outputs is a warning,
 /// because another --loss may. Errors: ModelRejected for an op without a derivative.
-static Status checkStep(ModuleOp raised, const driver::StepOptions &options, CheckReport &report) {
+static Status checkStep(frontend::ImportedModel &model, const driver::StepOptions &options,
+                        CheckReport &report) {
+  ModuleOp raised = *model.module;
   MLIRContext &context = *raised.getContext();
+  if (Status status = driver::checkLossOutput(model, options); !status) {
+    report.warnings.push_back("no derivative was looked at: " + status.error().message);
+    return Status::ok();
+  }
   {
     driver::DiagnosticCollector diagnostics(context);
     OwningOpRef<ModuleOp> copy = cast<ModuleOp>(raised->clone());
@@ -261,7 +267,7 @@ Result<CheckReport> checkModel(const driver::StepOptions &options) {
   report.blocks = findRepeatedBlocks(report.parameters);
   addWarnings(function, report);
   if (report.parameterElements > 0)
-    if (Status status = checkStep(*model->module, options, report); !status)
+    if (Status status = checkStep(*model, options, report); !status)
       return status.error();
   return report;
 }
