@@ -1,6 +1,7 @@
 //===- Launcher.cpp - Starts the ranks of a job on this machine ------------===//
 
 #include "runtime/launch/Launcher.h"
+#include "runtime/launch/Say.h"
 
 #include <atomic>
 #include <cerrno>
@@ -101,7 +102,7 @@ bool Family::start(const RankBody &body) {
   for (size_t rank = 0; rank < children.size(); ++rank) {
     pid_t pid = fork();
     if (pid < 0) {
-      std::cerr << "tbc: cannot start rank " << rank << ": " << strerror(errno) << "\n";
+      say("cannot start rank " + std::to_string(rank) + ": " + strerror(errno));
       signalAll(SIGKILL);
       return false;
     }
@@ -139,8 +140,8 @@ void Family::ended(int64_t rank, int status) {
   if (!WIFSIGNALED(status) || hasKilled)
     return;
   child.wasKilled = true;
-  std::cerr << "tbc: rank " << rank << " was killed by signal " << WTERMSIG(status) << " ("
-            << strsignal(WTERMSIG(status)) << ")\n";
+  say("rank " + std::to_string(rank) + " was killed by signal " + std::to_string(WTERMSIG(status)) +
+      " (" + strsignal(WTERMSIG(status)) + ")");
 }
 
 void Family::reap() {
@@ -201,8 +202,8 @@ void Family::heed(int signal) {
   }
   if (!isStopping) {
     std::string cause = isWarning ? signal == SIGUSR1 ? "SIGUSR1: " : "SIGUSR2: " : "";
-    std::cerr << "tbc: " + cause + "stopping all ranks after this step; " +
-                     (isWarning ? "SIGTERM twice" : "once more") + " kills them\n";
+    say(cause + "stopping all ranks after this step; " +
+        (isWarning ? "SIGTERM twice" : "once more") + " kills them");
     signalAll(SIGTERM);
   }
   isStopping = true;
@@ -225,7 +226,7 @@ int Family::watch() {
     if (killAt && !hasKilled && (Clock::now() >= *killAt || onlyStoppedRun())) {
       for (size_t rank = 0; rank < children.size(); ++rank)
         if (children[rank].isRunning)
-          std::cerr << "tbc: rank " << rank << " does not end by itself and is killed\n";
+          say("rank " + std::to_string(rank) + " does not end by itself and is killed");
       hasKilled = true;
       signalAll(SIGKILL);
     }

@@ -1,8 +1,10 @@
 //===- Rendezvous.cpp - All ranks of a job find and check each other -------===//
 
 #include "runtime/launch/Rendezvous.h"
+#include "runtime/launch/Launcher.h"
 #include "runtime/launch/Sockets.h"
 
+#include <algorithm>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -37,8 +39,28 @@ static Error giveUp(comm::Store &store, Error error) {
   return error;
 }
 
+/// Returns the value of `key`, and looks for a request to stop every second. Errors: those of
+/// `store`; StoppedOnRequest, which ends the job, with `whom` it waited for; HangDetected at
+/// `deadline`.
+static Result<std::string> await(comm::Store &store, const std::string &key,
+                                 Clock::time_point deadline, const std::string &whom) {
+  constexpr Timeout slice(1000);
+  while (true) {
+    const auto left = std::chrono::duration_cast<Timeout>(deadline - Clock::now());
+    Result<std::string> value = store.get(key, std::clamp(left, Timeout(1), slice));
+    const bool isTimeout =
+        !value && value.error().code == ErrorCode::HangDetected && !store.givenUp();
+    if (!isTimeout || left <= slice)
+      return value;
+    if (stopRequested())
+      return giveUp(store,
+                    {ErrorCode::StoppedOnRequest, "stopped on request, waiting for " + whom});
+  }
+}
+
 Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &facts,
-               Timeout timeout, const Facts &factsOfSome) {
+               Timeout timeout, const Facts &factsOfSome,
+               const std::function<void(int64_t rank)> &waitsFor) {
   Result<std::string> nonce = randomToken();
   if (!nonce)
     return nonce.error();
@@ -55,12 +77,14 @@ Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &
                                        factOf(*here, "process") + "; this is " + describeProcess()};
   Clock::time_point deadline = Clock::now() + timeout;
   for (int64_t other = 0; other < numRanks; ++other) {
-    auto left = std::chrono::duration_cast<Timeout>(deadline - Clock::now());
-    Result<std::string> theirs = store.get(rankKey(other), std::max(left, Timeout(1)));
+    if (waitsFor)
+      waitsFor(other);
+    const std::string whom = "rank " + std::to_string(other);
+    Result<std::string> theirs = await(store, rankKey(other), deadline, whom);
     if (!theirs && theirs.error().code == ErrorCode::HangDetected)
-      return giveUp(store, {ErrorCode::HangDetected,
-                            "rank " + std::to_string(other) + " of " + std::to_string(numRanks) +
-                                " did not come within " + std::to_string(timeout.count()) + " ms"});
+      return giveUp(store, {ErrorCode::HangDetected, whom + " of " + std::to_string(numRanks) +
+                                                         " did not come within " +
+                                                         std::to_string(timeout.count()) + " ms"});
     if (!theirs)
       return theirs.error();
     auto check = [&](const std::string &name, const std::string &value, bool isOfAll) -> Status {
@@ -82,9 +106,11 @@ Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &
   if (Result<std::string> done = store.claim(all, "agreed"); !done)
     return done.error();
   for (int64_t other = 0; other < numRanks; ++other) {
-    auto left = std::chrono::duration_cast<Timeout>(deadline - Clock::now());
+    if (waitsFor)
+      waitsFor(other);
     Result<std::string> agreed =
-        store.get("all/" + std::to_string(other), std::max(left, Timeout(1000)));
+        await(store, "all/" + std::to_string(other),
+              std::max(deadline, Clock::now() + Timeout(1000)), "rank " + std::to_string(other));
     if (!agreed)
       return agreed.error();
   }

@@ -10,6 +10,7 @@
 #include "runtime/launch/Environment.h"
 #include "runtime/launch/Stores.h"
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -19,11 +20,13 @@ namespace tbc::launch {
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 /// Performs the handshake of a job: waits until every rank is here and all facts agree. Ranks may
-/// omit facts of `factsOfSome`; the ranks that have them must agree. Errors, on every rank: Usage,
-/// if a rank appears twice or ranks disagree on a fact (both values are named); HangDetected, if a
-/// rank does not come within `timeout`.
+/// omit facts of `factsOfSome`; the ranks that have them must agree. `waitsFor` is told of each
+/// rank before this one waits for it. Errors, on every rank: Usage, if a rank appears twice or
+/// ranks disagree on a fact (both values are named); HangDetected, if a rank does not come within
+/// `timeout`; StoppedOnRequest, if a rank is to stop while it waits (`stopRequested`).
 Status checkIn(comm::Store &store, int64_t rank, int64_t numRanks, const Facts &facts,
-               Timeout timeout, const Facts &factsOfSome = {});
+               Timeout timeout, const Facts &factsOfSome = {},
+               const std::function<void(int64_t rank)> &waitsFor = {});
 
 /// The store of a job, and its server if this process runs it.
 struct JobStore {

@@ -19,6 +19,10 @@
 
 namespace tbc::launch {
 
+/// The end of messages about a port with a server that is not of this job.
+inline constexpr const char *anotherHasThePort =
+    "another program has this port; choose a free one, in MASTER_PORT or --init";
+
 /// Calls `use` with each address of host:port until it returns a descriptor. Errors: `code`, with
 /// host, port and the system's reason for the last one.
 inline Result<Descriptor> firstOf(const std::string &host, int port, ErrorCode code,

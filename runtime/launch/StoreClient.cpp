@@ -2,6 +2,7 @@
 
 #include "runtime/abi/Sha256.h"
 #include "runtime/launch/Frames.h"
+#include "runtime/launch/Launcher.h"
 #include "runtime/launch/Sockets.h"
 #include "runtime/launch/Stores.h"
 
@@ -45,15 +46,20 @@ private:
   Error lost(const std::string &why) const {
     return {ErrorCode::RankFailed, "the rendezvous at " + where + ": " + why};
   }
+  Error foreign() const {
+    return lost(std::string("what answers there is not a rendezvous of tbc: ") + anotherHasThePort);
+  }
 
   Descriptor socket;
   std::string where;
-  bool isCutOff = false;
+  bool isCutOff = false, isSilent = false;
   std::optional<Error> aborted; // as reported by the server
 };
 
 /// The extra time for an answer, beyond the time that the server was told to wait.
 constexpr Timeout slack(10000);
+/// The longest wait for the greeting. A rendezvous greets at once; others may wait for a request.
+constexpr Timeout greetingPatience(10000);
 
 Result<Fields> Client::receive(Timeout patience) {
   timeval limit{};
@@ -67,10 +73,11 @@ Result<Fields> Client::receive(Timeout patience) {
       if (got < 0 && errno == EINTR)
         continue;
       isCutOff = got == 0 || (got < 0 && errno == ECONNRESET);
+      isSilent = got < 0 && errno == EAGAIN;
       if (got == 0)
         return lost("it has closed the connection");
       if (got < 0)
-        return lost(errno == EAGAIN ? "no answer" : strerror(errno));
+        return lost(isSilent ? "no answer" : strerror(errno));
       done += size_t(got);
     }
     return text;
@@ -80,13 +87,13 @@ Result<Fields> Client::receive(Timeout patience) {
     return head.error();
   uint32_t length = lengthAt(*head, 0);
   if (length > maxFrameBytes)
-    return lost("what answers there is not a rendezvous of tbc");
+    return foreign();
   Result<std::string> body = readExactly(length);
   if (!body)
     return body.error();
   std::optional<Fields> fields = fieldsOf(*body);
   if (!fields || fields->empty())
-    return lost("what answers there is not a rendezvous of tbc");
+    return foreign();
   return *fields;
 }
 
@@ -126,11 +133,15 @@ Status Client::greet(const std::string &token, Clock::time_point deadline) {
     auto time = std::chrono::duration_cast<Timeout>(deadline - Clock::now());
     return std::max(time, Timeout(1)); // 0 would mean forever
   };
-  Result<Fields> hello = receive(left());
+  const Timeout patience = std::min(left(), greetingPatience);
+  Result<Fields> hello = receive(patience);
+  if (!hello && isSilent)
+    return lost("no greeting within " + std::to_string(patience.count()) +
+                " ms: " + anotherHasThePort);
   if (!hello)
     return hello.error();
   if (hello->size() != 2 || (*hello)[0] != "tbc-store 1")
-    return lost("what answers there is not a rendezvous of tbc");
+    return foreign();
   Result<std::string> nonce = randomToken();
   if (!nonce)
     return nonce.error();
@@ -184,11 +195,16 @@ Result<std::unique_ptr<comm::Store>> connectStore(const std::string &host, int p
       if (!client->wasCutOff())
         return status.error();
       error = status.error();
+      error.message += std::string(" again and again: it is full, or ") + anotherHasThePort;
     } else {
       error = socket.error();
     }
     if (Clock::now() >= deadline)
       return error;
+    if (stopRequested())
+      return Error{ErrorCode::StoppedOnRequest,
+                   "stopped on request, waiting for the rendezvous at " + host + ":" +
+                       std::to_string(port)};
     std::this_thread::sleep_for(Timeout(20)); // the server may not listen yet
   }
 }

@@ -288,7 +288,8 @@ void Server::write(Client &client) {
 
 Result<std::unique_ptr<StoreServer>> StoreServer::listen(const std::string &host, int port,
                                                          const std::string &token) {
-  auto socket = firstOf(host, port, ErrorCode::Other, "listen on", [](const addrinfo &address) {
+  bool isTaken = false;
+  auto socket = firstOf(host, port, ErrorCode::Other, "listen on", [&](const addrinfo &address) {
     int fd = ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol);
     int on = 1;
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
@@ -296,11 +297,14 @@ Result<std::unique_ptr<StoreServer>> StoreServer::listen(const std::string &host
         fcntl(fd, F_SETFL, O_NONBLOCK) == 0)
       return fd;
     int reason = errno;
+    isTaken |= reason == EADDRINUSE;
     if (fd >= 0)
       ::close(fd);
     errno = reason;
     return -1;
   });
+  if (!socket && isTaken)
+    return Error{socket.error().code, socket.error().message + ": " + anotherHasThePort};
   if (!socket)
     return socket.error();
   sockaddr_storage bound{};

@@ -36,7 +36,8 @@ public:
 };
 
 /// Connects to the server at host:port, which may start later. Errors: RankFailed, if there is no
-/// server within `timeout`, or if client and server cannot prove the token to each other.
+/// server within `timeout`, if what listens there does not greet, or if client and server cannot
+/// prove the token to each other; StoppedOnRequest (`stopRequested`).
 Result<std::unique_ptr<comm::Store>> connectStore(const std::string &host, int port,
                                                   const std::string &token, Timeout timeout);
 

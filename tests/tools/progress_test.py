@@ -4,9 +4,11 @@ Tests the progress of a long command on stderr. On a terminal it is one rewritte
 the end. Elsewhere it is a line after five seconds, then at growing intervals.
 """
 
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -50,6 +52,35 @@ class ProgressTest(unittest.TestCase):
         self.assertRegex(said[0], r"^tbc: searching.* \(5 s\)$")
         for line in said:
             self.assertRegex(line, r"^tbc: [a-z].* \(\d+ s\)$")
+
+    def test_a_run_says_whom_it_waits_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plan, program = Path(folder, "plan.json"), Path(folder, "program")
+            for command in (
+                ["plan", SOURCE / "models/tiny-mlp.onnx", "--gpus", "2", "--mesh", "dp=2", "--batch", "8", "--precision", "f32", "-o", plan],
+                ["compile", plan, "-o", program],
+            ):
+                subprocess.run([TBC, *command], check=True, capture_output=True, timeout=300)
+
+            def alone(meeting, timeout):
+                init = f"file://{Path(folder, meeting)}"
+                return [TBC, "run", program, "--rank", "0", "--ranks", "2", "--init", init, "--timeout", timeout]
+
+            code, out, err = on_terminal(alone("first", "3"))
+            self.assertEqual((code, out), (7, b""), err)
+            self.assertRegex(err, r"\rwaiting for rank 1 \(\d+ s\)\x1b\[K")
+            self.assertIn("\r\x1b[Ktbc: rank 0: rank 1 of 2 did not come within 3000 ms", err)
+            run = subprocess.run(alone("second", "8"), capture_output=True, timeout=300, text=True)
+            meeting = Path(folder, "third")
+            waiting = subprocess.Popen(alone("third", "300"), stderr=subprocess.PIPE, text=True)
+            while not (meeting.is_dir() and any(meeting.iterdir())):
+                time.sleep(0.05)
+            waiting.send_signal(signal.SIGINT)
+            _, said = waiting.communicate(timeout=100)
+            self.assertEqual(waiting.returncode, 8)
+            self.assertIn("tbc: rank 0: stopped on request, waiting for rank 1", said)
+        self.assertEqual(run.returncode, 7)
+        self.assertRegex(run.stderr, r"^tbc: waiting for rank 1 \(5 s\)\ntbc: rank 0: rank 1 of 2 did not come within 8000 ms")
 
     def test_others_get_no_control_characters(self):
         run = subprocess.run(self.PLAN, capture_output=True, timeout=300)

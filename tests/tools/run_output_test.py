@@ -9,6 +9,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -316,6 +317,34 @@ class RunOutputTest(unittest.TestCase):
         self.assertTrue(text.endswith("\r\x1b[K"), text)
         self.assertNotIn(b"\x1b", out)
         self.assertEqual(out.count(b"\n"), 3)
+
+    def test_a_full_stdout_is_an_error_at_the_end(self):
+        script = '"$0" run program --steps 2 --log full.jsonl > /dev/full'
+        run = subprocess.run(["sh", "-c", script, TBC], cwd=self.folder, capture_output=True, text=True, timeout=300)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("could not write all of stdout", run.stderr)
+        self.assertEqual([step for step, _ in self.losses("full.jsonl")], [1, 2])
+
+    def test_a_bar_fits_a_narrow_terminal(self):
+        run = ["env", "COLUMNS=30", TBC, "run", "program", "--steps", "3"]
+        code, _, text = on_terminal(run, cwd=self.folder)
+        self.assertEqual(code, 0)
+        self.assertRegex(text, r"\r\[[=> ]{5,20}\] 2/3, ")
+        for part in re.findall(r"\r([^\r\n]+)\x1b\[K", text):
+            self.assertLess(len(part), 30, part)
+
+    def test_a_message_takes_the_place_of_the_bar(self):
+        script = """
+            "$0" run program --steps 1000000 --log killed.jsonl > out.txt & launcher=$!
+            while [ "$(cat killed.jsonl 2> /dev/null | wc -l)" -lt 3 ]; do sleep 0.05; done
+            set -- $(cat /proc/$launcher/task/$launcher/children)
+            kill -9 $2
+            wait $launcher
+            """
+        code, _, text = on_terminal(["sh", "-c", script, TBC], cwd=self.folder)
+        self.assertEqual(code, 6, text)
+        lines = [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").split("\n")]
+        self.assertIn("\x1b[Ktbc: rank 1 was killed by signal 9 (Killed)", lines)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@
 #include "runtime/cuda/StartLibraries.h"
 #include "runtime/exec/Peers.h"
 #include "runtime/launch/Environment.h"
+#include "runtime/launch/Say.h"
 
 #include <cstdlib>
-#include <iostream>
 
 namespace tbc::cli {
 
@@ -131,8 +131,6 @@ void preparePipelines(const program::Program &program) {
 
 bool registersMemory() { return launch::systemVariable("TBC_NCCL_REGISTER").value_or("1") != "0"; }
 
-static void speak(const std::string &what) { std::cerr << "tbc: " + what + "\n" << std::flush; }
-
 /// Adds the libraries that compute beside tbc's kernels. The speaker reports missing ones; every
 /// rank reports those that fail to start on its GPU.
 static Status addLibraries(cuda::CudaOptions &options, const program::Program &program,
@@ -142,20 +140,20 @@ static Status addLibraries(cuda::CudaOptions &options, const program::Program &p
   if (cublas) {
     options.cublas = *cublas;
     for (const std::string &refusal : refusals)
-      speak("cuBLASLt " + versionOf(*cublas) + " multiplies matrices instead: " + refusal);
+      launch::say("cuBLASLt " + versionOf(*cublas) + " multiplies matrices instead: " + refusal);
   } else if (runOptions.matmulPrecision == "fp8")
     return Error{cublas.error().code, "--matmul-precision fp8: " + cublas.error().message};
   else if (isSpeaker || !refusals.empty())
-    speak(std::string("plain kernels multiply matrices, slowly") +
-          (runOptions.isBenchmark ? ", and --benchmark has nothing to time: " : ": ") +
-          cublas.error().message);
+    launch::say(std::string("plain kernels multiply matrices, slowly") +
+                (runOptions.isBenchmark ? ", and --benchmark has nothing to time: " : ": ") +
+                cublas.error().message);
   if (!asksForCudnn(program))
     return Status::ok();
   auto cudnn = cuda::startedCudnn(options.device);
   if (cudnn)
     options.cudnn = *cudnn;
   else if (isSpeaker || cudnn.error().code == ErrorCode::RankFailed)
-    speak("plain kernels do attention and convolution, slowly: " + cudnn.error().message);
+    launch::say("plain kernels do attention and convolution, slowly: " + cudnn.error().message);
   return Status::ok();
 }
 
@@ -173,21 +171,22 @@ Result<runtime::MachineMaker> gpuMachine(const train::LoadedProgram &loaded,
   options.device = device;
   if (runOptions.arith != "native") {
     if (isSpeaker)
-      speak("the host executes all kernels, in exact numbers, slowly; memory plan, streams and "
-            "messages are the GPUs'");
+      launch::say(
+          "the host executes all kernels, in exact numbers, slowly; memory plan, streams and "
+          "messages are the GPUs'");
   } else {
     std::string ops;
     for (const std::string &op : (*kernels)->hostOps())
       ops += (ops.empty() ? "" : ", ") + op;
     if (isSpeaker && !ops.empty())
-      speak("the host executes what has no kernel for GPUs, slowly: " + ops);
+      launch::say("the host executes what has no kernel for GPUs, slowly: " + ops);
     if (Status status = addLibraries(options, loaded.program, runOptions, isSpeaker); !status)
       return status.error();
   }
   if (isSpeaker && runOptions.cudaGraphs == "auto" && runOptions.train.detectsAnomalies)
-    speak("steps are not CUDA graphs: --detect-anomaly looks at every result");
+    launch::say("steps are not CUDA graphs: --detect-anomaly looks at every result");
   if (isSpeaker)
-    options.say = speak;
+    options.say = launch::say;
   options.kernels = *kernels;
   options.watch = watch;
   options.isDeterministic = runOptions.isDeterministic;

@@ -4,10 +4,10 @@
 
 #include "runtime/cpu/CheckedMachine.h"
 #include "runtime/launch/Environment.h"
+#include "runtime/launch/Say.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 
 namespace tbc::cli {
 
@@ -47,10 +47,10 @@ void reportSelfCheck(const cpu::KernelComparisons &comparisons) {
   }
   char text[160];
   std::snprintf(text, sizeof text,
-                "tbc: self-check: all %zu kernels of rank 0 (%lld executions of step 1) agree with "
-                "the reference kernels, the worst at %.2g of its bound\n",
+                "self-check: all %zu kernels of rank 0 (%lld executions of step 1) agree with "
+                "the reference kernels, the worst at %.2g of its bound",
                 kernels.size(), static_cast<long long>(executions), worst);
-  std::cerr << text << std::flush;
+  launch::say(text);
 }
 
 /// Example: "1.234 ms" for 0.001234.
@@ -77,23 +77,24 @@ void reportKernels(std::vector<runtime::KernelShare> shares, bool isVerbose) {
   };
   std::string text;
   if (isVerbose && !shares.empty()) {
-    text = "tbc: kernels of rank 0 took " + milliseconds(total) + "\n";
+    text = "kernels of rank 0 took " + milliseconds(total);
     for (const runtime::KernelShare &share : shares)
       if (share.count > 0) {
         char line[160];
-        std::snprintf(line, sizeof line, "  %-22s %-9s %10lld x %14s  %5.1f %%\n", share.op.c_str(),
+        std::snprintf(line, sizeof line, "\n  %-22s %-9s %10lld x %14s  %5.1f %%", share.op.c_str(),
                       share.isReference ? "reference" : "", static_cast<long long>(share.count),
                       milliseconds(share.seconds).c_str(),
                       100 * share.seconds / std::max(total, 1e-9));
         text += line;
       }
   } else if (slow > 0.1 * total && slow > 1) {
-    text = "tbc: " + percent(slow) +
+    text = percent(slow) +
            " of the kernels' time went to ops that have slow reference "
            "kernels only: " +
-           slowOps + "\n";
+           slowOps;
   }
-  std::cerr << text << std::flush;
+  if (!text.empty())
+    launch::say(text);
 }
 
 } // namespace tbc::cli

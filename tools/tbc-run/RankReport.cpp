@@ -2,11 +2,11 @@
 
 #include "tools/tbc-run/RankReport.h"
 #include "runtime/abi/Problem.h"
+#include "runtime/launch/Say.h"
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
 #include <thread>
 
 namespace tbc::cli {
@@ -20,9 +20,7 @@ void RankReport::say(const Error &error) {
   if (hasSaid || ((isOfAll || isOfRank0) && rank != 0))
     return;
   hasSaid = true;
-  // One write per line, so lines of several ranks do not mix.
-  std::cerr << "tbc: rank " + std::to_string(rank) + ": " + withCode(error).message + "\n"
-            << std::flush;
+  launch::say("rank " + std::to_string(rank) + ": " + withCode(error).message);
 }
 
 Error withCalls(Error error, const comm::FlightRecorder &recorder) {

@@ -8,6 +8,7 @@
 #include "runtime/cuda/NcclCommunicator.h"
 #include "runtime/exec/Machine.h"
 #include "runtime/exec/Peers.h"
+#include "runtime/launch/Say.h"
 #include "tools/tbc-run/CpuPeak.h"
 #include "tools/tbc-run/GpuChoice.h"
 #include "tools/tbc-run/KernelChoice.h"
@@ -114,10 +115,10 @@ Result<std::unique_ptr<comm::Communicator>> connect(const RankStart &start,
   gloo.recorder = &parts.recorder;
   gloo.diagnosis = &parts.diagnosis;
   gloo.warn = [&](const std::string &why) {
-    std::cerr << "tbc: warning: rank " << start.rank
-              << " and the others of its host exchange bytes over sockets, which are slower than "
-                 "shared memory: "
-              << why << "\n";
+    launch::say("warning: rank " + std::to_string(start.rank) +
+                " and the others of its host exchange bytes over sockets, which are slower than "
+                "shared memory: " +
+                why);
   };
   return comm::connectGloo(start.rank, program.mesh.numRanks(), parts.store, gloo);
 }
@@ -162,10 +163,16 @@ Result<RankGpu> openRankGpu(const train::LoadedProgram &loaded, const RunOptions
   return gpu;
 }
 
+/// Begins a phase on the line of rank 0; `line` is null on the others.
+void say(PhaseLine *line, const std::string &phase) {
+  if (line)
+    line->setPhase(phase);
+}
+
 /// Waits for all ranks, and compares the settings that they must agree on. `device`: null on CPUs.
 Status checkInWithOthers(const train::LoadedProgram &loaded, const RunOptions &options,
                          const RankStart &start, const cuda::DevicePtr &device,
-                         launch::JobStore &job) {
+                         launch::JobStore &job, PhaseLine *phase) {
   const program::Program &program = loaded.program;
   // Several GPU models are allowed only by a plan for them, and each stage must then have its
   // planned model.
@@ -176,12 +183,13 @@ Status checkInWithOthers(const train::LoadedProgram &loaded, const RunOptions &o
     const int stage = program.stageOf(program.mesh.coordinates(start.rank));
     factsOfSome = {{"device that the plan calls " + kinds[size_t(stage)], device->model()}};
   }
+  auto waitsFor = [=](int64_t rank) { say(phase, "waiting for rank " + std::to_string(rank)); };
   return launch::checkIn(*job.store, start.rank, program.mesh.numRanks(),
                          factsOf(loaded, options,
                                  isByStage ? "as planned by stage"
                                  : device  ? device->model()
                                            : "CPU"),
-                         milliseconds(options.connectTimeoutSeconds * 1000), factsOfSome);
+                         milliseconds(options.connectTimeoutSeconds * 1000), factsOfSome, waitsFor);
 }
 
 /// Returns the callbacks of a rank. `output` is null but on rank 0, which alone prints.
@@ -196,16 +204,16 @@ train::TrainCallbacks callbacksOf(StepOutput *output, const RunOptions &options,
     return callbacks;
   }
   callbacks.begin = [=](int64_t done, int64_t steps) { return output->begin(done, steps); };
-  callbacks.warn = [](const std::string &sentence) {
-    std::cerr << "tbc: warning: " + sentence + "\n" << std::flush;
-  };
+  callbacks.warn = [](const std::string &sentence) { launch::say("warning: " + sentence); };
   callbacks.report = [=](const train::StepReport &report) { output->report(report); };
   callbacks.evaluated = [=](const train::EvaluationReport &report) { output->report(report); };
-  callbacks.memory = [&options](const std::vector<train::RankMemoryUse> &ranks) {
+  callbacks.memory = [=, &options](const std::vector<train::RankMemoryUse> &ranks) {
+    output->clear();
     FittedOutput fitted;
     (options.printsJson ? std::cerr : std::cout) << train::memoryTable(ranks) << std::flush;
   };
-  callbacks.end = [&](const std::vector<runtime::KernelShare> &shares) {
+  callbacks.end = [=, &options, &comparisons](const std::vector<runtime::KernelShare> &shares) {
+    output->clear();
     reportKernels(shares, options.isVerbose);
     if (options.checksItself)
       reportSelfCheck(comparisons);
@@ -220,6 +228,10 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   if (!train)
     return train.error();
   const int64_t numRanks = loaded.program.mesh.numRanks();
+  std::optional<PhaseLine> line;
+  if (start.rank == 0)
+    line.emplace("loading kernels");
+  PhaseLine *phase = line ? &*line : nullptr;
   Result<RankGpu> gpu = openRankGpu(loaded, options, start); // outlives the communicator
   if (!gpu)
     return gpu.error();
@@ -239,19 +251,18 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   train->isOnPlannedDevices =
       device ||
       mayBePlanOfCpus(loaded.manifest.peakFlopsPerSecond / double(numRanks), start.numLocalRanks);
+  say(phase, "opening the rendezvous");
   Result<launch::JobStore> job = start.openStore();
   if (!job)
     return job.error();
-  if (Status status = checkInWithOthers(loaded, options, start, device, *job); !status)
+  if (Status status = checkInWithOthers(loaded, options, start, device, *job, phase); !status)
     return status;
   comm::FlightRecorder &recorder = report.calls();
   comm::SharedStore store(*job->store);
   comm::Diagnosis diagnosis(start.rank, numRanks, start.isStoreOfRank0 ? 0 : -1, store, recorder,
-                            milliseconds(options.timeoutSeconds * 1000),
-                            [](const std::string &table) {
-                              std::cerr << "tbc: " + table + "\n" << std::flush;
-                            });
+                            milliseconds(options.timeoutSeconds * 1000), launch::say);
   RankParts parts{store, recorder, diagnosis, device, watch, nccl};
+  say(phase, "connecting all ranks");
   auto communicator =
       connect(start, loaded.program, milliseconds(options.connectTimeoutSeconds * 1000), parts);
   if (!communicator)
@@ -259,7 +270,8 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
 
   std::optional<StepOutput> output;
   if (start.rank == 0)
-    output.emplace(*train, loaded.manifest.tokensPerSample > 0, options.printsJson);
+    output.emplace(*train, loaded.manifest.tokensPerSample > 0, options.printsJson, *phase);
+  say(phase, train->checkpoint.resumes ? "loading the checkpoint" : "loading the weights");
   const bool hasBeenChecked = start.isStartedHere && !train->checkpoint.resumes; // by checkData()
   Status status =
       train::train(loaded, *train, **communicator, start.localRank == 0 && !hasBeenChecked,

@@ -8,6 +8,7 @@
 #include "runtime/launch/LocalJob.h"
 #include "tools/tbc-run/GpuChoice.h"
 #include "tools/tbc-run/Outputs.h"
+#include "tools/tbc-run/PhaseLine.h"
 #include "tools/tbc-run/RankRun.h"
 #include "tools/tbc-run/TrainFlags.h"
 
@@ -42,7 +43,9 @@ Status checkWorldSize(const program::Program &program, int64_t numRanks, const s
 }
 
 Result<int> launchHere(const train::LoadedProgram &loaded, const RunOptions &options,
-                       int64_t numRanks) {
+                       int64_t numRanks, std::optional<PhaseLine> &phase) {
+  if (phase)
+    phase->setPhase("checking data and weights");
   // Checked once here, so that not every rank prints the error.
   Result<train::TrainOptions> train = trainOptions(options);
   if (!train)
@@ -51,6 +54,7 @@ Result<int> launchHere(const train::LoadedProgram &loaded, const RunOptions &opt
     return status.error();
   if (Status status = checkOutputs(*train); !status)
     return status.error();
+  phase.reset(); // its thread would not be in the ranks
   auto body = [&](const launch::LocalRank &local) {
     RankStart start;
     start.rank = start.localRank = local.rank;
@@ -196,6 +200,11 @@ Result<int> runProgram(const RunOptions &given) {
   // Checked before anything starts.
   if (Status status = checkRunFlags(options); !status)
     return status.error();
+  const Result<std::optional<launch::RankPlace>> place = placeOf(options);
+  const bool isSilent = place && *place && (*place)->rank != 0; // of several, one speaks
+  std::optional<PhaseLine> phase;
+  if (!isSilent)
+    phase.emplace("reading the program");
   Result<train::LoadedProgram> loaded = train::loadProgram(options.program);
   if (!loaded)
     return ofKind(Problem::BadProgram, loaded.error());
@@ -221,12 +230,14 @@ Result<int> runProgram(const RunOptions &given) {
     if (Status status = checkWorldSize(loaded->program, options.numProcesses, "--nproc says");
         !status)
       return status.error();
-    return launchHere(*loaded, options, numRanks);
+    return launchHere(*loaded, options, numRanks, phase);
   }
-  Result<std::optional<launch::RankPlace>> place = placeOf(options);
   if (!place)
     return place.error();
-  return *place ? runAsRank(*loaded, options, **place) : launchHere(*loaded, options, numRanks);
+  if (!*place)
+    return launchHere(*loaded, options, numRanks, phase);
+  phase.reset();
+  return runAsRank(*loaded, options, **place);
 }
 
 } // namespace tbc::cli

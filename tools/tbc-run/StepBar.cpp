@@ -1,19 +1,13 @@
 //===- StepBar.cpp - Progress bar of a run ------------------------------------===//
 
 #include "tools/tbc-run/StepBar.h"
+#include "runtime/launch/Say.h"
+#include "tools/tbc-run/Terminal.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <unistd.h>
 
 namespace tbc::cli {
-
-bool canRewriteALine() {
-  const char *terminal = std::getenv("TERM");
-  return isatty(STDERR_FILENO) && terminal && std::strcmp(terminal, "dumb") != 0;
-}
 
 static std::string duration(double seconds) {
   char text[32];
@@ -37,7 +31,7 @@ std::string barText(int64_t done, int64_t total, double secondsLeft, int width) 
 }
 
 StepBar::StepBar(int64_t done, int64_t total)
-    : isOn(canRewriteALine()), first(done), total(total) {}
+    : isOn(launch::canRewriteALine()), first(done), total(total) {}
 
 void StepBar::clear() {
   if (!isOn)
@@ -51,8 +45,13 @@ void StepBar::show(int64_t step) {
     return;
   std::chrono::duration<double> since = std::chrono::steady_clock::now() - start;
   double each = since.count() / double(std::max<int64_t>(1, step - first));
-  std::fputs(("\r" + barText(step, total, each * double(total - step), 30) + "\033[K").c_str(),
-             stderr);
+  // A line that wraps could not be rewritten.
+  constexpr int usual = 30, least = 5;
+  const int columns = errorColumns() - 1;
+  auto text = [&](int width) { return barText(step, total, each * double(total - step), width); };
+  const int excess = int(text(usual).size()) - columns;
+  const std::string bar = text(std::clamp(usual - excess, least, usual));
+  std::fputs(("\r" + firstColumns(bar, columns) + "\033[K").c_str(), stderr);
   std::fflush(stderr);
 }
 

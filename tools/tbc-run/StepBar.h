@@ -9,14 +9,12 @@
 
 namespace tbc::cli {
 
-/// Whether stderr is a terminal on which a line can be rewritten.
-bool canRewriteALine();
-
 /// Returns the bar's text, with `width` characters between the brackets. Example: "[=========>
 /// ] 12/40, 35 s left".
 std::string barText(int64_t done, int64_t total, double secondsLeft, int width);
 
-/// A line on stderr, rewritten after each step; silent if stderr is not a terminal.
+/// A line on stderr, rewritten after each step and never wider than the terminal; silent if stderr
+/// is not a terminal.
 class StepBar {
 public:
   /// Starts the bar before step `done` + 1 of `total`.

@@ -2,19 +2,25 @@
 
 #include "tools/tbc-run/StepOutput.h"
 
+#include "runtime/abi/Problem.h"
+#include "runtime/launch/Say.h"
+
 #include <iostream>
 
 namespace tbc::cli {
 
+constexpr const char *printed = "stdout";
+
 Status StepOutput::begin(int64_t done, int64_t lastStep) {
   steps = lastStep;
   if (done >= lastStep)
-    std::cerr << "tbc: the newest checkpoint is of step " << done << ", so no step of " << lastStep
-              << " is left: --steps and --epochs count from the first step\n";
+    launch::say("the newest checkpoint is of step " + std::to_string(done) + ", so no step of " +
+                std::to_string(lastStep) +
+                " is left: --steps and --epochs count from the first step");
   else if (done > 0)
-    std::cerr << "tbc: going on after step " << done << "\n";
+    launch::say("going on after step " + std::to_string(done));
   else if (options.checkpoint.resumes)
-    std::cerr << "tbc: no checkpoint in " << options.checkpoint.folder << ", beginning at step 1\n";
+    launch::say("no checkpoint in " + options.checkpoint.folder + ", beginning at step 1");
   if (!options.logFile.empty()) {
     auto opened = train::JsonLog::open(options.logFile, done);
     if (!opened)
@@ -28,13 +34,15 @@ Status StepOutput::begin(int64_t done, int64_t lastStep) {
     events = std::move(*opened);
   }
   bar.emplace(done, steps);
+  phase.setPhase("step " + std::to_string(done + 1) + " of " + std::to_string(steps));
   return Status::ok();
 }
 
 void StepOutput::put(int64_t step, const std::string &line, const std::string &json,
                      const std::vector<train::Scalar> &scalars) {
-  bar->clear();
-  std::cout << (printsJson ? json : line + "\n") << std::flush;
+  clear();
+  if (!(std::cout << (printsJson ? json : line + "\n") << std::flush))
+    full = printed;
   bar->show(step);
   if (log && !log.write(json))
     full = "--log " + options.logFile;
@@ -51,11 +59,18 @@ void StepOutput::report(const train::EvaluationReport &report) {
   put(report.step, lineOf(report, steps), jsonOf(report), scalarsOf(report));
 }
 
-Status StepOutput::end() {
+void StepOutput::clear() {
+  phase.finish();
   if (bar)
     bar->clear();
+}
+
+Status StepOutput::end() {
+  clear();
   if (full.empty())
     return Status::ok();
+  if (full == printed)
+    return problem(Problem::CannotPrint, "could not write all of stdout");
   return Error{ErrorCode::Other, "could not write all of " + full};
 }
 

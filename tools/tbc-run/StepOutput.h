@@ -4,6 +4,7 @@
 #define TBC_TOOLS_TBC_RUN_STEPOUTPUT_H
 
 #include "runtime/train/StepLog.h"
+#include "tools/tbc-run/PhaseLine.h"
 #include "tools/tbc-run/StepBar.h"
 
 #include <optional>
@@ -11,17 +12,19 @@
 namespace tbc::cli {
 
 /// The outputs of rank 0: lines on stdout, as text or JSON; a log of JSON lines, an event file, and
-/// a bar on a terminal.
+/// a bar on a terminal. Before the first step `phase` says what the rank does.
 class StepOutput {
 public:
-  StepOutput(const train::TrainOptions &options, bool hasTokens, bool printsJson)
-      : options(options), hasTokens(hasTokens), printsJson(printsJson) {}
+  StepOutput(const train::TrainOptions &options, bool hasTokens, bool printsJson, PhaseLine &phase)
+      : options(options), hasTokens(hasTokens), printsJson(printsJson), phase(phase) {}
 
   /// Opens the files of a run that continues after step `done`. Errors: Other, naming the flag.
   Status begin(int64_t done, int64_t steps);
   void report(const train::StepReport &report);
   void report(const train::EvaluationReport &report);
-  /// Removes the bar. Errors: Other, a file could not be written completely.
+  /// Removes the phase and the bar, for other output.
+  void clear();
+  /// The same. Errors: Other, a file could not be written completely.
   Status end();
 
 private:
@@ -30,6 +33,7 @@ private:
 
   const train::TrainOptions &options;
   const bool hasTokens, printsJson;
+  PhaseLine &phase;
   int64_t steps = 0;
   train::JsonLog log;
   train::EventFile events;

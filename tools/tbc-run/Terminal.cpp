@@ -12,15 +12,20 @@ namespace tbc::cli {
 
 constexpr int usualColumns = 80, mostColumns = 1000;
 
-int outputColumns(int least) {
+/// Returns the columns of $COLUMNS, else those of the terminal `fd`, else 80.
+static int columnsOf(int fd, int least) {
   if (const char *text = std::getenv("COLUMNS"))
     if (int columns = std::atoi(text); columns > 0)
       return std::clamp(columns, least, mostColumns);
   winsize size = {};
-  if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+  if (isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     return std::clamp(int(size.ws_col), least, mostColumns);
   return std::max(usualColumns, least);
 }
+
+int outputColumns(int least) { return columnsOf(STDOUT_FILENO, least); }
+
+int errorColumns() { return columnsOf(STDERR_FILENO, 20); }
 
 std::optional<int> terminalColumns() {
   if (!isatty(STDOUT_FILENO))
@@ -37,6 +42,10 @@ static size_t bytesOf(const std::string &line, size_t columns) {
       break;
   }
   return at;
+}
+
+std::string firstColumns(const std::string &line, int columns) {
+  return line.substr(0, bytesOf(line, size_t(columns)));
 }
 
 static std::string foldedLine(std::string line, size_t columns) {

@@ -19,6 +19,12 @@ int outputColumns(int least);
 /// into files and pipes is never folded.
 std::optional<int> terminalColumns();
 
+/// Returns the columns of the terminal that stderr is, as outputColumns does; at least 20.
+int errorColumns();
+
+/// Returns the first `columns` code points of a line of UTF-8.
+std::string firstColumns(const std::string &line, int columns);
+
 /// Folds every line of `text` that is longer than `columns`, at a blank if there is one. The rest
 /// of a line is indented by four more than its beginning. Counts code points of UTF-8.
 ///

@@ -4,12 +4,11 @@
 #define TBC_TOOLS_TBC_PROGRESS_H
 
 #include "planner/search/Search.h"
+#include "tools/tbc-run/PhaseLine.h"
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
+#include <optional>
 #include <string>
-#include <thread>
 
 namespace tbc::cli {
 
@@ -23,9 +22,7 @@ using PhaseSink = std::function<bool(const std::string &phase)>;
 /// stderr. A sink that returns false ends the command at its next phase or search step.
 void setPhaseSink(PhaseSink sink);
 
-/// Prints the current phase and its duration on stderr. On a terminal, after one second: one line,
-/// rewritten, and removed at the end. Elsewhere: permanent lines after 5, 15, 35, 75 .. seconds, so
-/// the log of a batch job shows progress.
+/// Prints the current phase and its duration on stderr (PhaseLine), or tells the sink.
 class Progress {
 public:
   explicit Progress(const std::string &phase);
@@ -41,14 +38,7 @@ public:
   void finish();
 
 private:
-  void rewriteLine();
-  void addLines();
-
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::string text;
-  bool done = false;
-  std::thread thread;
+  std::optional<PhaseLine> line; // without a sink
 };
 
 } // namespace tbc::cli

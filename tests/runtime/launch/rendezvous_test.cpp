@@ -285,19 +285,44 @@ TEST(StoreServers, ARankThatIsCutOffConnectsAgain) {
   EXPECT_EQ(*(*store)->claim("k", "v"), "v");
 }
 
-TEST(StoreServers, WhoNeverAnswersIsGivenUpWithinTheTimeout) {
+/// Connects to a service that never says anything.
+Result<std::unique_ptr<comm::Store>> connectToSilence(milliseconds timeout) {
   int listening = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
-  ASSERT_EQ(bind(listening, reinterpret_cast<sockaddr *>(&address), length), 0);
-  ASSERT_EQ(listen(listening, 8), 0);
+  EXPECT_EQ(bind(listening, reinterpret_cast<sockaddr *>(&address), length), 0);
+  EXPECT_EQ(listen(listening, 8), 0);
   getsockname(listening, reinterpret_cast<sockaddr *>(&address), &length);
-  auto store = connectStore("127.0.0.1", ntohs(address.sin_port), "a", milliseconds(300));
+  auto store = connectStore("127.0.0.1", ntohs(address.sin_port), "a", timeout);
   close(listening);
+  return store;
+}
+
+TEST(StoreServers, WhoNeverAnswersIsGivenUpWithinTheTimeout) {
+  auto store = connectToSilence(milliseconds(300));
   ASSERT_FALSE(bool(store));
-  EXPECT_THAT(store.error().message, HasSubstr("no answer"));
+  EXPECT_EQ(store.error().code, ErrorCode::RankFailed);
+  EXPECT_THAT(store.error().message, HasSubstr("no greeting within "));
+  EXPECT_THAT(store.error().message, HasSubstr(": another program has this port; choose a free"));
+}
+
+TEST(StoreServers, ASilentServiceIsGivenUpLongBeforeALongTimeout) {
+  auto store = connectToSilence(std::chrono::minutes(10));
+  ASSERT_FALSE(bool(store));
+  EXPECT_EQ(store.error().code, ErrorCode::RankFailed);
+  EXPECT_THAT(store.error().message, HasSubstr("no greeting within 10000 ms: another program has"));
+}
+
+TEST(StoreServers, ATakenPortIsSaidWithARemedy) {
+  auto first = StoreServer::listen("127.0.0.1", 0, "a");
+  ASSERT_TRUE(bool(first));
+  auto second = StoreServer::listen("127.0.0.1", (*first)->port(), "a");
+  ASSERT_FALSE(bool(second));
+  EXPECT_EQ(second.error().code, ErrorCode::Other);
+  EXPECT_THAT(second.error().message,
+              HasSubstr(": Address already in use: another program has this port; choose a free"));
 }
 
 } // namespace
