@@ -52,6 +52,20 @@ class Positions(Model):
         return super().forward(tokens) + self.positions
 
 
+class Fresh(torch.nn.Module):
+    """Its biases are zeros still, and its batch norm could be merged with the convolution."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.head = torch.nn.Linear(8, 10)
+        torch.nn.init.zeros_(self.head.bias)
+
+    def forward(self, pixels):
+        return self.head(self.norm(self.conv(pixels)).relu().mean((2, 3)))
+
+
 class Loop(Model):
     """Unrolled over the samples of the example inputs."""
 
@@ -80,6 +94,11 @@ class ModelsTest(unittest.TestCase):
         self.assertTrue(module.training)
         by_name = tbc.plan(module, inputs={"tokens": inputs}, mesh={"fsdp": 2, "tp": 2}, **SMALL)
         self.assertEqual(plan.diff(by_name), [])
+
+    def test_a_fresh_module_keeps_all_its_parameters(self):
+        module = Fresh()
+        plan = tbc.plan(module, inputs=torch.zeros(2, 3, 8, 8), gpus=2, batch=8, precision="f32")
+        self.assertEqual(set(plan.parameters), {name for name, _ in module.named_parameters()})
 
     def test_a_static_sequence_is_repaired_and_a_static_batch_refused(self):
         inputs = torch.zeros(2, 8, dtype=torch.long)

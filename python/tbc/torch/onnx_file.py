@@ -73,6 +73,7 @@ def _write(module: torch.nn.Module, examples: dict[str, Any], axes: dict[str, di
             program = torch.onnx.export(
                 module, (), kwargs=examples, dynamo=True, dynamic_shapes=axes, input_names=list(examples),
                 output_names=["logits"], opset_version=_OPSET, verbose=False,
+                optimize=False,  # which drops biases that are zeros still, and merges batch norms
             )  # fmt: skip
             program.save(str(path), external_data=True)
     except Exception as error:  # noqa: BLE001: of any kind that the module or the exporter raises
