@@ -39,9 +39,9 @@ std::optional<Precision> parsePrecision(const std::string &word);
 
 /// The training job, without the graph.
 struct Job {
-  std::string modelPath;                   // as written in the plan: relative to it
-  std::string modelHash;                   // of the model file
-  std::string stepHash;                    // of the canonical step functions
+  std::string modelPath; // as written in the plan: relative to it
+  std::string modelHash; // of the model file
+  std::string stepHash;  // of the canonical step functions
   /// The vocabularies that were padded, with their padded sizes. Example: {50257: 50304}.
   std::map<int64_t, int64_t> paddedVocabularies;
   std::map<std::string, int64_t> bindings; // --dim NAME=VALUE and other bindings

@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <set>
 
 namespace tbc::planner {
@@ -218,19 +217,15 @@ private:
     plan.job.modelPath = model.text("path");
     plan.job.modelHash = model.text("hash");
     plan.job.stepHash = model.text("step_hash");
-    if (!model.has("padded_vocabularies"))
+    const std::string key = "padded_vocabularies";
+    if (!model.has(key))
       return;
-    const Json &padded = model.get("padded_vocabularies");
-    const std::string path = model.at("padded_vocabularies");
-    if (!padded.is_object())
-      return problem.report(path, "must be an object");
-    JsonObject sizes(padded, path, problem);
-    for (const auto &[name, value] : padded.items()) {
-      const int64_t size = std::strtoll(name.c_str(), nullptr, 10);
-      const int64_t paddedSize = sizes.integer(name, 1, maxCount);
-      if (size < 1 || std::to_string(size) != name || size >= paddedSize)
-        problem.report(path + "." + name, "must be a size and a larger one");
-      plan.job.paddedVocabularies[size] = paddedSize;
+    JsonObject sizes(model.get(key), model.at(key), problem);
+    for (const auto &[name, value] : model.get(key).items()) {
+      const int64_t size = std::min<int64_t>(std::strtoll(name.c_str(), nullptr, 10), maxCount);
+      if (size < 1 || std::to_string(size) != name)
+        problem.report(sizes.at(name), "must have a size as its name");
+      plan.job.paddedVocabularies[size] = sizes.integer(name, size + 1, maxCount);
     }
   }
 

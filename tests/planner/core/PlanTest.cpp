@@ -31,6 +31,7 @@ static Job chainJob(int64_t gpus) {
   Job job;
   job.modelPath = "../model.onnx";
   job.modelHash = "sha256:abc";
+  job.paddedVocabularies = {{50257, 50304}};
   job.bindings = {{"batch", 1}, {"sequence", 16}};
   job.gpus = gpus;
   job.globalBatch = 32;
@@ -103,6 +104,10 @@ TEST(Plan, ErrorsNameTheKey) {
               HasSubstr("job.precision"));
   EXPECT_THAT(errorOf(replaced(good, "\"causal_attention\": {", "\"casual_attention\": {")),
               HasSubstr("is no kernel class; did you mean causal_attention?"));
+  EXPECT_THAT(errorOf(replaced(good, "\"50257\": 50304", "\"50257\": 50257")),
+              HasSubstr("model.padded_vocabularies.50257\" must be between 50258 and "));
+  EXPECT_THAT(errorOf(replaced(good, "\"50257\": 50304", "\"many\": 50304")),
+              HasSubstr("model.padded_vocabularies.many\" must have a size as its name"));
   EXPECT_THAT(errorOf(replaced(good, "\"gpus\": 4", "\"gpus\": 5")), HasSubstr("job.gpus is 5"));
   EXPECT_THAT(errorOf(replaced(good, "\"batch\": 32", "\"batch\": 33")),
               AllOf(HasSubstr("job.batch\" is 33, but micro_batch "),
