@@ -291,17 +291,14 @@ Status checkNames(const frontend::ImportedModel &model, const StepOptions &optio
                      llvm::join(outputs, ", ") + frontend::suggestion(options.loss, known));
 }
 
-Status checkLossOutput(const frontend::ImportedModel &model, const StepOptions &options) {
+std::string whyNoOtherLoss(const frontend::ImportedModel &model, const StepOptions &options) {
   auto kind = parseLossKind(options.loss);
   if (!kind || *kind == LossKind::Output || model.outputs.empty() ||
       !model.outputs[0].shape.empty())
-    return Status::ok();
+    return "";
   const std::string &name = model.outputs[0].name;
-  return problem(Problem::BadModelFlag,
-                 "--loss " + options.loss + ": the output '" + name +
-                     "' is one number, so the model computes its loss itself; "
-                     "train on it with --loss " +
-                     name);
+  return "--loss " + options.loss + ": the output '" + name +
+         "' is one number, so the model computes its loss itself; train on it with --loss " + name;
 }
 
 Error importError(Error error, const std::string &path) {
@@ -333,8 +330,8 @@ buildTrainingStep(MLIRContext &context, frontend::ImportedModel model, const Ste
   result->model = std::move(model);
   if (Status status = checkNames(result->model, options); !status)
     return status.error();
-  if (Status status = checkLossOutput(result->model, options); !status)
-    return status.error();
+  if (std::string why = whyNoOtherLoss(result->model, options); !why.empty())
+    return problem(Problem::BadModelFlag, why);
 
   DiagnosticCollector diagnostics(context);
   ModuleOp module = *result->model.module;

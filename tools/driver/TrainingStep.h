@@ -67,9 +67,9 @@ Result<std::unique_ptr<TrainingStep>> buildTrainingStep(mlir::MLIRContext &conte
 /// parameters and those without weight decay. Errors: Usage, with a suggestion.
 Status checkNames(const frontend::ImportedModel &model, const StepOptions &options);
 
-/// Refuses to attach a loss to an output that already is one. Error (Usage): says how to train on
-/// it.
-Status checkLossOutput(const frontend::ImportedModel &model, const StepOptions &options);
+/// Returns why no loss can be attached to an output that already is one, and how to train on it;
+/// empty where one can.
+std::string whyNoOtherLoss(const frontend::ImportedModel &model, const StepOptions &options);
 
 /// Returns the same step with other factor sizes (factors of `step.analysis`). Parameters with a
 /// new shape have no data. Errors: Other, with the op that the sizes do not fit.
