@@ -587,25 +587,6 @@ TEST(MergedParameters, StayOneWhereTheyAreOne) {
   EXPECT_EQ(roles.parameters.size(), 2u);
 }
 
-/// Scales of scores, which the exporter computed from its own values: nothing is trained.
-TEST(MergedParameters, NumbersOfTheExporterAreNone) {
-  ModelBuilder b;
-  b.input("x", {"batch", "8"});
-  b.output("y");
-  b.floats("val_71", {1}, {0.5f});
-  std::string value = "x";
-  for (const std::string module : {"a", "c"}) {
-    b.floats(module + ".weight", {kWidth, kWidth}, numbers(kWidth * kWidth));
-    b.node("MatMul", {value, module + ".weight"}, {module}, "/" + module + "/MatMul");
-    value = module == "c" ? "y" : module + "_scaled";
-    b.node("Mul", {module, "val_71"}, {value}, "/" + module + "/Mul");
-  }
-  foldedFrom(b, "val_71", "['val_31', 'val_32']");
-  Roles roles = rolesOf(b);
-  EXPECT_THAT(roles.parameters, UnorderedElementsAre("a.weight", "c.weight"));
-  EXPECT_THAT(roles.notes, IsEmpty());
-}
-
 TEST(MergedParameters, KeepTheirNumbers) {
   std::vector<float> halves(kWidth, 0.5f);
   ModelRunner apart, together;

@@ -248,6 +248,30 @@ TEST(Signature, DroppedBiasesAreWarnedOf) {
               Not(isWarned));
 }
 
+/// Scales of scores, which the exporter computed from its own values and stored once: nothing is
+/// trained apart.
+TEST(Signature, NumbersOfTheExporterAreNotTakenApart) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  b.floats("val_71", {1}, {0.5f});
+  std::string value = "x";
+  for (const std::string module : {"a", "c"}) {
+    b.floats(module + ".weight", {2, 2}, {1, 2, 3, 5});
+    b.node("MatMul", {value, module + ".weight"}, {module}, "/" + module + "/MatMul");
+    value = module == "c" ? "y" : module + "_scaled";
+    b.node("Mul", {module, "val_71"}, {value}, "/" + module + "/Mul");
+  }
+  onnx::ValueInfoProto &info = *b.proto.mutable_graph()->add_value_info();
+  info.set_name("val_71");
+  onnx::StringStringEntryProto &from = *info.add_metadata_props();
+  from.set_key("pkg.onnxscript.optimizer.folded_from");
+  from.set_value("['val_31', 'val_32']");
+  ModelRunner runner;
+  EXPECT_THAT(parametersOf(runner, b), ElementsAre("a.weight", "c.weight"));
+  EXPECT_THAT(runner.model->notes, Each(Not(HasSubstr("trained apart"))));
+}
+
 /// The older exporter writes softmax(w)[0] as a number of its own, without a signature. A weight
 /// that it has transposed for a MatMul trains as its source does.
 TEST(Signature, TensorsThatTheOlderExporterComputedAreNamed) {
