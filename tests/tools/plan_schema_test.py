@@ -23,7 +23,7 @@ JOBS = {
     "hybrid-shard": "tiny-gpt2 --gpus 8 --batch 16 --micro-batch 1 --mesh dp=2,fsdp=2,tp=2 --precision f16 --freeze *.bias",
     "one-by-one": "tiny-gpt2 --gpus 4 --batch 16 --micro-batch 1 --mesh fsdp=4 --strategy fsdp --bucket-size none --gather-size none",
     "pipeline": "tiny-gpt2 --cluster every-key.toml --executor nanotron --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --schedule 1f1b --recompute selective --offload all",
-    "stages": "tiny-gpt2 --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --schedule 1f1b --zero 0",
+    "stages": "tiny-gpt2 --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --schedule 1f1b --zero 0 --pad-vocabulary 129",
     "mixed": "tiny-mlp --cluster mixed.toml --gpus 2 --mesh pp=2 --batch 16 --micro-batch 4",
     "experts": "moe-8l --gpus 4 --mesh dp=2,ep=2 --batch 16 --expert-imbalance 1.2",
     "chunks": "llama-8l --gpus 4 --seq 64 --mesh pp=4 --batch 16 --micro-batch 1 --schedule interleaved --top 8 --optimizer muon",
