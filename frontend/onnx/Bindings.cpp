@@ -202,6 +202,16 @@ public:
            (isMove(type) && isOneNumber(it->second->input(0), depth + 1));
   }
 
+  /// Returns true if the indices of `node` choose rows of its first input, one index for each.
+  bool readsRows(const onnx::NodeProto &node) const {
+    if (node.input_size() != 2 || node.op_type() == "Gather")
+      return node.input_size() == 2;
+    auto it = producers.find(node.input(1));
+    return node.op_type() == "GatherND" && it != producers.end() &&
+           it->second->op_type() == "Unsqueeze" && it->second->input_size() == 2 &&
+           number(it->second->input(1)) == -1;
+  }
+
 private:
   static constexpr int maxDepth = 16;
 
@@ -244,7 +254,7 @@ std::optional<int64_t> positionTableLength(const Model &model, const std::set<st
   std::optional<int64_t> length;
   for (const GraphNode &node : model.nodes) {
     const onnx::NodeProto &proto = *node.proto;
-    if (proto.op_type() == "Gather" && proto.input_size() == 2 && !fromData.count(proto.input(1))) {
+    if (offsets.readsRows(proto) && !fromData.count(proto.input(1))) {
       auto it = model.initializers.find(proto.input(0));
       if (it != model.initializers.end() && it->second->dims_size() == 2 &&
           it->second->data_type() != onnx::TensorProto::INT64 && it->second->dims(0) > 1 &&

@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/NodeContext.h"
 #include "frontend/onnx/AttributeDefaults.h"
+#include "frontend/onnx/ModulePath.h"
 
 #include <cmath>
 #include <map>
@@ -117,6 +118,8 @@ bool NodeContext::hasBody(llvm::StringRef attribute) const {
   return llvm::any_of(graphNode.bodies,
                       [&](const Body &body) { return body.attribute == attribute; });
 }
+
+std::string NodeContext::torchOp() const { return frontend::torchOp(node); }
 
 const Body &NodeContext::body(llvm::StringRef attribute) const {
   askedAttributes.insert(attribute.str());

@@ -61,6 +61,8 @@ public:
   /// An input of either kind.
   const Value &anyInput(size_t i) const;
   const std::string &name() const { return graphNode.name; }
+  /// The op of PyTorch that was exported as this node; empty if unknown (ModulePath.h).
+  std::string torchOp() const;
   /// All inputs; ImportError if one is omitted.
   std::vector<Value> allInputs() const;
   /// An input that must be known: a list of integers.

@@ -175,6 +175,49 @@ void importRmsNormalization(NodeContext &node) {
                         .output);
 }
 
+/// (x - mean) / sqrt(var + epsilon) over dims `axes`.
+Value standardize(Emitter &e, const Value &x, const std::vector<unsigned> &axes, double epsilon) {
+  Value centred = elementwise(e, "sub", {x, reduceMean(e, x, axes, true)});
+  Value variance = reduceMean(e, elementwise(e, "mul", {centred, centred}), axes, true);
+  Value rstd = elementwise(e, "rsqrt", {elementwise(e, "add", {variance, number(x, epsilon)})});
+  return elementwise(e, "mul", {centred, rstd});
+}
+
+/// Broadcasts `vector` over the channels, dim 1 of a tensor of rank `rank`.
+Value perChannel(const Value &vector, unsigned rank) {
+  std::vector<unsigned> added;
+  for (unsigned dim = 0; dim < rank; ++dim)
+    if (dim != 1)
+      added.push_back(dim);
+  return unsqueeze(vector, added);
+}
+
+Value scaleAndShift(NodeContext &node, const Value &value) {
+  Value scaled = elementwise(node.emitter, "mul", {value, perChannel(node.input(1), value.rank())});
+  return elementwise(node.emitter, "add", {scaled, perChannel(node.input(2), value.rank())});
+}
+
+/// Whether `value` is computed, and no tensor of the file in another shape or type.
+bool isComputed(Emitter &e, const Value &value) {
+  if (value.isKnown())
+    return false;
+  mlir::Operation *op = e.full(value).getDefiningOp();
+  while (op && llvm::is_contained({"reshape", "cast"}, op->getName().stripDialect()))
+    op = op->getOperand(0).getDefiningOp();
+  return op && op->getNumOperands() > 0;
+}
+
+/// (x - mean) / sqrt(variance + epsilon) * scale + bias, with inputs 1 to 4 per channel.
+void importComputedStatistics(NodeContext &node) {
+  Emitter &e = node.emitter;
+  const Value &x = node.input(0);
+  auto input = [&](size_t i) { return perChannel(cast(e, node.input(i), x.dtype), x.rank()); };
+  Value variance = elementwise(e, "add", {input(4), number(x, node.attrFloat("epsilon", 1e-5))});
+  Value y = elementwise(
+      e, "mul", {elementwise(e, "sub", {x, input(3)}), elementwise(e, "rsqrt", {variance})});
+  node.setOutput(0, elementwise(e, "add", {elementwise(e, "mul", {y, input(1)}), input(2)}));
+}
+
 void importBatchNormalization(NodeContext &node) {
   Emitter &e = node.emitter;
   const Value &x = node.input(0);
@@ -197,6 +240,9 @@ void importBatchNormalization(NodeContext &node) {
   bool trains = node.opset >= 14  ? node.attrInt("training_mode", 0) != 0
                 : node.opset >= 7 ? node.wantsOutput(1)
                                   : node.attrInt("is_test", 0) == 0;
+  // Weights are standardized so, with the statistics of their own rows: NFNet, BiT.
+  if (!trains && (isComputed(e, node.input(3)) || isComputed(e, node.input(4))))
+    return importComputedStatistics(node);
   if (!trains) {
     mlir::Value y = e.createOne("batch_norm", operands, operands[0].getType(), attributes);
     return node.setOutput(0, Value::ofTensor(x.dtype, y));
@@ -208,28 +254,6 @@ void importBatchNormalization(NodeContext &node) {
   node.setOutput(0, Value::ofTensor(x.dtype, op->getResult(0)));
   for (unsigned i : {1, 2})
     node.setNewState(node.inputName(2 + i), node.input(2 + i).dtype, op->getResult(i), i);
-}
-
-/// (x - mean) / sqrt(var + epsilon) over dims `axes`.
-Value standardize(Emitter &e, const Value &x, const std::vector<unsigned> &axes, double epsilon) {
-  Value centred = elementwise(e, "sub", {x, reduceMean(e, x, axes, true)});
-  Value variance = reduceMean(e, elementwise(e, "mul", {centred, centred}), axes, true);
-  Value rstd = elementwise(e, "rsqrt", {elementwise(e, "add", {variance, number(x, epsilon)})});
-  return elementwise(e, "mul", {centred, rstd});
-}
-
-/// Broadcasts `vector` over the channels, dim 1 of a tensor of rank `rank`.
-Value perChannel(const Value &vector, unsigned rank) {
-  std::vector<unsigned> added;
-  for (unsigned dim = 0; dim < rank; ++dim)
-    if (dim != 1)
-      added.push_back(dim);
-  return unsqueeze(vector, added);
-}
-
-Value scaleAndShift(NodeContext &node, const Value &value) {
-  Value scaled = elementwise(node.emitter, "mul", {value, perChannel(node.input(1), value.rank())});
-  return elementwise(node.emitter, "add", {scaled, perChannel(node.input(2), value.rank())});
 }
 
 void importInstanceNormalization(NodeContext &node) {

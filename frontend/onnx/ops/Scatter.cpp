@@ -56,7 +56,11 @@ Value reduceInto(Emitter &emitter, Value data, Value indices, Value updates, uns
   updates = unsqueeze(updates, {axis});
   Shape places = indices.shape;
   places[axis] = size;
-  if (saturatedElements(places) > kMaxKnownElements)
+  Shape perSample = places;
+  for (int64_t &dim : perSample)
+    if (emitter.dependsOnBatch(dim))
+      dim /= emitter.marker;
+  if (saturatedElements(perSample) > kMaxKnownElements)
     throw ImportError("compares more than " + std::to_string(kMaxKnownElements) +
                       " pairs of a place and an index; only reductions 'none' and 'add' are "
                       "supported at this size");

@@ -172,6 +172,10 @@ void importSqueeze(NodeContext &node) {
   std::vector<unsigned> axes;
   if (node.hasAxes(1)) {
     axes = checkAxes(node.axes(1), value.rank());
+    // PyTorch's squeeze keeps dims of other sizes. Its newer exporter writes them into the file,
+    // where ONNX forbids them. Example: x.squeeze(1) of [b, 16, 32].
+    if (llvm::StringRef(node.torchOp()).starts_with("aten.squeeze.dim"))
+      llvm::erase_if(axes, [&](unsigned axis) { return value.shape[axis] != 1; });
   } else {
     for (unsigned dim = 0; dim < value.rank(); ++dim)
       if (value.shape[dim] == 1)

@@ -1,0 +1,115 @@
+//===- exporters_test.cpp - Ops that torch's newer exporter writes ---------===//
+
+#include "tests/frontend/ModelRunner.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+using namespace tbc;
+using namespace tbc::test;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+namespace {
+
+/// x[batch, 2] squeezed along both dims, exported from `op`.
+ModelBuilder squeezed(const std::string &op) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  b.ints("axis", {1}, {1});
+  onnx::StringStringEntryProto &entry =
+      *b.node("Squeeze", {"x", "axis"}, {"y"}, "squeeze").add_metadata_props();
+  entry.set_key("namespace");
+  entry.set_value(": __main__.Model/squeeze: " + op);
+  return b;
+}
+
+/// PixArt of diffusers calls x.squeeze(1) on [batch, tokens, width].
+TEST(TorchSqueeze, KeepsDimsOfOtherSizes) {
+  for (const char *op : {"aten.squeeze.dim", "aten.squeeze.dims"}) {
+    ModelRunner runner;
+    EXPECT_THAT(runner.run(squeezed(op)), ElementsAre(0, 1, 2, 3)) << op;
+  }
+  EXPECT_THAT(importError(squeezed("aten.view.default").bytes()),
+              HasSubstr("squeezes dim 1 of [batch, 2], which is not of size 1"));
+}
+
+/// 40 maxima of 300 rows with 64 columns: 768,000 pairs in each sample.
+TEST(ScatterMaximum, PairsAreCountedInEachSample) {
+  ModelBuilder b;
+  b.input("x", {"batch", "300", "64"});
+  b.output("y");
+  b.ints("row", {1, 40, 64}, std::vector<int64_t>(40 * 64, 7));
+  b.ints("ends", {1}, {40});
+  b.ints("begin", {1}, {0});
+  b.ints("dim", {1}, {1});
+  b.node("Slice", {"x", "begin", "ends", "dim"}, {"u"});
+  b.node("Shape", {"u"}, {"shape"});
+  b.node("Expand", {"row", "shape"}, {"i"});
+  onnx::NodeProto &scatter = b.node("ScatterElements", {"x", "i", "u"}, {"z"});
+  ModelBuilder::attr(scatter, "axis", int64_t(1));
+  ModelBuilder::attr(scatter, "reduction", std::string("max"));
+  b.ints("seven", {}, {7});
+  ModelBuilder::attr(b.node("Gather", {"z", "seven"}, {"row_seven"}), "axis", int64_t(1));
+  b.ints("zero", {}, {0});
+  ModelBuilder::attr(b.node("Gather", {"row_seven", "zero"}, {"y"}), "axis", int64_t(1));
+  ModelRunner runner;
+  runner.options.batch = 1;
+  EXPECT_THAT(runner.run(b), ElementsAre(39 * 64));
+}
+
+/// Weights standardized by batch_norm without running statistics, as in NFNet: the statistics of
+/// [[0, 2], [1, 5]] are means of 1 and 3, and variances of 1 and 4.
+TEST(BatchNorm, OfComputedStatisticsIsArithmetic) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2", "2"});
+  b.output("y");
+  b.floats("weight", {1, 2, 2}, {0, 2, 1, 5});
+  b.floats("scale", {2}, {1, 10});
+  b.floats("bias", {2}, {0, 0});
+  b.ints("last", {1}, {2});
+  b.ints("sizes", {1}, {2});
+  b.node("ReduceMean", {"weight", "last"}, {"means"});
+  b.node("Sub", {"weight", "means"}, {"centred"});
+  b.node("Mul", {"centred", "centred"}, {"squares"});
+  b.node("ReduceMean", {"squares", "last"}, {"variances"});
+  b.node("Reshape", {"means", "sizes"}, {"mean"});
+  b.node("Reshape", {"variances", "sizes"}, {"variance"});
+  floatAttr(
+      b.node("BatchNormalization", {"weight", "scale", "bias", "mean", "variance"}, {"standard"}),
+      "epsilon", 0);
+  b.node("MatMul", {"x", "standard"}, {"y"});
+  ModelRunner runner;
+  runner.options.parameters = {"weight"};
+  // x of sample 0 is [[0, 1], [2, 3]]; the standard weight is [[-1, 1], [-10, 10]].
+  runner.options.batch = 1;
+  EXPECT_THAT(runner.run(b), ElementsAre(-10, 10, -32, 32));
+  EXPECT_EQ(runner.count("batch_norm"), 0u);
+}
+
+/// CodeGen's table[positions] is a GatherND with positions [1, seq, 1].
+TEST(PositionTable, ReadByGatherNd) {
+  ModelBuilder b;
+  b.input("x", {"batch", "seq"}, false);
+  b.output("y");
+  b.floats("table", {64, 2}, std::vector<float>(128, 1));
+  b.ints("zero", {}, {0});
+  b.ints("one", {}, {1});
+  b.ints("last", {1}, {-1});
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Gather", {"shape", "one"}, {"length"});
+  b.node("Range", {"zero", "length", "one"}, {"positions"});
+  b.node("Unsqueeze", {"positions", "last"}, {"rows"});
+  b.node("GatherND", {"table", "rows"}, {"read"});
+  ModelBuilder::attr(b.node("Cast", {"x"}, {"numbers"}), "to", int64_t(onnx::TensorProto::FLOAT));
+  b.node("Unsqueeze", {"numbers", "last"}, {"column"});
+  b.node("Add", {"column", "read"}, {"y"});
+  ModelRunner runner;
+  runner.run(b);
+  EXPECT_THAT(runner.model->warnings,
+              Contains(HasSubstr("sequence length 64, the length of the position table")));
+}
+
+} // namespace
