@@ -23,12 +23,18 @@ private:
   bool dependsOn(const std::string &value, const onnx::NodeProto &node) const;
   std::optional<std::string> sourceOf(const onnx::NodeProto &scatter,
                                       const onnx::NodeProto &selection) const;
+  bool isNumber(const std::string &value) const;
+  std::optional<std::string> onAllPlaces(const std::string &value, const GraphNode &scatter);
+  std::optional<std::string> assignedOnAllPlaces(const GraphNode &scatter);
   void join(GraphNode &node);
   bool isOfSelection(const onnx::NodeProto &node) const;
   void removeUnread();
 
   Model &model;
   std::map<std::string, const onnx::NodeProto *> producers;
+  /// Copies of nodes for the scatter that is joined, by the value that the original makes.
+  std::vector<GraphNode> added;
+  std::map<std::string, std::string> copies;
   /// The NonZero nodes of joined scatters.
   std::set<const onnx::NodeProto *> selections;
 };
@@ -72,6 +78,60 @@ std::optional<std::string> Joiner::sourceOf(const onnx::NodeProto &scatter,
   return slice->input(0);
 }
 
+bool Joiner::isNumber(const std::string &value) const {
+  auto it = model.initializers.find(value);
+  return it != model.initializers.end() &&
+         llvm::all_of(it->second->dims(), [](int64_t size) { return size == 1; });
+}
+
+/// Returns the value that has, at each place, what `value` has for a selected one; nullopt unless
+/// it is computed from elements at the places of `scatter` and numbers, each element by itself.
+/// Ops without a finite slope everywhere are left out: a gradient of 0 times infinity is no number.
+std::optional<std::string> Joiner::onAllPlaces(const std::string &value, const GraphNode &scatter) {
+  static const std::set<std::string> elementwise = {"Abs", "Add",  "Cast",     "Max",
+                                                    "Min", "Mul",  "Neg",      "Relu",
+                                                    "Sub", "Tanh", "Identity", "Sigmoid"};
+  if (auto it = copies.find(value); it != copies.end() || isNumber(value))
+    return it != copies.end() ? it->second : value;
+  auto it = producers.find(value);
+  if (it == producers.end() || !it->second->domain().empty())
+    return std::nullopt;
+  const onnx::NodeProto &node = *it->second;
+  const std::string &type = node.op_type();
+  if (type == "GatherND") {
+    bool isPlain = llvm::all_of(
+        node.attribute(), [](const onnx::AttributeProto &attribute) { return attribute.i() == 0; });
+    if (!isPlain || node.input(1) != scatter.proto->input(1))
+      return std::nullopt;
+    return copies[value] = node.input(0);
+  }
+  // The list of places keeps its elements: the scatter takes one for each.
+  if (type == "Expand" || type == "Reshape")
+    return onAllPlaces(node.input(0), scatter);
+  if (!elementwise.count(type))
+    return std::nullopt;
+  onnx::NodeProto copy = node;
+  for (std::string &input : *copy.mutable_input()) {
+    std::optional<std::string> whole = onAllPlaces(input, scatter);
+    if (!whole)
+      return std::nullopt;
+    input = *whole;
+  }
+  copy.set_name(scatter.name + "/" + node.name());
+  copy.set_output(0, scatter.proto->output(0) + "/" + value);
+  added.push_back({&model.ownNodes.emplace_back(copy), copy.name(), scatter.opset, {}, {}});
+  return copies[value] = copy.output(0);
+}
+
+/// Returns the updates of `scatter` for all places, if they are computed from selected elements.
+std::optional<std::string> Joiner::assignedOnAllPlaces(const GraphNode &scatter) {
+  copies.clear();
+  std::optional<std::string> updates = onAllPlaces(scatter.proto->input(2), scatter);
+  if (!updates || copies.empty())
+    added.clear();
+  return copies.empty() ? std::nullopt : updates;
+}
+
 void Joiner::join(GraphNode &node) {
   const onnx::NodeProto &scatter = *node.proto;
   bool isPlain =
@@ -83,11 +143,14 @@ void Joiner::join(GraphNode &node) {
   std::optional<std::string> source;
   if (selection)
     source = sourceOf(scatter, *selection);
+  bool isAssigned = selection && !source;
+  if (isAssigned)
+    source = assignedOnAllPlaces(node);
   if (!source)
     return;
   onnx::NodeProto &joined = model.ownNodes.emplace_back();
   joined.set_domain("tbc");
-  joined.set_op_type("MaskedScatter");
+  joined.set_op_type(isAssigned ? "MaskedAssign" : "MaskedScatter");
   joined.set_name(scatter.name());
   for (const std::string &input : {scatter.input(0), selection->input(0), *source})
     joined.add_input(input);
@@ -136,8 +199,14 @@ void Joiner::removeUnread() {
 }
 
 void Joiner::run() {
-  for (GraphNode &node : model.nodes)
+  std::vector<GraphNode> nodes;
+  for (GraphNode &node : model.nodes) {
+    added.clear();
     join(node);
+    nodes.insert(nodes.end(), added.begin(), added.end());
+    nodes.push_back(std::move(node));
+  }
+  model.nodes = std::move(nodes);
   if (!selections.empty())
     removeUnread();
 }

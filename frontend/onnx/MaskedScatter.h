@@ -19,7 +19,12 @@ namespace tbc::frontend {
 /// Example: ScatterND(x, Transpose(NonZero(mask)), Slice(Reshape(f, [-1]), 0, count)), where
 /// `count` is the number of nonzero elements, becomes MaskedScatter(x, mask, Reshape(f, [-1])).
 ///
-/// Updates that are computed from selected rows stay: experts add their results so (Selection.h).
+/// If the updates are computed from selected elements, each by itself, they are computed for all
+/// places, and the node is `MaskedAssign` with the inputs data, mask and updates. Example:
+/// `area[mask] = width[mask] * height[mask]` becomes MaskedAssign(area, mask, width * height).
+///
+/// Other updates that are computed from selected rows stay: experts add their results so
+/// (Selection.h).
 void joinMaskedScatters(Model &model);
 
 } // namespace tbc::frontend

@@ -68,14 +68,6 @@ std::string pathFromName(const std::string &name) {
 
 } // namespace
 
-std::string torchOp(const onnx::NodeProto &node) {
-  for (const onnx::StringStringEntryProto &entry : node.metadata_props())
-    if (entry.key() == "namespace")
-      if (size_t end = entry.value().rfind(": "); end != std::string::npos)
-        return entry.value().substr(end + 2);
-  return "";
-}
-
 std::string modulePath(const GraphNode &node) {
   std::string path = pathFromMetadata(*node.proto);
   return path.empty() ? pathFromName(node.name) : path;

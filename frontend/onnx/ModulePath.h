@@ -12,10 +12,6 @@ namespace tbc::frontend {
 /// "transformer.h.0.attn".
 std::string modulePath(const GraphNode &node);
 
-/// Returns the op of PyTorch that torch's newer exporter has written as `node`; empty if unknown.
-/// Example: "aten.squeeze.dim".
-std::string torchOp(const onnx::NodeProto &node);
-
 /// Returns the strings of a list as Python prints it. Example: "['a', 'b']".
 std::vector<std::string> listedStrings(const std::string &text);
 

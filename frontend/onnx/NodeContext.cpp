@@ -2,7 +2,6 @@
 
 #include "frontend/onnx/NodeContext.h"
 #include "frontend/onnx/AttributeDefaults.h"
-#include "frontend/onnx/ModulePath.h"
 
 #include <cmath>
 #include <map>
@@ -119,7 +118,13 @@ bool NodeContext::hasBody(llvm::StringRef attribute) const {
                       [&](const Body &body) { return body.attribute == attribute; });
 }
 
-std::string NodeContext::torchOp() const { return frontend::torchOp(node); }
+std::string NodeContext::torchOp() const {
+  for (const onnx::StringStringEntryProto &entry : node.metadata_props())
+    if (entry.key() == "namespace")
+      if (size_t end = entry.value().rfind(": "); end != std::string::npos)
+        return entry.value().substr(end + 2);
+  return "";
+}
 
 const Body &NodeContext::body(llvm::StringRef attribute) const {
   askedAttributes.insert(attribute.str());

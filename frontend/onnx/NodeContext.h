@@ -61,7 +61,8 @@ public:
   /// An input of either kind.
   const Value &anyInput(size_t i) const;
   const std::string &name() const { return graphNode.name; }
-  /// The op of PyTorch that was exported as this node; empty if unknown (ModulePath.h).
+  /// The op of PyTorch that torch's newer exporter has written as this node; empty if unknown.
+  /// Example: "aten.squeeze.dim".
   std::string torchOp() const;
   /// All inputs; ImportError if one is omitted.
   std::vector<Value> allInputs() const;

@@ -18,6 +18,7 @@
 #include "runtime/kernels/HeadLayout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace tbc::cpu {
@@ -254,7 +255,8 @@ private:
       std::copy_n(from, e, to);
       vectors().scale(to, e, l == 0 ? 0 : 1 / l);
       o.finish();
-      buffers.result<float>(1)[at + row] = l == 0 ? 0 : largest[size_t(row)];
+      // The largest of a vector leaves NaN out, the sum does not.
+      buffers.result<float>(1)[at + row] = l == 0 ? 0 : std::isnan(l) ? l : largest[size_t(row)];
       buffers.result<float>(2)[at + row] = l;
     }
   }

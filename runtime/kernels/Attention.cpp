@@ -11,6 +11,7 @@
 #include "runtime/kernels/HeadLayout.h"
 #include "runtime/kernels/PackedAttention.h"
 
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -97,6 +98,7 @@ template <typename T> void divideRow(T *row, const ReadableKeys &readable, T l) 
 }
 
 /// The row max over the readable keys and the sink; 0 in residues, and for a row without either.
+/// NaN if a score is.
 template <typename T>
 T stabilizer(const T *row, const ReadableKeys &readable, const AttentionScore<T> &score,
              int64_t head) {
@@ -107,7 +109,7 @@ T stabilizer(const T *row, const ReadableKeys &readable, const AttentionScore<T>
       largest = score.sink(head);
     for (size_t j = 0; j < readable.keys.size(); ++j)
       if (readable.keys[j]) {
-        largest = isFirst ? row[j] : std::max(largest, row[j]);
+        largest = isFirst || std::isnan(row[j]) ? row[j] : std::max(largest, row[j]);
         isFirst = false;
       }
   }

@@ -60,6 +60,18 @@ TEST(ScatterMaximum, PairsAreCountedInEachSample) {
   EXPECT_THAT(runner.run(b), ElementsAre(39 * 64));
 }
 
+/// Swin of torchvision assigns to windows that are shifted by 0.
+TEST(EmptySlice, AssignedTo) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"}, false);
+  b.output("y");
+  b.ints("i", {0, 2}, {});
+  b.ints("u", {0}, {});
+  b.node("ScatterND", {"x", "i", "u"}, {"y"});
+  ModelRunner runner;
+  EXPECT_THAT(runner.run(b), ElementsAre(0, 1, 2, 3));
+}
+
 /// Weights standardized by batch_norm without running statistics, as in NFNet: the statistics of
 /// [[0, 2], [1, 5]] are means of 1 and 3, and variances of 1 and 4.
 TEST(BatchNorm, OfComputedStatisticsIsArithmetic) {

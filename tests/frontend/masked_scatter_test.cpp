@@ -70,4 +70,31 @@ TEST(MaskedScatter, TheFeaturesMustBeThoseOfSamples) {
                         "[batch, 3, 2]; expected rows of 2 for each sample"));
 }
 
+/// Intersections of boxes in torchvision: area[mask] = (high[mask] - low[mask]) * 2, as written by
+/// its exporter, with the list expanded to its own length.
+TEST(MaskedAssign, ComputesForAllPlaces) {
+  ModelBuilder b;
+  b.input("low", {"batch", "3"});
+  b.input("high", {"batch", "3"});
+  b.output("y");
+  b.floats("two", {}, {2});
+  b.floats("zero", {}, {0});
+  b.ints("list", {1}, {-1});
+  b.node("Greater", {"high", "low"}, {"mask"});
+  b.node("Mul", {"low", "zero"}, {"zeros"});
+  b.node("NonZero", {"mask"}, {"found"});
+  ModelBuilder::attr(b.node("Transpose", {"found"}, {"places"}), "perm",
+                     std::vector<int64_t>{1, 0});
+  b.node("GatherND", {"high", "places"}, {"a"});
+  b.node("GatherND", {"low", "places"}, {"b"});
+  b.node("Sub", {"a", "b"}, {"difference"});
+  b.node("Mul", {"difference", "two"}, {"twice"});
+  b.node("Reshape", {"twice", "list"}, {"updates"});
+  b.node("ScatterND", {"zeros", "places", "updates"}, {"y"}, "assign");
+  ModelRunner runner;
+  runner.inputs["low"] = {0, 5, 1, 7, 2, 2};
+  runner.inputs["high"] = {3, 4, 1, 9, 1, 8};
+  EXPECT_THAT(runner.run(b), ElementsAre(6, 0, 0, 4, 0, 12));
+}
+
 } // namespace

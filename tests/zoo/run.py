@@ -69,6 +69,7 @@ try:
     import strangers  # noqa: F401
     import subject
     import tasks  # noqa: F401
+    import visitors  # noqa: F401
     import written  # noqa: F401
 except ImportError as error:
     print(f"skipped: {error}; tests/zoo/make-venv FOLDER makes the environment")

@@ -188,6 +188,9 @@ void importScatterNd(NodeContext &node) {
   if (updates.shape != expected)
     throw ImportError("writes updates of shape " + printShape(updates.shape, emitter.marker) +
                       " where indices and data ask for " + printShape(expected, emitter.marker));
+  // An empty slice: windows that are shifted by 0 in Swin.
+  if (llvm::is_contained(expected, 0))
+    return node.setOutput(0, data);
   // A slice that is assigned to.
   if (mode == Mode::Replace)
     if (auto block = blockOfIndices(emitter, indices, leading)) {
@@ -309,15 +312,34 @@ void importMaskedScatter(NodeContext &node) {
               std::to_string(rows) + " places");
 }
 
+/// Puts `updates`, of the shape of `data`, where a mask over leading dims is true
+/// (MaskedScatter.h).
+void importMaskedAssign(NodeContext &node) {
+  Emitter &emitter = node.emitter;
+  const Value &data = node.input(0), &updates = node.input(2);
+  Value mask = node.input(1);
+  requireSameType(data, updates);
+  if (updates.shape != data.shape || mask.rank() > data.rank() ||
+      !std::equal(mask.shape.begin(), mask.shape.end(), data.shape.begin()))
+    throw ImportError("assigns elements of " + printShape(updates.shape, emitter.marker) +
+                      " at places of " + printShape(data.shape, emitter.marker) +
+                      " that are chosen by data. Write torch.where(mask, updates, x) with both of "
+                      "one shape");
+  if (mask.dtype != DType::Bool)
+    mask = compare(emitter, "ne", mask, number(mask, 0));
+  std::vector<unsigned> behind;
+  for (unsigned dim = mask.rank(); dim < data.rank(); ++dim)
+    behind.push_back(dim);
+  node.setOutput(0, select(emitter, unsqueeze(mask, behind), updates, data));
+}
+
 } // namespace
 
 llvm::ArrayRef<OpImporter> scatterOps() {
   static const OpImporter ops[] = {
-      {"", "Scatter", importScatterElements},
-      {"", "ScatterElements", importScatterElements},
-      {"", "ScatterND", importScatterNd},
-      {"", "TensorScatter", importTensorScatter},
-      {"tbc", "MaskedScatter", importMaskedScatter},
+      {"", "Scatter", importScatterElements},      {"", "ScatterElements", importScatterElements},
+      {"", "ScatterND", importScatterNd},          {"", "TensorScatter", importTensorScatter},
+      {"tbc", "MaskedAssign", importMaskedAssign}, {"tbc", "MaskedScatter", importMaskedScatter},
   };
   return ops;
 }

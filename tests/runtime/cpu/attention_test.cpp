@@ -202,6 +202,26 @@ TEST(NativeAttention, Sizes) {
   checkBoth({1, 1, 1, 65, 600, 16, 8}, {}, "tiles of keys");
 }
 
+/// A score that is no number makes the row's max, sum and result none, wherever it stands.
+TEST(NativeAttention, ScoresThatAreNoNumbers) {
+  for (size_t key : {0, 2}) {
+    std::vector<double> keys(5, 1), ones(1, 1), values(5, 1);
+    keys[key] = NAN;
+    auto column = [](const std::vector<double> &elements) {
+      return Tensor::fromDoubles({DType::F32, {1, 1, int64_t(elements.size()), 1}},
+                                 kernels::Arith::Native, elements);
+    };
+    test::NativeCase one;
+    one.op = "attention";
+    one.attrs = attrsOf({1, 1, 1, 1, 5, 1, 1}, {});
+    one.operands = {column(ones), column(keys), column(values)};
+    one.results = {{DType::F32, {1, 1, 1, 1}}, {DType::F32, {1, 1, 1}}, {DType::F32, {1, 1, 1}}};
+    for (const std::vector<Tensor> &results : {test::runNative(one), test::runExact(one)})
+      for (const Tensor &result : results)
+        EXPECT_TRUE(std::isnan(result.toDoubles()[0])) << "key " << key;
+  }
+}
+
 TEST(NativeAttention, Windows) {
   Masks causal;
   causal.causal = true;
