@@ -23,6 +23,7 @@ private:
   bool dependsOn(const std::string &value, const onnx::NodeProto &node) const;
   std::optional<std::string> sourceOf(const onnx::NodeProto &scatter,
                                       const onnx::NodeProto &selection) const;
+  const onnx::NodeProto *selectionOf(const std::string &places) const;
   bool isNumber(const std::string &value) const;
   std::optional<std::string> onAllPlaces(const std::string &value, const GraphNode &scatter);
   std::optional<std::string> assignedOnAllPlaces(const GraphNode &scatter);
@@ -35,6 +36,8 @@ private:
   /// Copies of nodes for the scatter that is joined, by the value that the original makes.
   std::vector<GraphNode> added;
   std::map<std::string, std::string> copies;
+  /// The NonZero nodes of the elements that it takes: one for each in files that are not optimized.
+  std::set<const onnx::NodeProto *> selected;
   /// The NonZero nodes of joined scatters.
   std::set<const onnx::NodeProto *> selections;
 };
@@ -78,6 +81,12 @@ std::optional<std::string> Joiner::sourceOf(const onnx::NodeProto &scatter,
   return slice->input(0);
 }
 
+/// Returns the NonZero whose elements `places` lists; null if it is no such list.
+const onnx::NodeProto *Joiner::selectionOf(const std::string &places) const {
+  const onnx::NodeProto *list = producer(places, "Transpose");
+  return list ? producer(list->input(0), "NonZero") : nullptr;
+}
+
 bool Joiner::isNumber(const std::string &value) const {
   auto it = model.initializers.find(value);
   return it != model.initializers.end() &&
@@ -101,8 +110,11 @@ std::optional<std::string> Joiner::onAllPlaces(const std::string &value, const G
   if (type == "GatherND") {
     bool isPlain = llvm::all_of(
         node.attribute(), [](const onnx::AttributeProto &attribute) { return attribute.i() == 0; });
-    if (!isPlain || node.input(1) != scatter.proto->input(1))
+    const onnx::NodeProto *selection = selectionOf(node.input(1));
+    if (!isPlain || !selection ||
+        selection->input(0) != selectionOf(scatter.proto->input(1))->input(0))
       return std::nullopt;
+    selected.insert(selection);
     return copies[value] = node.input(0);
   }
   // The list of places keeps its elements: the scatter takes one for each.
@@ -126,6 +138,7 @@ std::optional<std::string> Joiner::onAllPlaces(const std::string &value, const G
 /// Returns the updates of `scatter` for all places, if they are computed from selected elements.
 std::optional<std::string> Joiner::assignedOnAllPlaces(const GraphNode &scatter) {
   copies.clear();
+  selected.clear();
   std::optional<std::string> updates = onAllPlaces(scatter.proto->input(2), scatter);
   if (!updates || copies.empty())
     added.clear();
@@ -138,14 +151,13 @@ void Joiner::join(GraphNode &node) {
       scatter.domain().empty() && scatter.op_type() == "ScatterND" && scatter.input_size() == 3 &&
       llvm::all_of(scatter.attribute(),
                    [](const onnx::AttributeProto &attribute) { return attribute.s() == "none"; });
-  const onnx::NodeProto *list = isPlain ? producer(scatter.input(1), "Transpose") : nullptr;
-  const onnx::NodeProto *selection = list ? producer(list->input(0), "NonZero") : nullptr;
+  const onnx::NodeProto *selection = isPlain ? selectionOf(scatter.input(1)) : nullptr;
   std::optional<std::string> source;
   if (selection)
-    source = sourceOf(scatter, *selection);
-  bool isAssigned = selection && !source;
-  if (isAssigned)
     source = assignedOnAllPlaces(node);
+  bool isAssigned = source.has_value();
+  if (selection && !isAssigned)
+    source = sourceOf(scatter, *selection);
   if (!source)
     return;
   onnx::NodeProto &joined = model.ownNodes.emplace_back();
@@ -159,6 +171,8 @@ void Joiner::join(GraphNode &node) {
   node.proto = &joined;
   producers[joined.output(0)] = &joined;
   selections.insert(selection);
+  if (isAssigned)
+    selections.insert(selected.begin(), selected.end());
 }
 
 /// Returns true if `node` is the NonZero of a joined scatter, or reads its result.

@@ -71,8 +71,8 @@ TEST(MaskedScatter, TheFeaturesMustBeThoseOfSamples) {
 }
 
 /// Intersections of boxes in torchvision: area[mask] = (high[mask] - low[mask]) * 2, as written by
-/// its exporter, with the list expanded to its own length.
-TEST(MaskedAssign, ComputesForAllPlaces) {
+/// its exporter, with the list expanded to its own length. `selections`: 3 without an optimizer.
+ModelBuilder withAreas(int selections) {
   ModelBuilder b;
   b.input("low", {"batch", "3"});
   b.input("high", {"batch", "3"});
@@ -82,19 +82,29 @@ TEST(MaskedAssign, ComputesForAllPlaces) {
   b.ints("list", {1}, {-1});
   b.node("Greater", {"high", "low"}, {"mask"});
   b.node("Mul", {"low", "zero"}, {"zeros"});
-  b.node("NonZero", {"mask"}, {"found"});
-  ModelBuilder::attr(b.node("Transpose", {"found"}, {"places"}), "perm",
-                     std::vector<int64_t>{1, 0});
-  b.node("GatherND", {"high", "places"}, {"a"});
-  b.node("GatherND", {"low", "places"}, {"b"});
+  for (int i = 0; i < selections; ++i) {
+    std::string number = std::to_string(i);
+    b.node("NonZero", {"mask"}, {"found" + number});
+    ModelBuilder::attr(b.node("Transpose", {"found" + number}, {"places" + number}), "perm",
+                       std::vector<int64_t>{1, 0});
+  }
+  b.node("GatherND", {"high", "places0"}, {"a"});
+  b.node("GatherND", {"low", selections > 1 ? "places1" : "places0"}, {"b"});
   b.node("Sub", {"a", "b"}, {"difference"});
   b.node("Mul", {"difference", "two"}, {"twice"});
   b.node("Reshape", {"twice", "list"}, {"updates"});
-  b.node("ScatterND", {"zeros", "places", "updates"}, {"y"}, "assign");
-  ModelRunner runner;
-  runner.inputs["low"] = {0, 5, 1, 7, 2, 2};
-  runner.inputs["high"] = {3, 4, 1, 9, 1, 8};
-  EXPECT_THAT(runner.run(b), ElementsAre(6, 0, 0, 4, 0, 12));
+  b.node("ScatterND", {"zeros", selections > 2 ? "places2" : "places0", "updates"}, {"y"},
+         "assign");
+  return b;
+}
+
+TEST(MaskedAssign, ComputesForAllPlaces) {
+  for (int selections : {1, 3}) {
+    ModelRunner runner;
+    runner.inputs["low"] = {0, 5, 1, 7, 2, 2};
+    runner.inputs["high"] = {3, 4, 1, 9, 1, 8};
+    EXPECT_THAT(runner.run(withAreas(selections)), ElementsAre(6, 0, 0, 4, 0, 12));
+  }
 }
 
 } // namespace
