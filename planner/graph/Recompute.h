@@ -46,8 +46,8 @@ std::vector<bool> offloadFlags(const reshard::Graph &graph);
 /// Returns a lower bound on the bytes that all devices together keep from forward to backward, if
 /// the ops with a flag in `recompute` run again: the values with a batch that a backward op or an
 /// op that runs again reads, each once, and of its views the least on the way.
-/// Example: y = gelu(x W) of 2 MB, with x of 1 MB and a matmul behind it. Nothing flagged keeps x,
-/// x W and y, 5 MB; gelu flagged keeps x and x W, 3 MB.
+/// Example: y = gelu(x W) of 2 MB, with x of 1 MB and a matmul behind it. Without a flag it keeps
+/// x, x W and y, 5 MB; gelu flagged keeps x and x W, 3 MB.
 double leastKeptBytes(const reshard::Graph &graph, const std::vector<bool> &recompute);
 
 using reshard::numForwardOps;

@@ -2,7 +2,6 @@
 
 #include "planner/search/BoundTables.h"
 #include "planner/bound/HeterogeneousBound.h"
-#include "planner/graph/Recompute.h"
 #include "planner/graph/Stages.h"
 #include "planner/place/Place.h"
 #include "planner/predict/Update.h"
@@ -186,13 +185,6 @@ const KeepBound &BoundTables::keepBoundFor(int64_t devices, int64_t samples) con
   return *keepBounds.get({devices, samples}, [&] {
     return std::make_unique<KeepBound>(costs.models.graphFor(samples), problem.cluster,
                                        problem.repeat, double(devices), &sharesFor(samples));
-  });
-}
-
-double BoundTables::unforcedKeptBytes(int64_t samples) const {
-  return unforcedKept.get(samples, [&] {
-    return leastKeptBytes(costs.models.graphFor(samples),
-                          costs.models.flagsFor(RecomputeMode::None, samples));
   });
 }
 

@@ -62,8 +62,6 @@ public:
   /// `parts`.
   double mostSaved(double samples, double parts) const;
   const KeepBound &keepBoundFor(int64_t devices, int64_t samples) const;
-  /// Returns leastKeptBytes() of `samples` without forced recomputation.
-  double unforcedKeptBytes(int64_t samples) const;
   /// Returns the least seconds of exchanges with the experts along ep, of a micro-batch on each
   /// rank. It counts only values needed with any recomputation: forward values within forward, and
   /// cotangents. 0 with cp.
@@ -130,7 +128,6 @@ private:
   mutable OnceMap<std::array<int64_t, 3>, double> exchangeSeconds; // by ep, tp, samples
   mutable ByDevicesAndSamples<DividedWork> works;
   mutable ByDevicesAndSamples<std::unique_ptr<KeepBound>> keepBounds;
-  mutable OnceMap<int64_t, double> unforcedKept; // by samples
   mutable Once<MostSaved> saving;
   mutable OnceMap<std::pair<bool, int64_t>, double> matrices;
   mutable OnceMap<std::tuple<std::array<int64_t, 4>, int, bool>, double> passSends;

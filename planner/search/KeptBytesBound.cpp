@@ -149,7 +149,7 @@ static double keptGatheredBytes(const BoundTables &tables, const Candidate &cand
 
 namespace {
 
-/// What the memory of all stages holds, whatever their cut.
+/// The memory of all stages, for any cut.
 struct StageRoom {
   double usableBytes = 0;       // of one device
   std::vector<double> inFlight; // leastInFlight(); empty if only one micro-batch is counted
@@ -207,7 +207,7 @@ bool keepsTooMuch(const BoundTables &tables, const Candidate &candidate) {
   const MeshShape &mesh = candidate.mesh;
   if (candidate.recompute != RecomputeMode::None || candidate.offloadsResiduals)
     return false;
-  const double kept = tables.unforcedKeptBytes(candidate.microBatch * mesh.ep) /
+  const double kept = tables.costs.models.unforcedKeptBytes(candidate.microBatch * mesh.ep) /
                       double(mesh.tp * mesh.cp * mesh.ep);
   return kept > roomOf(tables, candidate, boundMode(tables.costs, candidate)).keptBytes;
 }

@@ -29,7 +29,7 @@ namespace tbc::planner {
 double mostKeptBytes(const BoundTables &tables, const Candidate &candidate, const DataMode &mode,
                      double limit);
 
-/// Whether the values of `candidate`, which recomputes nothing by force, cannot fit: they take more
+/// Whether the values of `candidate`, without forced recomputation, cannot fit: they take more
 /// than mostKeptBytes() without a limit on time, evenly divided over the devices of each stage.
 ///
 /// Example: one stage with 60 GB usable and 20 GB of parameters and states holds 40 GB, so 45 GB of

@@ -49,6 +49,12 @@ const std::vector<bool> &ModelTables::flagsFor(RecomputeMode recompute, int64_t 
   });
 }
 
+double ModelTables::unforcedKeptBytes(int64_t samples) const {
+  return unforcedKept.get(samples, [&] {
+    return leastKeptBytes(graphFor(samples), flagsFor(RecomputeMode::None, samples));
+  });
+}
+
 const FewerRepeats *ModelTables::fewerRepeatsFor(int64_t samples, RecomputeMode recompute,
                                                  const std::vector<OpStrategy> &strategies) const {
   const std::optional<FewerRepeats> &fewer =

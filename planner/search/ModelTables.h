@@ -37,6 +37,8 @@ public:
   const std::vector<uint64_t> &hashes() const;
   /// Returns by op whether mode `recompute` recomputes it, with the user's pins.
   const std::vector<bool> &flagsFor(RecomputeMode recompute, int64_t samples) const;
+  /// Returns leastKeptBytes() without forced recomputation.
+  double unforcedKeptBytes(int64_t samples) const;
   /// Returns the strategies of all ops on split.mesh(); null if the form of cp does not suit the
   /// model.
   const std::vector<reshard::OpStrategy> *strategiesFor(const ModelSplit &split,
@@ -87,6 +89,7 @@ private:
   mutable OnceMap<std::pair<bool, int64_t>, std::vector<KernelShare>> shares;
   mutable Once<std::vector<uint64_t>> structure;
   mutable OnceMap<std::pair<int64_t, RecomputeMode>, std::vector<bool>> flags;
+  mutable OnceMap<int64_t, double> unforcedKept; // by samples
   mutable OnceMap<std::tuple<int64_t, int64_t, bool>, Placement> placements;
   mutable OnceMap<std::pair<ModelSplit, int64_t>, Strategies> strategies;
   mutable Once<std::optional<FewerRepeats>> fewerRepeats;

@@ -243,7 +243,7 @@ static void checkKept(const Graph &graph, const Cluster &cluster) {
     if (candidate.recompute != RecomputeMode::None || !searcher.costs.models.mayPlace(candidate))
       continue;
     const MeshShape &mesh = candidate.mesh;
-    const double kept = searcher.boundTables.unforcedKeptBytes(candidate.microBatch * mesh.ep) /
+    const double kept = searcher.costs.models.unforcedKeptBytes(candidate.microBatch * mesh.ep) /
                         double(mesh.tp * mesh.cp * mesh.ep);
     const double scored =
         searcher.costs.models.profileOf(candidate, RecomputeMode::None).sums.back().residualBytes;

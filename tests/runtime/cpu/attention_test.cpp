@@ -202,7 +202,7 @@ TEST(NativeAttention, Sizes) {
   checkBoth({1, 1, 1, 65, 600, 16, 8}, {}, "tiles of keys");
 }
 
-/// A score that is no number makes the row's max, sum and result none, wherever it stands.
+/// A NaN score makes the row's max, sum and result NaN, wherever it stands.
 TEST(NativeAttention, ScoresThatAreNoNumbers) {
   for (size_t key : {0, 2}) {
     std::vector<double> keys(5, 1), ones(1, 1), values(5, 1);
