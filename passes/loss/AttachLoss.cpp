@@ -45,6 +45,11 @@ constexpr llvm::StringLiteral kStatistic =
     "computes a statistic over the samples, which the loss of each sample depends on; each "
     "micro-batch has its own, over all data ranks; --pin accumulation=1 has one of the whole batch";
 
+/// The remark at an output that is no loss.
+constexpr llvm::StringLiteral kNoLoss =
+    "the loss is the mean of a matmul, which falls without end; for logits take --loss "
+    "cross-entropy, for predictions --loss mse";
+
 /// The position of the batch in a tensor: `dim` is the batch, or a flattened dim, the batch times
 /// `inner`, or joins several such parts (`inner` is 0). Example: rows of two views of each sample,
 /// [batch + batch].
@@ -403,6 +408,13 @@ void LossAttacher::setResults() {
   train.setAllResultAttrs(attrs);
 }
 
+/// Whether `value` is a matmul, perhaps with a bias.
+static bool isOfMatmul(Value value) {
+  Operation *op = value.getDefiningOp();
+  return isa_and_nonnull<EinsumOp>(op) ||
+         (isa_and_nonnull<AddOp, CastOp>(op) && llvm::any_of(op->getOperands(), isOfMatmul));
+}
+
 LogicalResult LossAttacher::run() {
   Operation *terminator = train.getBody().front().getTerminator();
   FailureOr<unsigned> result = findOutput();
@@ -439,6 +451,10 @@ LogicalResult LossAttacher::run() {
   }
   if (Operation *statistic = isWhole ? nullptr : statisticInSamples(train, asExported))
     emitRemark(statistic->getLoc()) << kStatistic;
+  // A critic's one value for each sample may be a loss.
+  if (options.kind == LossKind::Output && !isWhole && type.getRank() > 1 &&
+      type.getShape().back() > 1 && isOfMatmul(output))
+    emitRemark(output.getLoc()) << kNoLoss;
   if (isWhole) {
     loss = Formula{builder, loc}.wide(output);
   } else if (!*isSum) {

@@ -353,6 +353,27 @@ TEST(AttachLoss, WarnsOfAStatisticInTheLossOfASample) {
   EXPECT_EQ(messages("%x"), "");
 }
 
+/// The mean of logits is no loss; the one value that a critic gives a sample may be.
+TEST(AttachLoss, WarnsOfTheMeanOfAMatmul) {
+  auto messages = [](int classes) {
+    const std::string c = std::to_string(classes);
+    ParsedModule module(
+        R"(
+      func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64},
+                       %w: tensor<3x)" +
+        c + R"(xf32> {tbc.role = #tbc.role<parameter>, tbc.name = "w"}) -> tensor<2x)" + c +
+        R"(xf32> {
+        %y = tbc.einsum %x, %w {lhs_labels = array<i64: 0, 2>, rhs_labels = array<i64: 2, 1>, result_labels = array<i64: 0, 1>} : (tensor<2x3xf32>, tensor<3x)" +
+        c + "xf32>) -> tensor<2x" + c + "xf32>\n return %y : tensor<2x" + c + "xf32>\n}");
+    LossOptions options;
+    options.kind = LossKind::Output;
+    EXPECT_TRUE(succeeded(attachLoss(*module, options))) << module.messages;
+    return module.messages;
+  };
+  EXPECT_THAT(messages(5), HasSubstr("take --loss cross-entropy"));
+  EXPECT_EQ(messages(1), "");
+}
+
 /// Rows of two views: the batch is a part of each segment of the dim.
 TEST(AttachLoss, ASumOverTwoViewsOfEachSampleIsShared) {
   ParsedModule module(R"(
