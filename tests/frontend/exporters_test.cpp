@@ -124,4 +124,16 @@ TEST(PositionTable, ReadByGatherNd) {
               Contains(HasSubstr("sequence length 64, the length of the position table")));
 }
 
+/// A table expanded to the two samples of the example, and read by those of a batch.
+TEST(ExportedBatch, IsNamedWhereReadsNeedMore) {
+  ModelBuilder b;
+  b.input("x", {"batch", "3"}, false);
+  b.output("y");
+  b.floats("table", {2, 8}, std::vector<float>(16, 1));
+  ModelBuilder::attr(b.node("GatherElements", {"table", "x"}, {"y"}), "axis", int64_t(1));
+  const std::string error = importError(b.bytes());
+  EXPECT_THAT(error, HasSubstr("its indices have the batch there, and its data 2"));
+  EXPECT_THAT(error, HasSubstr("export the model with a dynamic batch dim"));
+}
+
 } // namespace

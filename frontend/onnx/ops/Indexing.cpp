@@ -84,6 +84,17 @@ void importGatherNd(NodeContext &node) {
       0, gatherNd(node.emitter, node.input(0), node.input(1), node.attrInt("batch_dims", 0)));
 }
 
+/// Returns the message for more indices than elements in a dim that is not the one chosen from.
+static std::string readsOutside(const Emitter &emitter, unsigned dim, int64_t indices,
+                                int64_t data) {
+  std::string text = "reads outside of dim " + std::to_string(dim);
+  if (!emitter.dependsOnBatch(indices) || emitter.dependsOnBatch(data))
+    return text + ", which has " + std::to_string(data) + " of " + std::to_string(indices) +
+           " elements";
+  return text + ": its indices have the batch there, and its data " + std::to_string(data) +
+         ", perhaps the batch of the export; export the model with a dynamic batch dim";
+}
+
 void importGatherElements(NodeContext &node) {
   Value data = node.input(0);
   const Value &indices = node.input(1);
@@ -96,7 +107,7 @@ void importGatherElements(NodeContext &node) {
     if (dim == axis)
       continue;
     if (indices.shape[dim] > data.shape[dim])
-      throw ImportError("reads outside of dim " + std::to_string(dim));
+      throw ImportError(readsOutside(node.emitter, dim, indices.shape[dim], data.shape[dim]));
     data = slice(node.emitter, data, dim, 0, 1, indices.shape[dim]);
   }
   node.setOutput(0, gatherElements(node.emitter, data, indices, axis));
