@@ -178,6 +178,18 @@ public:
     return isMove(type) ? operand(0) : 0;
   }
 
+  /// Returns the length of the list in the file that `name` is a part of, if it is one. Example: 64
+  /// for position_ids[:, :length] of YOSO, which has numbers 2 to 65.
+  std::optional<int64_t> listLength(const std::string &name, int depth = 0) const {
+    auto it = producers.find(name);
+    if (it != producers.end() && depth < maxDepth && isMove(it->second->op_type()))
+      return listLength(it->second->input(0), depth + 1);
+    auto list = model.initializers.find(name);
+    if (list == model.initializers.end() || list->second->dims().empty())
+      return std::nullopt;
+    return *list->second->dims().rbegin();
+  }
+
   /// Returns true if `name` is made from bounded distances or their logarithms, so that it does not
   /// grow with the length. Example: buckets of T5's relative positions.
   bool isBounded(const std::string &name, int depth = 0) const {
@@ -244,7 +256,8 @@ private:
 
 /// Returns the largest number of positions for the smallest table that is read by positions, i.e.
 /// by indices derived from shapes and constants alone, `held` inputs among them. Example: a table
-/// of 2050 rows that is read from row 2 on, as in OPT, has 2048 positions.
+/// of 2050 rows that is read from row 2 on, as in OPT, has 2048 positions; so has one that is read
+/// by a list of 2048 numbers.
 std::optional<int64_t> positionTableLength(const Model &model, const std::set<std::string> &held) {
   std::set<std::string> fromData;
   for (const onnx::ValueInfoProto *input : model.inputs)
@@ -261,6 +274,7 @@ std::optional<int64_t> positionTableLength(const Model &model, const std::set<st
           !model.initializers.count(proto.input(1)) && !offsets.isBounded(proto.input(1)) &&
           !offsets.isOneNumber(proto.input(1))) {
         int64_t positions = it->second->dims(0) - offsets.of(proto.input(1));
+        positions = std::min(positions, offsets.listLength(proto.input(1)).value_or(positions));
         if (positions > 0)
           length = std::min(length.value_or(positions), positions);
       }

@@ -124,6 +124,27 @@ TEST(PositionTable, ReadByGatherNd) {
               Contains(HasSubstr("sequence length 64, the length of the position table")));
 }
 
+/// YOSO's list of positions begins with 2, in a table with two more rows.
+TEST(PositionTable, ReadByAListOfFewerPositions) {
+  ModelBuilder b;
+  b.input("x", {"batch", "seq"}, false);
+  b.output("y");
+  b.floats("table", {6, 2}, std::vector<float>(12, 1));
+  b.ints("position_ids", {1, 4}, {2, 3, 4, 5});
+  b.ints("first", {1}, {0});
+  b.ints("one", {1}, {1});
+  ModelBuilder::attr(b.node("Shape", {"x"}, {"length"}), "start", int64_t(1));
+  b.node("Slice", {"position_ids", "first", "length", "one"}, {"positions"});
+  b.node("Gather", {"table", "positions"}, {"read"});
+  ModelBuilder::attr(b.node("Cast", {"x"}, {"numbers"}), "to", int64_t(onnx::TensorProto::FLOAT));
+  b.ints("last", {1}, {-1});
+  b.node("Unsqueeze", {"numbers", "last"}, {"column"});
+  b.node("Add", {"column", "read"}, {"y"});
+  ModelRunner runner;
+  runner.run(b);
+  EXPECT_THAT(runner.model->warnings, Contains(HasSubstr("sequence length 4, the length")));
+}
+
 /// A table expanded to the two samples of the example, and read by those of a batch.
 TEST(ExportedBatch, IsNamedWhereReadsNeedMore) {
   ModelBuilder b;
