@@ -355,23 +355,21 @@ TEST(AttachLoss, WarnsOfAStatisticInTheLossOfASample) {
 
 /// The mean of logits is no loss; the one value that a critic gives a sample may be.
 TEST(AttachLoss, WarnsOfTheMeanOfAMatmul) {
-  auto messages = [](int classes) {
-    const std::string c = std::to_string(classes);
-    ParsedModule module(
-        R"(
-      func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64},
-                       %w: tensor<3x)" +
-        c + R"(xf32> {tbc.role = #tbc.role<parameter>, tbc.name = "w"}) -> tensor<2x)" + c +
-        R"(xf32> {
-        %y = tbc.einsum %x, %w {lhs_labels = array<i64: 0, 2>, rhs_labels = array<i64: 2, 1>, result_labels = array<i64: 0, 1>} : (tensor<2x3xf32>, tensor<3x)" +
-        c + "xf32>) -> tensor<2x" + c + "xf32>\n return %y : tensor<2x" + c + "xf32>\n}");
+  auto messages = [](const std::string &classes) {
+    const std::string logits = "tensor<2x" + classes + "xf32>", w = "tensor<3x" + classes + "xf32>";
+    ParsedModule module("func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, "
+                        "tbc.batch_dim = 0 : i64}, %w: " +
+                        w + " {tbc.role = #tbc.role<param>, tbc.name = \"w\"}) -> " + logits +
+                        " {\n  %y = tbc.einsum %x, %w {lhs_labels = array<i64: 0, 2>, rhs_labels = "
+                        "array<i64: 2, 1>, out_labels = array<i64: 0, 1>} : (tensor<2x3xf32>, " +
+                        w + ") -> " + logits + "\n  return %y : " + logits + "\n}");
     LossOptions options;
     options.kind = LossKind::Output;
-    EXPECT_TRUE(succeeded(attachLoss(*module, options))) << module.messages;
+    EXPECT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
     return module.messages;
   };
-  EXPECT_THAT(messages(5), HasSubstr("take --loss cross-entropy"));
-  EXPECT_EQ(messages(1), "");
+  EXPECT_THAT(messages("5"), HasSubstr("take --loss cross-entropy"));
+  EXPECT_EQ(messages("1"), "");
 }
 
 /// Rows of two views: the batch is a part of each segment of the dim.
