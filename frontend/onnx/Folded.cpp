@@ -50,22 +50,27 @@ bool isMovedName(const std::string &name) { return isMovement(opOfName(name)); }
 /// Whether the exporter computed `name` from its one parameter by arithmetic, so that training it
 /// is not training the parameter. A sum with a constant is: d/dw of 1 + w is 1. Example: "exp"
 /// from ["scale"] is arithmetic, "val_7" from ["fc.weight"] a transpose, and "add_3" from
-/// ["norm.weight", "val_5"] a sum.
+/// ["norm.weight", "val_5"] a sum. A "getitem" is a part of a split, with a value for its sizes, or
+/// of the results of a function, with a value for each of its steps: 22 in a batch norm.
 bool RoleFinder::isArithmetic(const std::string &name, const Record &record,
                               bool isSourceThere) const {
   std::vector<std::string> values = record.foldedFrom;
   values.push_back(name);
-  size_t sums = 0;
+  constexpr size_t mostOfSplits = 8;
+  size_t sums = 0, steps = 0;
+  bool isItem = false;
   for (const std::string &value : values) {
     const Record *tensor = recordOf(value);
     llvm::StringRef op = opOfName(value);
+    steps += op == "val";
+    isItem |= op == "getitem";
     if ((tensor && !tensor->kind.empty()) || isMovement(op))
       continue;
     bool isSum = op == "add" || op == "sub" || op == "rsub";
     if (!isSum || isSourceThere || ++sums > 1)
       return true;
   }
-  return false;
+  return isItem && steps > mostOfSplits;
 }
 
 /// Returns the tensors of the module that initializers stand for: those of their names, and those

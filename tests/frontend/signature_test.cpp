@@ -64,6 +64,19 @@ TEST(Signature, TensorsFoldedFromAParameterAreTrained) {
   EXPECT_THAT(runner.model->warnings, Each(Not(HasSubstr("optimize=False"))));
 }
 
+/// A part of a split is moved; a result of a batch norm, which standardizes a weight, is computed.
+TEST(Signature, AnItemOfManySteps) {
+  const std::string scale = "p_fc_scale: PARAMETER target='fc.scale'\n";
+  ModelRunner split, norm;
+  split.run(folded("['fc.scale', 'getitem', 'val_1', 'view']", scale, "view_1"));
+  EXPECT_THAT(split.model->warnings, Each(Not(HasSubstr("optimize=False"))));
+  std::string steps;
+  for (int i = 1; i < 23; ++i)
+    steps += ", 'val_" + std::to_string(i) + "'";
+  norm.run(folded("['fc.scale', 'getitem'" + steps + ", 'view']", scale, "view_1"));
+  EXPECT_THAT(norm.model->warnings, Contains(HasSubstr("optimize=False")));
+}
+
 /// A layer under torch.no_grad(): its nodes have no module path, and its weight was transposed.
 TEST(Signature, AFoldedTensorHasTheNameOfItsSource) {
   ModelRunner runner;
