@@ -1,7 +1,7 @@
 """usage: torch_plans_test.py TBC [--all] [--only TEXT]
 
 Plans of models/, and of a ViT, run in PyTorch on 2, 4 and 8 Gloo processes. For each: the losses of
-ten steps in f64 are those of serial PyTorch (of bf16 plans to 1e-3), each rank has the planned bytes of parameters, and the
+ten steps in f64 are those of serial PyTorch (of bf16 plans to 2^-8), each rank has the planned bytes of parameters, and the
 collectives are the plan's but for differences with a known reason. PyTorch's CommDebugMode counts
 as many of each kind. Prints a table of them.
 
@@ -101,7 +101,8 @@ def verdict(result):
     """Returns the row's columns, and whether the case is as expected."""
     if result.problem:
         return ["failed", "", "", "", result.problem.strip().splitlines()[-1]], False
-    tolerance, tolerance_f32 = (1e-3, 1e-3) if result.plan.json["job"]["precision"] == "bf16" else (TOLERANCE, 1e-5)
+    # The distance of two numbers in bf16: CPUs with matmuls of their own for bf16 round sums elsewhere.
+    tolerance, tolerance_f32 = (2**-8, 2**-8) if result.plan.json["job"]["precision"] == "bf16" else (TOLERANCE, 1e-5)
     is_close = result.error <= tolerance and all(
         abs(a / b - 1) < tolerance_f32 for a, b in zip(result.losses_f32, result.serial))
     has_bytes = result.bytes == result.planned_bytes
