@@ -179,15 +179,20 @@ public:
   }
 
   /// Returns the length of the list in the file that `name` is a part of, if it is one. Example: 64
-  /// for position_ids[:, :length] of YOSO, which has numbers 2 to 65.
+  /// for position_ids[:, :length] of YOSO, which has numbers 2 to 65. A list that is repeated may
+  /// be read at more places.
   std::optional<int64_t> listLength(const std::string &name, int depth = 0) const {
     auto it = producers.find(name);
-    if (it != producers.end() && depth < maxDepth && isMove(it->second->op_type()))
-      return listLength(it->second->input(0), depth + 1);
+    if (it != producers.end()) {
+      const std::string &type = it->second->op_type();
+      const bool isPart = isMove(type) && type != "Expand" && type != "Tile";
+      return isPart && depth < maxDepth ? listLength(it->second->input(0), depth + 1)
+                                        : std::nullopt;
+    }
     auto list = model.initializers.find(name);
-    if (list == model.initializers.end() || list->second->dims().empty())
+    if (list == model.initializers.end())
       return std::nullopt;
-    return *list->second->dims().rbegin();
+    return kernels::numElements(shapeOfTensor(*list->second));
   }
 
   /// Returns true if `name` is made from bounded distances or their logarithms, so that it does not

@@ -10,6 +10,7 @@ using namespace tbc::test;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 namespace {
 
@@ -143,6 +144,25 @@ TEST(PositionTable, ReadByAListOfFewerPositions) {
   ModelRunner runner;
   runner.run(b);
   EXPECT_THAT(runner.model->warnings, Contains(HasSubstr("sequence length 4, the length")));
+}
+
+/// One number in the file, repeated for all places, is no list of one position.
+TEST(PositionTable, ReadByARepeatedNumber) {
+  ModelBuilder b;
+  b.input("x", {"batch", "seq"}, false);
+  b.output("y");
+  b.floats("table", {6, 2}, std::vector<float>(12, 1));
+  b.ints("kind", {1, 1}, {3});
+  b.ints("last", {1}, {-1});
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Expand", {"kind", "shape"}, {"kinds"});
+  b.node("Gather", {"table", "kinds"}, {"read"});
+  ModelBuilder::attr(b.node("Cast", {"x"}, {"numbers"}), "to", int64_t(onnx::TensorProto::FLOAT));
+  b.node("Unsqueeze", {"numbers", "last"}, {"column"});
+  b.node("Add", {"column", "read"}, {"y"});
+  ModelRunner runner;
+  runner.run(b);
+  EXPECT_THAT(runner.model->warnings, Not(Contains(HasSubstr("sequence length 1,"))));
 }
 
 /// A table expanded to the two samples of the example, and read by those of a batch.
