@@ -288,12 +288,7 @@ private:
   }
 
   bool hasBatch(int value) const {
-    for (const DimLayout &dim : graph.values[value].layout.dims)
-      for (const Segment &segment : dim.segments)
-        for (const Factor &factor : segment.factors)
-          if (factor.id == graph.batchFactor)
-            return true;
-    return false;
+    return hasFactor(graph.values[value].layout, graph.batchFactor);
   }
 
   static bool isElementwise(const GraphOp &op) {

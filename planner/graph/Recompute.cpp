@@ -184,15 +184,6 @@ std::vector<bool> offloadFlags(const Graph &graph) {
   return flags;
 }
 
-static bool hasBatch(const Graph &graph, int value) {
-  for (const DimLayout &dim : graph.values[size_t(value)].layout.dims)
-    for (const Segment &segment : dim.segments)
-      for (const Factor &factor : segment.factors)
-        if (factor.id == graph.batchFactor)
-          return true;
-  return false;
-}
-
 double leastKeptBytes(const Graph &graph, const std::vector<bool> &recompute) {
   std::vector<bool> runsAgain(graph.ops.size(), false);
   for (int op : reexecutedOps(graph, recompute))
@@ -209,7 +200,8 @@ double leastKeptBytes(const Graph &graph, const std::vector<bool> &recompute) {
         producer = graph.values[size_t(value)].producer;
         bytes = std::min(bytes, fullBytes(graph, value));
       }
-      if (isActivation(graph, value) && !runsAgain[size_t(producer)] && hasBatch(graph, value))
+      if (isActivation(graph, value) && !runsAgain[size_t(producer)] &&
+          hasFactor(graph.values[size_t(value)].layout, graph.batchFactor))
         kept[size_t(value)] = std::max(kept[size_t(value)], bytes);
     }
   }

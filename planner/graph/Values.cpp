@@ -10,6 +10,15 @@ bool isView(const GraphOp &op) {
   return op.kernelClass == KernelClass::None && op.operands.size() == 1 && op.results.size() == 1;
 }
 
+bool hasFactor(const TensorLayout &layout, FactorId id) {
+  for (const DimLayout &dim : layout.dims)
+    for (const Segment &segment : dim.segments)
+      for (const Factor &factor : segment.factors)
+        if (factor.id == id)
+          return true;
+  return false;
+}
+
 double fullBytes(const TensorLayout &layout) {
   double bytes = double(layout.elementBytes);
   for (const DimLayout &dim : layout.dims)

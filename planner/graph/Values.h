@@ -11,6 +11,9 @@ namespace tbc::planner {
 /// Whether `op` is only another view of its one operand.
 bool isView(const reshard::GraphOp &op);
 
+/// Whether the factor `id` is part of `layout`.
+bool hasFactor(const reshard::TensorLayout &layout, reshard::FactorId id);
+
 /// Returns the bytes of a whole tensor of this layout, in floating point, because the product may
 /// exceed 64 bits.
 double fullBytes(const reshard::TensorLayout &layout);

@@ -3,6 +3,7 @@
 #include "planner/search/BoundTables.h"
 #include "planner/bound/HeterogeneousBound.h"
 #include "planner/graph/Stages.h"
+#include "planner/graph/Values.h"
 #include "planner/place/Place.h"
 #include "planner/predict/Update.h"
 #include "planner/search/GraphMeasures.h"

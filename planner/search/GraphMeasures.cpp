@@ -10,15 +10,6 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-bool hasFactor(const TensorLayout &layout, FactorId id) {
-  for (const DimLayout &dim : layout.dims)
-    for (const Segment &segment : dim.segments)
-      for (const Factor &factor : segment.factors)
-        if (factor.id == id)
-          return true;
-  return false;
-}
-
 GraphMeasures::GraphMeasures(const Graph &graph) {
   const std::vector<bool> mayBegin = stageMayBegin(graph);
   numPositions = std::count(mayBegin.begin(), mayBegin.end(), true);

@@ -10,9 +10,6 @@
 
 namespace tbc::planner {
 
-/// Whether the factor `id` is part of `layout`.
-bool hasFactor(const reshard::TensorLayout &layout, reshard::FactorId id);
-
 /// Sizes measured once per graph, for limits and bounds of all candidates.
 struct GraphMeasures {
   explicit GraphMeasures(const reshard::Graph &graph);
