@@ -25,29 +25,29 @@ const ChunkStages &ScheduleTable::chunksFor(const Candidate &candidate) const {
                     [&] { return computeChunks(choice, stages); });
 }
 
-const PipelineSchedule &ScheduleTable::scheduleFor(const Candidate &candidate,
-                                                   int64_t accumulation) const {
+const PipelineSchedule &ScheduleTable::scheduleFor(const Candidate &candidate) const {
   const ScheduleChoice &choice = candidate.schedule;
   int64_t pp = candidate.mesh.pp;
   return schedules.get(
-      {choice.kind(), choice.chunksPerStage, choice.thereAndBack, pp, accumulation}, [&] {
-        return PipelineSchedule::make(choice.schedule, pp, choice.chunkStage(pp), accumulation);
+      {choice.kind(), choice.chunksPerStage, choice.thereAndBack, pp, candidate.accumulation}, [&] {
+        return PipelineSchedule::make(choice.schedule, pp, choice.chunkStage(pp),
+                                      candidate.accumulation);
       });
 }
 
 const std::vector<schedule::Moments> &ScheduleTable::momentsOf(const Candidate &candidate) const {
   const ScheduleChoice &choice = candidate.schedule;
-  int64_t enough = 4 * candidate.mesh.pp * choice.chunksPerStage;
-  bool holdsAll = schedule::keepsAllMicroBatches(choice.kind());
-  const int64_t accumulation =
-      holdsAll ? candidate.accumulation : std::min(enough, candidate.accumulation);
+  const schedule::Pipeline pipeline{int(candidate.mesh.pp), chunksFor(candidate).stageOf};
+  // One stage holds the same for many micro-batches as for one.
+  const int64_t accumulation = pipeline.numStages == 1 ? 1 : candidate.accumulation;
+  const int64_t enough = std::min(
+      accumulation, schedule::microBatchesOfPeak(choice.kind(), pipeline).value_or(accumulation));
   return moments.get(
-      {choice.kind(), choice.chunksPerStage, choice.thereAndBack, candidate.mesh.pp, accumulation},
-      [&] {
+      {choice.kind(), choice.chunksPerStage, choice.thereAndBack, candidate.mesh.pp, enough}, [&] {
         std::vector<schedule::Moments> byStage;
-        for (const std::vector<schedule::Action> &actions :
-             scheduleFor(candidate, accumulation).actions)
-          byStage.push_back(schedule::fullestMoments(actions, choice.chunksPerStage));
+        for (int stage = 0; stage < pipeline.numStages; ++stage)
+          byStage.push_back(schedule::fullestMoments(
+              schedule::schedule(choice.kind(), pipeline, enough, stage), choice.chunksPerStage));
         return byStage;
       });
 }

@@ -29,16 +29,13 @@ public:
     return chunksFor(candidate).chunksOf[size_t(stage)];
   }
   /// Returns the schedule of all micro-batches of a step.
-  const PipelineSchedule &scheduleFor(const Candidate &candidate) const {
-    return scheduleFor(candidate, candidate.accumulation);
-  }
-  /// Returns the moments of largest memory by stage. Computed from a schedule of at most 4
-  /// micro-batches per chunk, because longer ones hold the same, unless the schedule keeps all.
+  const PipelineSchedule &scheduleFor(const Candidate &candidate) const;
+  /// Returns the moments of largest memory by stage. Computed from the fewest micro-batches that
+  /// have them (microBatchesOfPeak), and that schedule is not kept: a search asks for the moments
+  /// of many schedules that it never simulates.
   const std::vector<schedule::Moments> &momentsOf(const Candidate &candidate) const;
 
 private:
-  const PipelineSchedule &scheduleFor(const Candidate &candidate, int64_t accumulation) const;
-
   mutable OnceMap<std::tuple<int, bool, int64_t>, ChunkStages> chunks;
   using Key = std::tuple<ScheduleKind, int, bool, int64_t, int64_t>; // last: stages, accumulation
   mutable OnceMap<Key, PipelineSchedule> schedules;

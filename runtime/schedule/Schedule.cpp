@@ -53,7 +53,13 @@ ChunkRule chunkRule(ScheduleKind kind) { return row(kind).chunks; }
 bool prefersVee(ScheduleKind kind) { return row(kind).prefersVee; }
 bool isSearched(ScheduleKind kind) { return row(kind).isSearched; }
 const std::vector<Layout> &searchedLayouts(ScheduleKind kind) { return row(kind).layouts; }
-bool keepsAllMicroBatches(ScheduleKind kind) { return row(kind).keepsAllMicroBatches; }
+std::optional<int64_t> microBatchesOfPeak(ScheduleKind kind, const Pipeline &pipeline) {
+  const Row &of = row(kind);
+  if (of.keepsAllMicroBatches)
+    return std::nullopt;
+  return of.isGenerated(pipeline) ? 2 * int64_t(pipeline.numStages)
+                                  : 4 * int64_t(pipeline.numChunks());
+}
 
 int64_t steadyMicroBatches(ScheduleKind kind, int64_t numStages) {
   return row(kind).steadyMicroBatches(numStages);

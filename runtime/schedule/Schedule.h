@@ -72,9 +72,6 @@ struct Layout {
 bool isSearched(ScheduleKind kind);
 /// The layouts that a search tries. Example: zero-bubble has one chunk, and two V-shaped chunks.
 const std::vector<Layout> &searchedLayouts(ScheduleKind kind);
-/// Whether more micro-batches always raise the peak memory. Otherwise 4 micro-batches per chunk
-/// show the peak.
-bool keepsAllMicroBatches(ScheduleKind kind);
 /// The least number of micro-batches with which the schedule fills, runs steadily and drains.
 /// Example: 1F1B on 4 stages: 5.
 int64_t steadyMicroBatches(ScheduleKind kind, int64_t numStages);
@@ -125,6 +122,11 @@ std::string_view name(Action::Kind kind);
 /// on durations. Requires a valid pipeline and 0 <= stage < numStages.
 std::vector<Action> schedule(ScheduleKind kind, const Pipeline &pipeline, int64_t numMicroBatches,
                              int stage);
+
+/// The number of micro-batches from which on a stage's fullestMoments() are the same; nullopt if
+/// each micro-batch adds to them (GPipe). Twice the stages where a published order exists, else an
+/// estimate of 4 per chunk. Example: 1F1B on 4 stages: 8.
+std::optional<int64_t> microBatchesOfPeak(ScheduleKind kind, const Pipeline &pipeline);
 
 /// The actions of every stage: schedule() of each.
 std::vector<std::vector<Action>> schedules(ScheduleKind kind, const Pipeline &pipeline,

@@ -255,22 +255,30 @@ TEST(Schedule, InFlightHasTheKnownValues) {
 }
 
 TEST(Schedule, MoreMicroBatchesRaiseThePeakOnlyWhereAllAreKept) {
-  forAll([](ScheduleKind kind, const Pipeline &pipeline, int64_t micro) {
-    const int64_t enough = 4 * pipeline.numChunks();
-    if (pipeline.numStages > 4 || micro != 8 || !whyInvalid(kind, pipeline, enough).empty())
-      return;
-    auto peak = [&](int64_t number) {
-      int64_t most = 0;
-      for (const auto &actions : schedules(kind, pipeline, number)) {
-        int64_t total = 0;
-        for (const InFlight &chunk : mostInFlight(actions, pipeline.numChunks()))
-          total += chunk.untilWeight;
-        most = std::max(most, total);
+  int64_t compared = 0;
+  auto check = [&](ScheduleKind kind, const Pipeline &pipeline) {
+    const std::optional<int64_t> enough = microBatchesOfPeak(kind, pipeline);
+    EXPECT_EQ(enough.has_value(), kind != ScheduleKind::GPipe);
+    const int64_t few = enough.value_or(2 * pipeline.numStages);
+    for (int64_t micro = few + 1; micro <= 3 * few; ++micro) {
+      if (!whyInvalid(kind, pipeline, micro).empty())
+        continue;
+      for (int stage = 0; stage < pipeline.numStages; ++stage) {
+        const int chunks = int(pipeline.chunksOf(stage).size());
+        auto moments = [&](int64_t number) {
+          return fullestMoments(schedule(kind, pipeline, number, stage), chunks);
+        };
+        EXPECT_EQ(moments(few) == moments(micro), enough.has_value())
+            << describe(kind, pipeline, micro) << ", stage " << stage;
+        ++compared;
       }
-      return most;
-    };
-    EXPECT_EQ(peak(2 * enough) > peak(enough), keepsAllMicroBatches(kind));
-  });
+    }
+  };
+  for (ScheduleKind kind : kinds)
+    for (const Layout &layout : searchedLayouts(kind))
+      for (int stages = 2; stages <= 9; ++stages)
+        check(kind, (layout.isVee ? Pipeline::vee : Pipeline::loop)(stages, layout.chunksPerStage));
+  EXPECT_GT(compared, 1000);
 }
 
 TEST(Schedule, GreedyTakesOnNoMoreThanAPipelineOfItsChunks) {
