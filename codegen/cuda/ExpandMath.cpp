@@ -105,12 +105,78 @@ Value logOf(const Wide &w, Value x) {
   return w.e.add(w.e.mul(exponent, w.number(exponent, ln2)), fraction2);
 }
 
-/// Returns sin(x + quarters * pi / 2).
-Value sinOf(const Wide &w, Value x, int quarters) {
+/// An angle as `quarters` * pi / 2 + `rest`, |rest| <= pi / 4.
+struct Angle {
+  Value quarters, rest; // f64; quarters is a whole number
+};
+
+/// Quarters are exact, so `x` is less than 2^52 of them.
+Angle reduceSmall(const Wide &w, Value x) {
   constexpr double twoOverPi = 0.6366197723675814, halfPiHigh = 1.5707963267948966,
                    halfPiLow = 6.123233995736766e-17;
   Value n = w.e.make<math::RoundEvenOp>(w.e.mul(x, w.number(x, twoOverPi)));
-  Value r = reduced(w, x, n, halfPiHigh, halfPiLow);
+  return {n, reduced(w, x, n, halfPiHigh, halfPiLow)};
+}
+
+/// Reduces an f32 of at least 2^23 with as many bits of 1 / (2 pi) as it needs (Payne and Hanek,
+/// Radian Reduction for Trigonometric Functions, 1983). With x = m 2^e of a whole m < 2^24, the
+/// first e bits give whole turns, and the next 96 give the turn's fraction within 2^-64. `quarters`
+/// is 0 to 3, with the sign of x.
+Angle reduceLarge(const Wide &w, Value x) {
+  const Elements &e = w.e;
+  constexpr uint64_t turn[] = {0x28be60db9391054a, 0x7f09d5f47d4d3770, 0x36d8a5664f10e410,
+                               0x7f9458eaf7aef158}; // the first 256 bits of 1 / (2 pi)
+  constexpr int wordBits = 64, floatBits = 24, unusedBits = fractionBits + 1 - floatBits;
+  constexpr double radians = 6.283185307179586 / 18446744073709551616.0; // of 2^-64 turns
+  Value bits = w.bitsOf(e.make<math::AbsFOp>(x));
+  auto word = [&](uint64_t value) {
+    Type type = bits.getType();
+    TypedAttr attr = e.builder.getI64IntegerAttr(int64_t(value));
+    if (auto vector = dyn_cast<VectorType>(type))
+      attr = DenseElementsAttr::get(vector, Attribute(attr));
+    return e.make<arith::ConstantOp>(attr);
+  };
+  auto left = [&](Value value, Value by) { return e.make<arith::ShLIOp>(value, by); };
+  auto right = [&](Value value, Value by) { return e.make<arith::ShRUIOp>(value, by); };
+  Value biased = right(bits, word(fractionBits));
+  Value exponent = e.sub(biased, word(exponentBias + floatBits - 1));
+  Value one = word(uint64_t(1) << fractionBits);
+  Value fraction = e.make<arith::AndIOp>(bits, word((uint64_t(1) << fractionBits) - 1));
+  Value m = right(e.make<arith::OrIOp>(fraction, one), word(unusedBits));
+  // The word that the 96 bits begin in, and the bit within it.
+  Value isSecond =
+      e.make<arith::CmpIOp>(arith::CmpIPredicate::sge, exponent, word(uint64_t(wordBits)));
+  Value shift = e.make<arith::AndIOp>(exponent, word(wordBits - 1));
+  Value words[3];
+  for (int i = 0; i < 3; ++i)
+    words[i] = e.select(isSecond, word(turn[i + 1]), word(turn[i]));
+  auto from = [&](int i) {
+    Value next = right(right(words[i + 1], word(1)), e.sub(word(wordBits - 1), shift));
+    return Value(e.make<arith::OrIOp>(left(words[i], shift), next));
+  };
+  Value half = word(wordBits / 2);
+  // In units of 2^-64 turns; whole turns overflow.
+  Value part = e.add(e.mul(m, from(0)), right(e.mul(m, right(from(1), half)), half));
+  Value quarters = right(e.add(part, word(uint64_t(1) << (wordBits - 3))), word(wordBits - 2));
+  Value rest = e.sub(part, left(quarters, word(wordBits - 2)));
+  auto signedLike = [&](Value whole) {
+    return Value(e.make<math::CopySignOp>(e.make<arith::SIToFPOp>(x.getType(), whole), x));
+  };
+  Value angle = e.mul(e.make<arith::SIToFPOp>(x.getType(), rest), w.number(x, radians));
+  Value isMinus = w.compare(arith::CmpFPredicate::OLT, x, 0);
+  return {signedLike(quarters), e.select(isMinus, e.neg(angle), angle)};
+}
+
+/// Returns sin(x + quarters * pi / 2) of an f32 as f64.
+Value sinOf(const Wide &w, Value x, int quarters) {
+  constexpr double large = 0x1p40;
+  Angle small = reduceSmall(w, x), big = reduceLarge(w, x);
+  Value size = w.e.make<math::AbsFOp>(x);
+  // An infinity is not reduced as large: `reduceSmall` gives NaN.
+  Value isLarge = w.both(w.compare(arith::CmpFPredicate::OGE, size, large),
+                         w.compare(arith::CmpFPredicate::OLT, size, infinity));
+  Value n = w.e.select(isLarge, big.quarters, small.quarters);
+  Value r = w.e.select(isLarge, big.rest, small.rest);
   Value r2 = w.e.mul(r, r);
   // Terms up to r^13 and r^12; |r| <= pi / 4.
   SmallVector<double> sines = {1.0}, cosines = {1.0};

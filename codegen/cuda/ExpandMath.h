@@ -12,7 +12,7 @@ namespace tbc::cuda {
 ///
 /// Errors, beside the rounding of the result:
 ///   - exp of f64: 2 ulps; 0 below the normal numbers.
-///   - sin and cos: less than one ulp for |x| up to 2^40, unspecified beyond.
+///   - sin and cos: less than one ulp, also of large arguments; NaN of infinities.
 ///   - pow: 1 ulp, with the special cases of C's pow (ISO C11 F.10.4.4).
 ///
 /// Source: reduction and polynomials as in Cody and Waite, Software Manual for the Elementary

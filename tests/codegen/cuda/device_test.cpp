@@ -371,11 +371,19 @@ TEST_F(DeviceTest, FunctionsAreWithinTheirBounds) {
     double (*exact)(double);
     double bound; // in units of 2^-24 of the result
   };
-  const std::vector<Function> functions = {
-      {"exp", std::exp, 8}, {"tanh", std::tanh, 16}, {"erf", std::erf, 16}};
+  const std::vector<Function> functions = {{"exp", std::exp, 8},
+                                           {"tanh", std::tanh, 16},
+                                           {"erf", std::erf, 16},
+                                           {"sin", std::sin, 2},
+                                           {"cos", std::cos, 2}};
   constexpr int64_t count = 16384;
   constexpr double infinity = std::numeric_limits<double>::infinity();
   std::vector<double> points = {0, infinity, -infinity, std::nan(""), 1e-30, -1e-30, 3e38, -3e38};
+  // Angles of all magnitudes, and one next to a multiple of pi / 2 (16367173 2^72).
+  for (int exponent = 0; exponent < 128; ++exponent)
+    for (double factor : {1.0, -1.37, 1.9999999})
+      points.push_back(std::ldexp(factor, exponent));
+  points.push_back(std::ldexp(16367173.0, 72));
   while (int64_t(points.size()) < count) {
     auto i = double(points.size());
     points.push_back((i / count - 0.5) * (int64_t(i) % 2 == 0 ? 12 : 176)); // 176: of exp
