@@ -138,12 +138,18 @@ void ColumnSumEmitter::chooseThreads() {
   auto accesses = [&](int64_t threads) {
     return int64_t(llvm::divideCeil(uint64_t(accessesOfRow), uint64_t(threads)));
   };
+  int64_t reductions = 0; // of a pass; each has a float of a warp in both halves of the memory
+  for (int p = 0; p < domain.numPasses; ++p)
+    reductions = std::max(reductions, int64_t(domain.passOf(function, p).reductions.size()));
+  auto fits = [&](int64_t threads) {
+    return accesses(threads) * width * held <= mostFloats &&
+           2 * (threads / warpThreads) * reductions <= BlockShare::numFloats;
+  };
   // All threads have an element in every access, if there is such a number of threads.
   for (bool isExact : {true, false})
     for (int64_t threads = warpThreads; threadsOfRow == 0 && threads <= mostThreadsOfRow;
          threads += warpThreads)
-      if (accesses(threads) * width * held <= mostFloats &&
-          (!isExact || accessesOfRow % threads == 0))
+      if (fits(threads) && (!isExact || accessesOfRow % threads == 0))
         threadsOfRow = threads;
   if (threadsOfRow == 0)
     return;

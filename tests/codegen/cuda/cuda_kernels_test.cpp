@@ -173,6 +173,35 @@ func.func @f(%dy: tensor<4x16384xbf16>, %x: tensor<4x16384xbf16>, %w: tensor<163
   assemblePtx(ptx, 80, /*mostSpilledBytes=*/12); // a thread has 128 registers
 }
 
+/// The warps of a block have 4 KiB for what they reduce. 8 warps with 70 sums of a row took more.
+TEST(Ptx, RowsWithManySumsStayWithinSharedMemory) {
+  for (auto [count, isOne] : {std::pair(60, true), {70, false}}) {
+    std::string arguments, body, last = "%x0";
+    for (int i = 0; i < count; ++i) {
+      std::string n = std::to_string(i), next = "%t" + n;
+      arguments += ", %w" + n + ": tensor<16384xbf16>";
+      body += "  %b" + n + " = tbc.broadcast %w" + n +
+              " {dims = array<i64: 1>} : (tensor<16384xbf16>) -> tensor<4x16384xbf16>\n  %p" + n +
+              " = tbc.mul %x, %b" + n + " : tensor<4x16384xbf16>\n  %s" + n +
+              " = tbc.reduce_sum %p" + n +
+              " {dims = array<i64: 1>} : (tensor<4x16384xbf16>) -> tensor<4xbf16>\n";
+      if (i > 0)
+        body += "  " + next + " = tbc.add " + last + ", %s" + n + " : tensor<4xbf16>\n";
+      last = i > 0 ? next : "%s0";
+    }
+    const std::string text =
+        "func.func @f(%x: tensor<4x16384xbf16>" + arguments +
+        ") -> (tensor<4x16384xbf16>, tensor<16384xbf16>) {\n" + body + "  %all = tbc.broadcast " +
+        last +
+        " {dims = array<i64: 0>} : (tensor<4xbf16>) -> tensor<4x16384xbf16>\n"
+        "  %y = tbc.mul %x, %all : tensor<4x16384xbf16>\n"
+        "  %sum = tbc.reduce_sum %y {dims = array<i64: 0>} : (tensor<4x16384xbf16>) -> "
+        "tensor<16384xbf16>\n  return %y, %sum : tensor<4x16384xbf16>, tensor<16384xbf16>\n}";
+    EXPECT_EQ(compileFunction("region", text, emitterFor(cuda::Form::Device), 0).has_value(), isOne)
+        << count;
+  }
+}
+
 TEST(Ptx, AFunctionThatNoGpuHasIsNamed) {
   auto ptx = cuda::lowerToPtx(
       {"func.func @k(%p: !llvm.ptr) {\n  %x = llvm.load %p : !llvm.ptr -> f32\n"
