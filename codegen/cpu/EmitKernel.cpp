@@ -353,8 +353,8 @@ private:
   Value overLanes(Operation *reduction, Value lanes) {
     bool isSum = combinerOf(reduction) == Combiner::Sum;
     return builder.create<vector::ReductionOp>(
-        loc, isSum ? vector::CombiningKind::ADD : vector::CombiningKind::MAXNUMF, lanes,
-        arith::FastMathFlags::reassoc);
+        loc, isSum ? vector::CombiningKind::ADD : vector::CombiningKind::MAXIMUMF, lanes,
+        arith::FastMathFlags::reassoc | arith::FastMathFlags::nsz);
   }
 
   /// Emits a loop inside `outer`. `body` maps its index and the carried values to the next carried

@@ -131,9 +131,7 @@ Value combineOverWarp(OpBuilder &builder, Location loc, Value x, bool isSum, For
     Value other =
         builder.create<NVVM::ShflOp>(loc, x.getType(), number(-1), x, number(distance),
                                      number(warpThreads - 1), NVVM::ShflKind::bfly, UnitAttr());
-    x = isSum          ? e.add(x, other)
-        : e.isFloat(x) ? Value(e.make<arith::MaxNumFOp>(x, other))
-                       : Value(e.make<arith::MaxSIOp>(x, other));
+    x = isSum ? e.add(x, other) : e.larger(x, other);
   }
   return x;
 }

@@ -250,8 +250,8 @@ Value NestEmitter::overLanes(Operation *reduction, Value sum) {
   if (!isa<VectorType>(sum.getType()))
     return sum;
   return builder.create<vector::ReductionOp>(
-      loc, isSum(reduction) ? vector::CombiningKind::ADD : vector::CombiningKind::MAXNUMF, sum,
-      arith::FastMathFlags::reassoc);
+      loc, isSum(reduction) ? vector::CombiningKind::ADD : vector::CombiningKind::MAXIMUMF, sum,
+      arith::FastMathFlags::reassoc | arith::FastMathFlags::nsz);
 }
 
 std::vector<std::vector<bool>> NestEmitter::mayOverwrite() {

@@ -98,7 +98,7 @@ Value TensorCores::overQuad(Value x, bool isSum) const {
   for (int distance : {1, 2}) {
     Value other = b.create<NVVM::ShflOp>(k.loc, x.getType(), word(-1), x, word(distance),
                                          word(warpThreads - 1), NVVM::ShflKind::bfly, UnitAttr());
-    x = isSum ? k.e.add(x, other) : Value(k.e.make<arith::MaxNumFOp>(x, other));
+    x = isSum ? k.e.add(x, other) : k.e.larger(x, other);
   }
   return x;
 }

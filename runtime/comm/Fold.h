@@ -61,9 +61,9 @@ S fold(const Reduction &reduction, S state, T term) {
   case ReduceKind::Product:
     return times(state, S(term));
   case ReduceKind::Max:
-    return kernels::less(state, S(term)) ? S(term) : state;
+    return kernels::larger(state, S(term));
   case ReduceKind::Min:
-    return kernels::less(S(term), state) ? S(term) : state;
+    return kernels::smaller(state, S(term));
   case ReduceKind::BitAnd:
   case ReduceKind::BitOr:
   case ReduceKind::BitXor:

@@ -232,7 +232,7 @@ private:
       return;
     }
     float before = largest[size_t(row)];
-    float most = std::max(before, vectors().largest(z, count));
+    float most = std::max(before, vectors().largest(z, count)); // leaves NaN out
     float sum = vectors().expSum(z, count, most);
     if (before > -std::numeric_limits<float>::infinity() && before < most) {
       float factor = std::exp(before - most);
@@ -255,7 +255,7 @@ private:
       std::copy_n(from, e, to);
       vectors().scale(to, e, l == 0 ? 0 : 1 / l);
       o.finish();
-      // The largest of a vector leaves NaN out, the sum does not.
+      // The row max leaves NaN out, the sum does not.
       buffers.result<float>(1)[at + row] = l == 0 ? 0 : std::isnan(l) ? l : largest[size_t(row)];
       buffers.result<float>(2)[at + row] = l;
     }

@@ -168,7 +168,7 @@ NativeKernel maxPool(const Planes &planes) {
             [&](int64_t from, Range range, int64_t column, int64_t step) {
               const float *in = x + from + column;
               for (int64_t p = range.begin; p < range.end; ++p, in += step)
-                out[p] = out[p] < *in ? *in : out[p];
+                out[p] = out[p] < *in || *in != *in ? *in : out[p]; // NaN stays
             },
             [](const Planes::Row &) {});
       }
@@ -196,7 +196,7 @@ NativeKernel maxPoolGrad(const Planes &planes) {
             [&](int64_t from, Range range, int64_t column, int64_t step) {
               int64_t place = from + column;
               for (int64_t p = range.begin; p < range.end; ++p, place += step) {
-                bool isLarger = largest[size_t(p)] < x[place];
+                bool isLarger = largest[size_t(p)] < x[place] || x[place] != x[place];
                 largest[size_t(p)] = isLarger ? x[place] : largest[size_t(p)];
                 places[size_t(p)] = isLarger ? place : places[size_t(p)];
               }

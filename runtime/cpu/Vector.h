@@ -32,7 +32,7 @@ struct VectorLoops {
   /// - adamw, adam: p, g, m, v -> p', m', v' with AdamParameters.
   const NamedLoop *elementwise;
 
-  float (*largest)(const float *x, int64_t n); // n >= 1
+  float (*largest)(const float *x, int64_t n); // n >= 1; NaN if an element is
   float (*sum)(const float *x, int64_t n);
   float (*dot)(const float *x, const float *y, int64_t n);
   /// Sets x_i = exp(x_i - m); returns their sum.

@@ -284,12 +284,16 @@ inline void put(float *x, V v, int64_t count) {
 }
 
 float largest(const float *x, int64_t n) {
-  V most = splat(x[0]);
-  for (int64_t i = 0; i < n; i += width)
-    most = maxOf(most, take(x + i, n - i < width ? n - i : width, x[0]));
+  V most = splat(x[0]), kept = splat(0); // 0, or NaN where a lane had one
+  for (int64_t i = 0; i < n; i += width) {
+    V some = take(x + i, n - i < width ? n - i : width, x[0]);
+    most = maxOf(most, some);
+    kept = some == some ? kept : some;
+  }
+  most += kept;
   float result = most[0];
   for (int i = 1; i < width; ++i)
-    result = result < most[i] ? most[i] : result;
+    result = result < most[i] || most[i] != most[i] ? most[i] : result;
   return result;
 }
 

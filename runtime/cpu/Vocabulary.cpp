@@ -2,6 +2,7 @@
 
 #include "runtime/cpu/Families.h"
 #include "runtime/cpu/Floats.h"
+#include "runtime/kernels/Scalar.h"
 
 #include <limits>
 
@@ -157,7 +158,7 @@ NativeKernel classMax(const Types &operands) {
         threads, logits, buffers.operands[0], valid,
         [](int64_t) { return std::numeric_limits<float>::lowest(); },
         [](float &most, int64_t, const float *x, int64_t, int64_t n) {
-          most = std::max(most, vectors().largest(x, n));
+          most = kernels::larger(most, vectors().largest(x, n));
         },
         [&](float most, int64_t row) { buffers.result<float>(0)[row] = most; });
   };

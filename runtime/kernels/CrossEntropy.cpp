@@ -6,7 +6,7 @@
 
 #include "runtime/kernels/CrossEntropy.h"
 
-#include <algorithm>
+#include <numeric>
 
 using namespace tbc::kernels;
 
@@ -55,7 +55,7 @@ Tensors crossEntropy(const KernelContext &context, const Attrs &attrs, const Ten
     for (int64_t row = 0; row < labels.rows(); ++row) {
       const T *line = x.begin() + row * classes;
       if constexpr (!isResidue<T>)
-        m[row] = *std::max_element(line, line + classes);
+        m[row] = std::accumulate(line, line + classes, *line, larger<T>);
       Sum<T> sum, spread;
       for (int64_t j = 0; j < classes; ++j) {
         sum.add(expOf(line[j] - m[row]));

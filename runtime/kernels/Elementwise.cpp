@@ -126,7 +126,7 @@ struct Maximum {
   template <typename T> static T apply(T x, T y) { return larger(x, y); }
 };
 struct Minimum {
-  template <typename T> static T apply(T x, T y) { return less(y, x) ? y : x; }
+  template <typename T> static T apply(T x, T y) { return smaller(x, y); }
 };
 struct And {
   static int64_t apply(int64_t x, int64_t y) { return x && y; }
@@ -343,13 +343,6 @@ template <typename From> bool fitsInt64(From x) {
     return x >= From(-0x1p63) && x < From(0x1p63);
   else
     return true;
-}
-
-template <typename From> bool isNaN(From x) {
-  if constexpr (std::is_floating_point_v<From>)
-    return std::isnan(x);
-  else
-    return false;
 }
 
 template <typename To, typename From>

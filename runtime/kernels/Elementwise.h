@@ -17,7 +17,8 @@
 //                           repeated multiplication for integer exponents up to 2^20, else a hash
 //                           of both.
 //   maximum minimum compare{predicate}
-//                           the first of equals; residues in the order of orderKey.
+//                           the first of equals; residues in the order of orderKey. A maximum or
+//                           minimum of NaN is NaN, and of NaN only "ne" holds.
 //   select                  pred, x, y -> pred ? x : y.
 //   cast                    float -> float rounds (identity in residues); float -> integer
 //                           truncates (in residues: the centered integer), NaN is an error, and

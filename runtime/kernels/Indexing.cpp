@@ -94,6 +94,9 @@ bool agreesBeside(Shape a, Shape b, int64_t dim) {
   return a == b;
 }
 
+/// Whether `a` is above `b`. NaN is above all numbers, as in PyTorch.
+template <typename T> bool isAbove(T a, T b) { return less(b, a) || (isNaN(a) && !isNaN(b)); }
+
 Tensors topk(const KernelContext &context, const Attrs &attrs, const Tensors &inputs,
              const Types &resultTypes) {
   requireCounts(inputs, 1, resultTypes, 2);
@@ -116,8 +119,9 @@ Tensors topk(const KernelContext &context, const Attrs &attrs, const Tensors &in
         std::partial_sort(order.begin(), order.begin() + to.size, order.end(),
                           [&](int64_t a, int64_t b) {
                             T first = at(a), second = at(b);
-                            if (less(first, second) || less(second, first))
-                              return largest ? less(second, first) : less(first, second);
+                            bool above = isAbove(first, second), below = isAbove(second, first);
+                            if (above || below)
+                              return largest ? above : below;
                             return a < b;
                           });
         for (int64_t k = 0; k < to.size; ++k) {

@@ -8,7 +8,7 @@
 //                       that gather would read; zeros elsewhere. The gradient of gather.
 //   topk{dim,largest}   input -> the first elements along dim in descending (ascending) order and
 //                       their indices; as many as the results have. Among equals, the lower index
-//                       is first.
+//                       is first. NaN is above all numbers.
 //   gather_elements{dim}       table, indices -> the indices' shape, which differs from the table's
 //                              in dim only: each index selects along dim at its own position.
 //   scatter_elements_add{dim}  updates, indices -> the table's shape: its gradient.

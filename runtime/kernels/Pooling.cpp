@@ -39,11 +39,12 @@ template <typename Fn> void forEachWindow(const Windows &windows, int64_t planes
   }
 }
 
+/// The first of equal elements. NaN is the largest, the last NaN of several, as in PyTorch.
 template <typename T>
 int64_t indexOfLargest(const Operand<T> &x, const std::vector<int64_t> &among) {
   int64_t best = among[0];
   for (int64_t index : among)
-    if (less(x[best], x[index]))
+    if (less(x[best], x[index]) || isNaN(x[index]))
       best = index;
   return best;
 }

@@ -7,9 +7,9 @@
 // of Convolution.h; every window overlaps the input.
 //
 //   max_pool       x     -> y     the largest element in the window, without padding; residues in
-//                                 the order of orderKey.
+//                                 the order of orderKey; NaN if an element is.
 //   max_pool_grad  x, dy -> dx    dy goes to the window's largest element, the lowest index among
-//                                 equals.
+//                                 equals, or its last NaN.
 //   avg_pool       x     -> y     sum / count; count = all taps if count_include_pad, else those
 //                                 inside x.
 //   avg_pool_grad  dy    -> dx    dy / count to every element of the window.

@@ -54,8 +54,10 @@ template <typename T> IfFloat<T> cosOf(T x) { return std::cos(x); }
 template <typename T> IfFloat<T> atanOf(T x) { return std::atan(x); }
 template <typename T> IfFloat<T> floorOf(T x) { return std::floor(x); }
 template <typename T> IfFloat<T> ceilOf(T x) { return std::ceil(x); }
-/// Rounds halves to even, in any rounding mode.
-template <typename T> IfFloat<T> roundOf(T x) { return x - std::remainder(x, T(1)); }
+/// Rounds halves to even, in any rounding mode. An infinity has no remainder.
+template <typename T> IfFloat<T> roundOf(T x) {
+  return std::isinf(x) ? x : x - std::remainder(x, T(1));
+}
 template <typename T> IfFloat<T> powOf(T x, T y) { return std::pow(x, y); }
 template <typename T> IfFloat<T> powerOf(T x, int64_t n) { return std::pow(x, T(n)); }
 
@@ -121,8 +123,18 @@ template <typename T> bool less(T x, T y) {
 
 template <typename T> bool isPositive(T x) { return less(integer<T>(0), x); }
 
-/// Returns the larger one; the first if they are equal.
-template <typename T> T larger(T x, T y) { return less(x, y) ? y : x; }
+/// Residues and integers are numbers.
+template <typename T> bool isNaN(T x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::isnan(x);
+  else
+    return false;
+}
+
+/// Returns the larger one; the first if they are equal. NaN if one of them is, as in PyTorch.
+template <typename T> T larger(T x, T y) { return less(x, y) || isNaN(y) ? y : x; }
+/// Returns the smaller one, with the same rules.
+template <typename T> T smaller(T x, T y) { return less(y, x) || isNaN(y) ? y : x; }
 
 //===----------------------------------------------------------------------===//
 // Sums

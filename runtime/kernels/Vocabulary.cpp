@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 using namespace tbc::kernels;
 
@@ -148,7 +149,7 @@ Tensors classMax(const KernelContext &context, const Attrs &, const Tensors &inp
       for (size_t row = 0; row < m.size(); ++row) {
         const T *line = x.begin() + row * size;
         m[row] = valid == 0 ? std::numeric_limits<float>::lowest()
-                            : *std::max_element(line, line + valid);
+                            : std::accumulate(line, line + valid, *line, larger<T>);
       }
     return {makeResult(context, resultTypes[0], std::move(m))};
   });

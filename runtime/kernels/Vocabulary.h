@@ -6,7 +6,7 @@
 //                   table with the index as its number; 0 if no row has it
 //   embedding_grad  updates[i.., d..], indices, numbers, last -> dtable[v, d..]: each update is
 //                   added to the row with its number; zeros elsewhere
-//   class_max       x[..,v], numbers[v] -> m[..]: the largest x_v; 0 in residues
+//   class_max       x[..,v], numbers[v] -> m[..]: the largest x_v, NaN if one is; 0 in residues
 //   class_sums{ignore_index, label_weight, class_weight}
 //                   x[..,v], m[..], labels[..], numbers[v], last[] -> denominator[..], target[..]:
 //       denominator = sum_v exp(x_v - m)

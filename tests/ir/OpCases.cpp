@@ -6,6 +6,7 @@
 
 #include "llvm/ADT/StringExtras.h"
 
+#include <cmath>
 #include <random>
 
 using namespace mlir;
@@ -448,6 +449,9 @@ std::vector<kernels::Tensor> operandsFor(const OpCase &opCase, ParsedModule &mod
       if (!opCase.positive && random() % 2)
         value = -value;
     }
+    for (size_t i = 0; opCase.nanEvery && i < count; ++i)
+      if (i < 3 || (i + 5 * operand) % opCase.nanEvery == 0)
+        doubles[i] = std::nan("");
     tensors.push_back(kernels::Tensor::fromDoubles(kernelType, arith, doubles));
   }
   return tensors;

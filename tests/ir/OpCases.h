@@ -32,6 +32,8 @@ struct OpCase {
   std::optional<std::vector<unsigned>> differentiated = std::nullopt;
   /// The values of integer operands, if all others would be wrong.
   std::map<unsigned, std::vector<int64_t>> integers = {};
+  /// If not 0, one of so many floats is NaN, and the first ones are.
+  size_t nanEvery = 0;
 
   /// Returns a function @f that applies the op to its arguments and returns its results.
   std::string module() const;

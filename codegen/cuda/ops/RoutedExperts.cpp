@@ -23,14 +23,14 @@ public:
 
   Value apply(Value x) const {
     if (name == "relu")
-      return e.select(e.less(k.number(0), x), x, k.number(0));
+      return e.select(e.notPositive(x), k.number(0), x);
     if (name == "silu")
       return e.mul(x, sigmoid(x));
     return e.mul(half(x), e.add(k.number(1), bend(x)));
   }
   Value derivative(Value x) const {
     if (name == "relu")
-      return e.select(e.less(k.number(0), x), k.number(1), k.number(0));
+      return e.select(e.notPositive(x), k.number(0), k.number(1));
     if (name == "silu") {
       Value s = sigmoid(x);
       return e.add(s, e.mul(e.mul(x, s), e.sub(k.number(1), s)));

@@ -281,7 +281,7 @@ private:
       Value most = m;
       for (size_t i = 0; i < pairs.products.size(); ++i)
         if (isOfHalf(i, half))
-          most = e.make<arith::MaxNumFOp>(most, pairs.products[i]);
+          most = e.larger(most, pairs.products[i]);
       most = tiles.cores.overQuad(most, /*isSum=*/false);
       Value shift = scores.inUnits(most);
       // Not by powerOf: equal scores have the difference 0.

@@ -193,7 +193,7 @@ FailureOr<region::Kernel> convGradWeight(MLIRContext &context, const OpCall &cal
 constexpr int64_t unrolledTaps = 32;
 
 /// Returns the largest element of a window, in the plane at `begin`, and its tap; the first of
-/// equal elements.
+/// equal elements. NaN is the largest, the last NaN of several.
 std::pair<Value, Value> largestOf(const ThreadKernel &k, const Windows &windows, Value begin,
                                   ArrayRef<Value> position) {
   auto consider = [&](Value tap, ArrayRef<Value> old) {
@@ -201,7 +201,9 @@ std::pair<Value, Value> largestOf(const ThreadKernel &k, const Windows &windows,
     Value offset = k.e.select(place.exists, place.offset, k.integer(0));
     Value x = k.load(0, k.e.add(begin, offset));
     Value isFirst = k.e.less(old[1], k.integer(0));
-    Value isBetter = k.both(place.exists, k.e.make<arith::OrIOp>(isFirst, k.e.less(old[0], x)));
+    Value isNan = k.e.make<arith::CmpFOp>(arith::CmpFPredicate::UNO, x, x);
+    Value isLarger = k.e.make<arith::OrIOp>(k.e.less(old[0], x), isNan);
+    Value isBetter = k.both(place.exists, k.e.make<arith::OrIOp>(isFirst, isLarger));
     return Values{k.e.select(isBetter, x, old[0]), k.e.select(isBetter, tap, old[1])};
   };
   Values best = {k.number(-std::numeric_limits<double>::infinity()), k.integer(-1)};

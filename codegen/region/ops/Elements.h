@@ -86,8 +86,17 @@ struct Elements {
     return isFloat(x) ? make<mlir::arith::CmpFOp>(mlir::arith::CmpFPredicate::OLE, x, number(x, 0))
                       : make<mlir::arith::CmpIOp>(mlir::arith::CmpIPredicate::sle, x, number(x, 0));
   }
-  /// Returns the larger operand; `x` if they are equal or one is a NaN.
-  Value larger(Value x, Value y) const { return select(less(x, y), y, x); }
+  /// Returns the larger operand: NaN if one is, and either of a zero and its negative. With that
+  /// freedom it is one instruction of GPUs (max.NaN), and three of CPUs.
+  Value larger(Value x, Value y) const {
+    return isFloat(x) ? make<mlir::arith::MaximumFOp>(x, y, mlir::arith::FastMathFlags::nsz)
+                      : select(less(x, y), y, x);
+  }
+  /// Returns the smaller operand, with the same rules.
+  Value smaller(Value x, Value y) const {
+    return isFloat(x) ? make<mlir::arith::MinimumFOp>(x, y, mlir::arith::FastMathFlags::nsz)
+                      : select(less(y, x), y, x);
+  }
 };
 
 /// Attaches KernelOpInterface to an op with one result, given a function that builds an element.

@@ -365,6 +365,31 @@ func.func @f(%x: tensor<ROWSxWIDTHxTYPE>, %h: tensor<ROWSx3xCOUNTxTYPE>)
   return functions;
 }
 
+std::vector<OpCase> nanCases() {
+  const std::string rows = "dims = array<i64: 1>", columns = "dims = array<i64: 0>";
+  std::vector<OpCase> cases;
+  for (const char *op : {"relu", "abs", "exp", "log", "tanh", "erf", "sigmoid", "sin", "cos",
+                         "floor", "round", "sqrt", "silu"})
+    cases.push_back({op, "5x37xf32", "5x37xf32"});
+  for (const char *op : {"maximum", "minimum", "relu_grad", "pow"})
+    cases.push_back({op, "5x37xf32, 5x37xf32", "5x37xf32", "", op == std::string("pow")});
+  for (const char *predicate : {"eq", "ne", "lt", "le", "gt", "ge"})
+    cases.push_back({"compare", "5x37xf32, 5x37xf32", "5x37xi1",
+                     std::string("predicate = \"") + predicate + "\""});
+  cases.push_back({"cast", "5x37xf32", "5x37xbf16"});
+  cases.push_back({"cast", "5x37xf32", "5x37xf16"});
+  cases.push_back({"cast", "5x37xf32", "5x37xi1"});
+  cases.push_back({"softmax", "9x37xf32", "9x37xf32", "dim = 1 : i64"});
+  cases.push_back({"reduce_max", "9x70xf32", "9xf32", rows});
+  cases.push_back({"reduce_max", "9x64xbf16", "9xbf16", rows});
+  cases.push_back({"reduce_max", "3x9001xbf16", "3xbf16", rows});
+  cases.push_back({"reduce_max", "9x37xf32", "37xf32", columns});
+  cases.push_back({"reduce_max", "1031x24xbf16", "24xbf16", columns});
+  for (OpCase &opCase : cases)
+    opCase.nanEvery = opCase.operands.find("9") == 0 ? 150 : 11; // some rows have none
+  return cases;
+}
+
 std::vector<OpCase> shapeCases() {
   std::vector<OpCase> cases;
   for (int n : {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 1000}) {

@@ -59,6 +59,9 @@ std::vector<OpCase> otherCases();
 /// Returns functions @f that cut and join columns of tensors in place: gates and their gradients,
 /// norms, sums, broadcasts and casts of columns, whole vectors of them and others.
 std::vector<std::string> columnFunctions();
+/// Returns cases of many ops on operands with NaN: functions, maxima and minima, reductions of all
+/// forms.
+std::vector<OpCase> nanCases();
 /// Returns shapes for nine ops: tails of every length, exact vectors, blocks of rows, single
 /// elements.
 std::vector<OpCase> shapeCases();

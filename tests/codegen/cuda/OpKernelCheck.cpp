@@ -408,6 +408,32 @@ static std::vector<OpCase> expertCases() {
   return cases;
 }
 
+std::vector<OpCase> nanOpCases() {
+  const std::string pool = "kernel = array<i64: 3>, strides = array<i64: 1>, "
+                           "pads = array<i64: 1, 1>, dilations = array<i64: 1>";
+  std::vector<OpCase> cases = {
+      {"topk", "2x70x3xf32", "2x40x3xf32, 2x40x3xi64", "dim = 1 : i64, largest = true"},
+      {"topk", "3x70xbf16", "3x70xbf16, 3x70xi64", "dim = 1 : i64, largest = false"},
+      {"max_pool", "2x3x40xf32", "2x3x40xf32", pool},
+      {"max_pool_grad", "2x3x40xf32, 2x3x40xf32", "2x3x40xf32", pool},
+      {"cross_entropy", "9x70xf32, 9xi64", "9xf32, 9xf32, 9xf32", "ignore_index = -100 : i64"},
+      {"attention", "1x2x37x40xf32, 1x1x37x40xf32, 1x1x37x33xf32",
+       "1x2x37x33xf32, 1x2x37xf32, 1x2x37xf32", "scale = 0.1 : f64, causal = true"},
+      {"attention", "1x1x80x32xbf16, 1x1x80x32xbf16, 1x1x80x32xbf16",
+       "1x1x80x32xbf16, 1x1x80xf32, 1x1x80xf32", "scale = 0.1 : f64, causal = true"},
+      {"routed_experts", "5x7xf32, 5x3xf32, 3x8x7xf32, 3x19x8xf32", "5x19xf32",
+       "activation = \"relu\", gated = false, top = 2 : i64"},
+      {"square_sum", "700xf32, 3x5xf32", "f32"},
+      {"count_not_finite", "30011xbf16, 1031xf32", "f32"},
+  };
+  for (OpCase opCase : wideCases())
+    if (opCase.mnemonic == "class_max" || opCase.mnemonic == "class_sums")
+      cases.push_back(opCase);
+  for (OpCase &opCase : cases)
+    opCase.nanEvery = opCase.mnemonic == "attention" ? 1500 : 60; // some rows have none
+  return cases;
+}
+
 std::vector<OpCase> opKernelCases() {
   std::vector<OpCase> cases = allCases(), more = moreCases(), sums = rowSumCases(),
                       experts = expertCases(), wide = wideCases(), tiled = tiledAttentionCases();

@@ -34,6 +34,9 @@ void check(OpKernelCase &one, const RunFn &runKernel, bool inPieces);
 /// Returns attentions and their gradients in 16-bit types, which tensor cores make on a device.
 std::vector<OpCase> tiledAttentionCases();
 
+/// Returns cases of maxima, orders and sums of them on operands with NaN.
+std::vector<OpCase> nanOpCases();
+
 /// Returns the cases of the tables and others: rows longer than a warp, and prime sizes.
 std::vector<OpCase> opKernelCases();
 

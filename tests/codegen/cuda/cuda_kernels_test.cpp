@@ -78,6 +78,8 @@ TEST(CudaThreads, OpsWithoutAGradient) {
 
 TEST(CudaThreads, InBFloat16) { EXPECT_GE(checkThreads(inBFloat16(allCases())).size(), 25u); }
 
+TEST(CudaThreads, NanIsNotLost) { EXPECT_EQ(checkThreads(nanCases()).size(), 21u); }
+
 TEST(CudaThreads, ShapesOfAllKinds) { EXPECT_EQ(checkThreads(shapeCases()).size(), 9u); }
 
 /// Returns the name of the code of a thread, which is the same for equal code; empty without one.

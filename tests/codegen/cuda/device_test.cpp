@@ -419,6 +419,18 @@ TEST_F(DeviceTest, FunctionsAreWithinTheirBounds) {
   }
 }
 
+TEST_F(DeviceTest, NanIsNotLost) {
+  std::vector<Compiled> compiled;
+  for (const OpCase &opCase : nanCases()) {
+    auto one = compileCase(opCase, emitter(), int(compiled.size()));
+    ASSERT_TRUE(one) << testing::PrintToString(opCase);
+    compiled.push_back(std::move(*one));
+  }
+  check(std::move(compiled));
+  device->driver().moduleUnload(module);
+  checkOps(nanOpCases());
+}
+
 TEST_F(DeviceTest, OpKernelsAgreeWithTheReference) { checkOps(opKernelCases()); }
 
 TEST_F(DeviceTest, TiledAttentionAgreesWithTheReference) { checkOps(tiledAttentionCases()); }

@@ -198,6 +198,13 @@ TEST(CudaOpKernels, LaunchesAndWorkspaceAreThoseOfTheInterface) {
     EXPECT_GE(withWorkspace[op], 1) << op;
 }
 
+TEST(CudaOpKernels, NanIsNotLost) {
+  std::map<std::string, int> ops = checkAll(nanOpCases());
+  for (const char *op : {"topk", "max_pool", "max_pool_grad", "cross_entropy", "attention",
+                         "class_max", "class_sums", "routed_experts", "square_sum"})
+    EXPECT_GE(ops[op], 1) << op;
+}
+
 TEST(CudaOpKernels, InBFloat16) { EXPECT_GE(checkAll(inBFloat16(allCases())).size(), 8u); }
 
 /// Returns the first result of the host form of a kernel.

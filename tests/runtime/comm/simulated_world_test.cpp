@@ -3,6 +3,7 @@
 #include "runtime/comm/SimulatedWorld.h"
 
 #include <atomic>
+#include <cmath>
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,6 +64,16 @@ TEST(Collectives, AllReduceTakesTheMaximum) {
          return c.allReduce({0, 1, 2}, ReduceKind::Max, floats({r, -r}), "here")->wait();
        }))
     EXPECT_THAT(result->toDoubles(), ElementsAre(2, 0));
+}
+
+TEST(Collectives, MaximaAndMinimaKeepNan) {
+  for (ReduceKind kind : {ReduceKind::Max, ReduceKind::Min})
+    for (Result<Tensor> &result : runAll(3, [&](Communicator &c) {
+           auto of = [&](int rank) { return c.rank() == rank ? std::nan("") : 1; };
+           return c.allReduce({0, 1, 2}, kind, floats({of(0), of(1), of(2)}), "here")->wait();
+         }))
+      for (double value : result->toDoubles())
+        EXPECT_TRUE(std::isnan(value));
 }
 
 TEST(Collectives, SumsAreTakenInGroupOrderAndRoundedOnce) {

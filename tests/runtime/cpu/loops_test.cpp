@@ -278,6 +278,20 @@ TEST(NativeLoops, Embeddings) {
     }
 }
 
+TEST(NativeLoops, ClassMaxIsNanIfAClassIs) {
+  for (int64_t size : {3, 39, 5002}) // the last two are padding
+    for (int64_t place : {int64_t(0), size / 2 - 1, size - 3}) {
+      std::vector<double> row(size_t(size), 1.0);
+      row[size_t(place)] = std::nan("");
+      test::NativeCase most;
+      most.op = "class_max";
+      most.operands = {Tensor::fromDoubles({DType::F32, {1, size}}, kernels::Arith::Native, row),
+                       numbersOf(size)};
+      most.results = {{DType::F32, {1}}};
+      EXPECT_TRUE(std::isnan(test::runNative(most)[0].toDoubles()[0])) << size << " " << place;
+    }
+}
+
 TEST(NativeLoops, ClassSums) {
   for (DType dtype : {DType::F32, DType::BF16})
     for (int64_t size : {2, 3, 37, 5000})

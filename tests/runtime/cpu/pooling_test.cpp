@@ -116,7 +116,7 @@ TEST(NativePooling, RandomGeometries) {
 }
 
 TEST(NativePooling, EqualsNanAndInfinities) {
-  // The first of equal elements gets the gradient. NaN is the largest only if it comes first.
+  // The first of equal elements gets the gradient, or the last NaN.
   const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
   const std::vector<double> values = {1, 1, -0.0, 0.0, nan, 2, 2, nan, -inf, -inf, inf, inf};
   kernels::Tensor x =

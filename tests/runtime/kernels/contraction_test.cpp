@@ -250,6 +250,20 @@ TEST_P(Contraction, MaxPoolGradientGoesToTheLowestOfEquals) {
   expectValues(arith, run(arith, "max_pool_grad", attrs, {x, dy}, x.type()), {3, 4, 0, 0});
 }
 
+/// As torch.max_pool1d: the last NaN of a window is its largest element.
+TEST(ContractionFloats, MaxPoolKeepsNan) {
+  const double nan = std::nan("");
+  Attrs attrs = {
+      {"kernel", Ints{3}}, {"strides", Ints{1}}, {"pads", Ints{0, 0}}, {"dilations", Ints{1}}};
+  for (Arith arith : {Arith::Native, Arith::F64}) {
+    Tensor x = floats(arith, {1, 1, 6}, {1, nan, 2, nan, 3, 4});
+    Tensor dy = floats(arith, {1, 1, 4}, {1, 2, 4, 8});
+    for (double y : run(arith, "max_pool", attrs, {x}, dy.type()).toDoubles())
+      EXPECT_TRUE(std::isnan(y));
+    expectValues(arith, run(arith, "max_pool_grad", attrs, {x, dy}, x.type()), {0, 1, 0, 14, 0, 0});
+  }
+}
+
 TEST_P(Contraction, PoolingWindowsMustMeetTheInput) {
   Tensor x = floats(arith, {1, 1, 2}, {1, 2});
   Attrs attrs = {{"kernel", Ints{1}}, {"strides", Ints{1}}, {"pads", Ints{1, 0}}};

@@ -252,6 +252,33 @@ TEST_P(Primitive, GatherAndScatterAdd) {
                    KernelError);
 }
 
+/// As torch.maximum, minimum, amax, round and topk do.
+TEST(PrimitiveFloats, NanIsTheLargestAndNotLost) {
+  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+  for (Arith arith : {Arith::Native, Arith::F64}) {
+    Tensor a = floats(arith, {4}, {nan, 1, nan, 2}), b = floats(arith, {4}, {1, nan, nan, 3});
+    for (const char *op : {"maximum", "minimum"}) {
+      Doubles made = run(arith, op, {}, {a, b}, a.type()).toDoubles();
+      EXPECT_TRUE(std::isnan(made[0]) && std::isnan(made[1]) && std::isnan(made[2])) << op;
+      EXPECT_EQ(made[3], op == std::string("maximum") ? 3 : 2);
+    }
+    for (const Doubles &row : {Doubles{nan, 1, 2}, {1, nan, 2}, {1, 2, nan}})
+      EXPECT_TRUE(std::isnan(
+          run(arith, "reduce_max", {{"dims", Ints{0}}}, {floats(arith, {3}, row)}, {DType::F32, {}})
+              .toDoubles()[0]));
+    EXPECT_THAT(run(arith, "round", {}, {floats(arith, {3}, {infinity, -infinity, 2.5})}, f32x3)
+                    .toDoubles(),
+                ElementsAre(infinity, -infinity, 2));
+    Tensor x = floats(arith, {6}, {3, nan, 1, infinity, nan, 2});
+    std::vector<TensorType> types = {{DType::F32, {6}}, {DType::I64, {6}}};
+    for (auto [largest, order] :
+         {std::pair(true, Ints{1, 4, 3, 0, 5, 2}), std::pair(false, Ints{2, 5, 0, 3, 1, 4})})
+      EXPECT_EQ(runAll(arith, "topk", {{"dim", int64_t(0)}, {"largest", largest}}, {x}, types)[1]
+                    .data<int64_t>(),
+                order);
+  }
+}
+
 TEST_P(Primitive, TopKTakesTheLowerIndexOfEquals) {
   Tensor a = floats(arith, {2, 4}, {0, 0, 0, 0, 0, 0, 0, 0});
   std::vector<TensorType> types = {{DType::F32, {2, 2}}, {DType::I64, {2, 2}}};
