@@ -34,6 +34,9 @@ void check(OpKernelCase &one, const RunFn &runKernel, bool inPieces);
 /// Returns attentions and their gradients in 16-bit types, which tensor cores make on a device.
 std::vector<OpCase> tiledAttentionCases();
 
+/// Returns cases of one row, one column, one token or one class, and of odd widths.
+std::vector<OpCase> tinyOpCases();
+
 /// Returns cases of maxima, orders and sums of them on operands with NaN.
 std::vector<OpCase> nanOpCases();
 

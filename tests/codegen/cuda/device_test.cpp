@@ -431,6 +431,13 @@ TEST_F(DeviceTest, NanIsNotLost) {
   checkOps(nanOpCases());
 }
 
+TEST_F(DeviceTest, TinyOpKernelsAgreeWithTheReference) {
+  for (const OpCase &opCase : tinyOpCases())
+    EXPECT_TRUE(OpKernelCase(opCase).source(cuda::Form::Device, 0))
+        << testing::PrintToString(opCase);
+  checkOps(tinyOpCases());
+}
+
 TEST_F(DeviceTest, OpKernelsAgreeWithTheReference) { checkOps(opKernelCases()); }
 
 TEST_F(DeviceTest, TiledAttentionAgreesWithTheReference) { checkOps(tiledAttentionCases()); }
