@@ -21,7 +21,7 @@ public:
   ~KernelLowering();
 
   /// Returns the bytes of the ELF object of `text`, a module. The same text gives the same bytes.
-  /// exp, log, tanh, erf and atan of f32 become polynomials; other functions become calls of libm.
+  /// exp, log, tanh and erf of f32 become polynomials; other functions become calls of libm.
   /// Errors (bugs of the compiler) quote the message of LLVM or MLIR.
   Result<std::string> lower(const std::string &text);
 

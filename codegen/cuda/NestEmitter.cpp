@@ -32,12 +32,12 @@ static bool needsLibrary(ModuleOp module) {
   bool found = false;
   module.walk([&](Operation *op) {
     bool isKnown =
-        isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::AtanOp, math::SqrtOp,
-            math::RsqrtOp, math::AbsFOp, math::AbsIOp, math::FloorOp, math::CeilOp, math::RoundOp,
+        isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::SqrtOp, math::RsqrtOp,
+            math::AbsFOp, math::AbsIOp, math::FloorOp, math::CeilOp, math::RoundOp,
             math::RoundEvenOp, math::TruncOp, math::CopySignOp, math::FmaOp>(op);
     found |= isa<math::MathDialect>(op->getDialect()) && !isKnown;
     // The polynomials are of f32.
-    found |= isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::AtanOp>(op) &&
+    found |= isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp>(op) &&
              !getElementTypeOrSelf(op->getResult(0)).isF32();
     found |= isa<LLVM::SinOp, LLVM::CosOp, LLVM::PowOp, LLVM::PowIOp, LLVM::ExpOp, LLVM::Exp2Op,
                  LLVM::LogOp, LLVM::Log2Op, LLVM::Log10Op>(op);

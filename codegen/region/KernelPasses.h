@@ -21,7 +21,7 @@ mlir::DialectRegistry kernelDialects();
 /// tests.
 void allowContraction(mlir::ModuleOp module);
 
-/// Lowers emitted kernels to the LLVM dialect. exp, log, tanh, erf and atan of f32 become
+/// Lowers emitted kernels to the LLVM dialect. exp, log, tanh and erf of f32 become
 /// polynomials.
 void addKernelPasses(mlir::PassManager &passes);
 

@@ -24,6 +24,28 @@ Value wrapped(Operation *op, const Elements &e, Value x) {
                              : e.make<arith::ExtSIOp>(x.getType(), low);
 }
 
+/// Returns atan(x), within 2 ulps, where MLIR's polynomial is within 40. Source: atanf of Moshier's
+/// Cephes. With t = |x|, (|x| - 1) / (|x| + 1) or -1 / |x|, and b = 0, pi / 4 or pi / 2, it is b +
+/// atan(t), and t is at most tan(pi / 8).
+Value arcTangent(const Elements &e, Value x) {
+  constexpr double tanOfEighth = 0.4142135623730950, tanOfThreeEighths = 2.414213562373095;
+  constexpr double pi = 3.141592653589793;
+  Value size = e.make<math::AbsFOp>(x), one = e.number(x, 1);
+  Value isLarge = e.less(e.number(x, tanOfThreeEighths), size);
+  Value isMiddle = e.less(e.number(x, tanOfEighth), size);
+  auto choose = [&](Value large, Value middle, Value small) {
+    return e.select(isLarge, large, e.select(isMiddle, middle, small));
+  };
+  Value t =
+      e.div(choose(e.number(x, -1), e.sub(size, one), size), choose(size, e.add(size, one), one));
+  Value base = choose(e.number(x, pi / 2), e.number(x, pi / 4), e.number(x, 0));
+  Value square = e.mul(t, t), sum = e.number(x, 8.05374449538e-2);
+  for (double coefficient : {-1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1})
+    sum = e.make<math::FmaOp>(sum, square, e.number(x, coefficient));
+  Value rest = e.make<math::FmaOp>(sum, Value(e.mul(t, square)), t);
+  return e.make<math::CopySignOp>(Value(e.add(base, rest)), x);
+}
+
 /// Builds an element of OP's result as EXPRESSION of x[0], x[1] ..., e and op.
 #define TBC_ELEMENT(OP, EXPRESSION)                                                                \
   Value build##OP(OP op, const Elements &e, ValueRange x) {                                        \
@@ -47,7 +69,7 @@ TBC_ELEMENT(ReluOp, e.select(e.notPositive(x[0]), e.number(x[0], 0), x[0]))
 // Calls libm: the polynomials are only accurate near zero, and positions are large.
 TBC_ELEMENT(SinOp, e.make<LLVM::SinOp>(x[0]))
 TBC_ELEMENT(CosOp, e.make<LLVM::CosOp>(x[0]))
-TBC_ELEMENT(AtanOp, e.make<math::AtanOp>(x[0]))
+TBC_ELEMENT(AtanOp, arcTangent(e, x[0]))
 TBC_ELEMENT(FloorOp, e.make<math::FloorOp>(x[0]))
 TBC_ELEMENT(CeilOp, e.make<math::CeilOp>(x[0]))
 TBC_ELEMENT(RoundOp, e.make<math::RoundEvenOp>(x[0]))

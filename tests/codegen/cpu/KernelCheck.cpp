@@ -369,7 +369,7 @@ std::vector<OpCase> nanCases() {
   const std::string rows = "dims = array<i64: 1>", columns = "dims = array<i64: 0>";
   std::vector<OpCase> cases;
   for (const char *op : {"relu", "abs", "exp", "log", "tanh", "erf", "sigmoid", "sin", "cos",
-                         "floor", "round", "sqrt", "silu"})
+                         "atan", "floor", "round", "sqrt", "silu"})
     cases.push_back({op, "5x37xf32", "5x37xf32"});
   for (const char *op : {"maximum", "minimum", "relu_grad", "pow"})
     cases.push_back({op, "5x37xf32, 5x37xf32", "5x37xf32", "", op == std::string("pow")});

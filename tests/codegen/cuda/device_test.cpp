@@ -371,11 +371,9 @@ TEST_F(DeviceTest, FunctionsAreWithinTheirBounds) {
     double (*exact)(double);
     double bound; // in units of 2^-24 of the result
   };
-  const std::vector<Function> functions = {{"exp", std::exp, 8},
-                                           {"tanh", std::tanh, 16},
-                                           {"erf", std::erf, 16},
-                                           {"sin", std::sin, 2},
-                                           {"cos", std::cos, 2}};
+  const std::vector<Function> functions = {{"exp", std::exp, 8},  {"tanh", std::tanh, 16},
+                                           {"erf", std::erf, 16}, {"atan", std::atan, 4},
+                                           {"sin", std::sin, 2},  {"cos", std::cos, 2}};
   constexpr int64_t count = 16384;
   constexpr double infinity = std::numeric_limits<double>::infinity();
   std::vector<double> points = {0, infinity, -infinity, std::nan(""), 1e-30, -1e-30, 3e38, -3e38};
