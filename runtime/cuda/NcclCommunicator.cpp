@@ -313,15 +313,15 @@ RequestPtr NcclRank::allToAll(const Group &group, const Tensor &input, const std
                [this, n, part](const NcclLink &link, void *from, void *to) {
                  // One NCCL group, so that all transfers run at once.
                  NcclCode code = nccl.groupStart();
-                 for (int peer = 0; peer < n && code == NcclCode::Success; ++peer) {
+                 for (int peer = 0; peer < n && isTaken(code); ++peer) {
                    code = nccl.send(static_cast<char *>(from) + size_t(peer) * part, part,
                                     NcclType::U8, peer, link.handle(), link.stream().handle());
-                   if (code == NcclCode::Success)
+                   if (isTaken(code))
                      code = nccl.recv(static_cast<char *>(to) + size_t(peer) * part, part,
                                       NcclType::U8, peer, link.handle(), link.stream().handle());
                  }
                  NcclCode end = nccl.groupEnd();
-                 return code == NcclCode::Success ? end : code;
+                 return isTaken(code) ? end : code;
                }),
       place);
 }

@@ -51,11 +51,10 @@ static NcclCode callAll(const Nccl &nccl, const std::vector<DeviceOperand> &tens
   if (tensors.size() == 1)
     return function(tensors[0]);
   NcclCode code = nccl.groupStart();
-  for (size_t t = 0; t < tensors.size() && code == NcclCode::Success; ++t)
-    if (code = function(tensors[t]); code == NcclCode::InProgress)
-      code = NcclCode::Success; // the end of the group reports it
+  for (size_t t = 0; t < tensors.size() && isTaken(code); ++t)
+    code = function(tensors[t]);
   NcclCode end = nccl.groupEnd();
-  return code == NcclCode::Success ? end : code;
+  return isTaken(code) ? end : code;
 }
 
 bool NcclRank::reduces(DType dtype, comm::ReduceKind kind) const {
@@ -186,15 +185,14 @@ Status NcclRank::enqueueExchange(const Group &group, const std::vector<DevicePar
       [&](const NcclLink &link) {
         // One NCCL group, so that all transfers run at once.
         NcclCode code = nccl.groupStart();
-        auto isGood = [&] { return code == NcclCode::Success || code == NcclCode::InProgress; };
-        for (size_t i = 0; i < sent.size() && isGood(); ++i)
+        for (size_t i = 0; i < sent.size() && isTaken(code); ++i)
           code = nccl.send(pointerTo(sent[i].address), size_t(sent[i].bytes), NcclType::U8,
                            int(sent[i].index), link.handle(), stream.handle());
-        for (size_t i = 0; i < received.size() && isGood(); ++i)
+        for (size_t i = 0; i < received.size() && isTaken(code); ++i)
           code = nccl.recv(pointerTo(received[i].address), size_t(received[i].bytes), NcclType::U8,
                            int(received[i].index), link.handle(), stream.handle());
         NcclCode end = nccl.groupEnd();
-        return isGood() ? end : code;
+        return isTaken(code) ? end : code;
       });
 }
 

@@ -257,6 +257,11 @@ std::string describeType(const kernels::TensorType &type, kernels::Arith arith);
 std::optional<NcclType> reducedType(kernels::DType dtype, kernels::Arith arith,
                                     comm::ReduceKind kind);
 
+/// Whether NCCL has taken a call of a group, whose end reports the work in progress.
+inline bool isTaken(NcclCode code) {
+  return code == NcclCode::Success || code == NcclCode::InProgress;
+}
+
 /// Returns NCCL's operation for a kind other than PremulSum.
 NcclOp plainOp(comm::ReduceKind kind);
 

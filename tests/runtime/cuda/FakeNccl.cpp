@@ -542,7 +542,8 @@ struct FakeNcclCalls {
     operation.isToRegistered = isRegistered(endpoint, operation.to);
     state.numRegistered += operation.isFromRegistered || operation.isToRegistered;
     grouped.push_back({indexOf(comm), operation, stream});
-    return groupDepth > 0 ? NcclCode::Success : callGrouped(state);
+    // Within a group NCCL answers with the state of the communicator, which may be at work.
+    return groupDepth > 0 ? NcclCode::InProgress : callGrouped(state);
   }
   /// From NCCL 2.23 on a thread of its own puts the calls into the stream later.
   static NcclCode callGrouped(State &state) {
