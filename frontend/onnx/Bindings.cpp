@@ -2,8 +2,11 @@
 
 #include "frontend/onnx/Bindings.h"
 
+#include "frontend/onnx/PositionTables.h"
 #include "frontend/onnx/Suggest.h"
 #include "frontend/onnx/Value.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 #include <functional>
@@ -148,152 +151,6 @@ bool isPositionIds(const onnx::ValueInfoProto &input, const ImportOptions &optio
          tensorTypeOf(input).shape().dim_size() > 0;
 }
 
-/// How far the positions of a node chain are off from 0, 1, 2 ...
-class PositionOffsets {
-public:
-  explicit PositionOffsets(const Model &model) : model(model) {
-    for (const GraphNode &node : model.nodes)
-      for (const std::string &output : node.proto->output())
-        producers[output] = node.proto;
-  }
-
-  /// Returns the first position in `name`. Example: 2 for cumsum(mask) - 1 + 2, as in OPT.
-  int64_t of(const std::string &name, int depth = 0) const {
-    auto it = producers.find(name);
-    if (it == producers.end() || depth == maxDepth)
-      return 0;
-    const onnx::NodeProto &node = *it->second;
-    const std::string &type = node.op_type();
-    auto operand = [&](int i) { return of(node.input(i), depth + 1); };
-    if (type == "CumSum") // counts from 1
-      return 1;
-    if (node.input_size() == 2 && (type == "Add" || type == "Sub")) {
-      std::optional<int64_t> left = number(node.input(0)), right = number(node.input(1));
-      if (right)
-        return operand(0) + (type == "Add" ? *right : -*right);
-      return left && type == "Add" ? operand(1) + *left : 0;
-    }
-    if (node.input_size() == 2 && type == "Mul") // by a mask of ones
-      return std::max(operand(0), operand(1));
-    return isMove(type) ? operand(0) : 0;
-  }
-
-  /// Returns the length of the list in the file that `name` is a part of, if it is one. Example: 64
-  /// for position_ids[:, :length] of YOSO, which has numbers 2 to 65. A list that is repeated may
-  /// be read at more places.
-  std::optional<int64_t> listLength(const std::string &name, int depth = 0) const {
-    auto it = producers.find(name);
-    if (it != producers.end()) {
-      const std::string &type = it->second->op_type();
-      const bool isPart = isMove(type) && type != "Expand" && type != "Tile";
-      return isPart && depth < maxDepth ? listLength(it->second->input(0), depth + 1)
-                                        : std::nullopt;
-    }
-    auto list = model.initializers.find(name);
-    if (list == model.initializers.end())
-      return std::nullopt;
-    return kernels::numElements(shapeOfTensor(*list->second));
-  }
-
-  /// Returns true if `name` is made from bounded distances or their logarithms, so that it does not
-  /// grow with the length. Example: buckets of T5's relative positions.
-  bool isBounded(const std::string &name, int depth = 0) const {
-    auto it = producers.find(name);
-    if (it == producers.end() || depth == maxDepth)
-      return false;
-    static const std::set<std::string> bounds = {"Abs", "Clip", "Log", "Min"};
-    if (bounds.count(it->second->op_type()))
-      return true;
-    return llvm::any_of(it->second->input(),
-                        [&](const std::string &input) { return isBounded(input, depth + 1); });
-  }
-
-  /// Returns true if `name` is one number everywhere. Examples: token types, of a model that makes
-  /// zeros where it is given none; the 1 of `table[1]`.
-  bool isOneNumber(const std::string &name, int depth = 0) const {
-    auto it = producers.find(name);
-    if (it == producers.end() || depth == maxDepth)
-      return false;
-    const std::string &type = it->second->op_type();
-    return type == "ConstantOfShape" || (type == "Constant" && number(name)) ||
-           (isMove(type) && isOneNumber(it->second->input(0), depth + 1));
-  }
-
-  /// Returns true if the indices of `node` choose rows of its first input, one index for each.
-  bool readsRows(const onnx::NodeProto &node) const {
-    if (node.input_size() != 2 || node.op_type() == "Gather")
-      return node.input_size() == 2;
-    auto it = producers.find(node.input(1));
-    return node.op_type() == "GatherND" && it != producers.end() &&
-           it->second->op_type() == "Unsqueeze" && it->second->input_size() == 2 &&
-           number(it->second->input(1)) == -1;
-  }
-
-private:
-  static constexpr int maxDepth = 16;
-
-  static bool isMove(const std::string &type) {
-    static const std::set<std::string> moves = {"Cast",  "Expand",  "Identity", "Reshape",
-                                                "Slice", "Squeeze", "Tile",     "Unsqueeze"};
-    return moves.count(type) != 0;
-  }
-
-  /// The only element of an integer constant.
-  std::optional<int64_t> number(const std::string &name) const {
-    const onnx::TensorProto *tensor = nullptr;
-    if (auto it = model.initializers.find(name); it != model.initializers.end())
-      tensor = it->second;
-    else if (auto made = producers.find(name); made != producers.end())
-      for (const onnx::AttributeProto &attribute : made->second->attribute())
-        if (made->second->op_type() == "Constant" && attribute.name() == "value")
-          tensor = &attribute.t();
-    if (!tensor || tensor->data_type() != onnx::TensorProto::INT64)
-      return std::nullopt;
-    for (int64_t size : tensor->dims())
-      if (size != 1)
-        return std::nullopt;
-    return fullInts(Value::ofKnown(DType::I64, readTensor(model, *tensor)))[0];
-  }
-
-  const Model &model;
-  std::map<std::string, const onnx::NodeProto *> producers;
-};
-
-/// Returns the largest number of positions for the smallest table that is read by positions, i.e.
-/// by indices derived from shapes and constants alone, `held` inputs among them. Example: a table
-/// of 2050 rows that is read from row 2 on, as in OPT, has 2048 positions; so has one that is read
-/// by a list of 2048 numbers.
-std::optional<int64_t> positionTableLength(const Model &model, const std::set<std::string> &held) {
-  std::set<std::string> fromData;
-  for (const onnx::ValueInfoProto *input : model.inputs)
-    if (!held.count(input->name()))
-      fromData.insert(input->name());
-  PositionOffsets offsets(model);
-  std::optional<int64_t> length;
-  for (const GraphNode &node : model.nodes) {
-    const onnx::NodeProto &proto = *node.proto;
-    if (offsets.readsRows(proto) && !fromData.count(proto.input(1))) {
-      auto it = model.initializers.find(proto.input(0));
-      if (it != model.initializers.end() && it->second->dims_size() == 2 &&
-          it->second->data_type() != onnx::TensorProto::INT64 && it->second->dims(0) > 1 &&
-          !model.initializers.count(proto.input(1)) && !offsets.isBounded(proto.input(1)) &&
-          !offsets.isOneNumber(proto.input(1))) {
-        int64_t positions = it->second->dims(0) - offsets.of(proto.input(1));
-        positions = std::min(positions, offsets.listLength(proto.input(1)).value_or(positions));
-        if (positions > 0)
-          length = std::min(length.value_or(positions), positions);
-      }
-    }
-    bool readsRuntime = false;
-    for (const std::string &input : proto.input())
-      readsRuntime |= fromData.count(input) != 0;
-    if (readsRuntime && proto.op_type() != "Shape" && proto.op_type() != "Size")
-      for (const std::string &output : proto.output())
-        fromData.insert(output);
-  }
-  return length;
-}
-
 /// The inputs whose positions are known: masks that are held at ones, and lists of positions.
 std::set<std::string> positionInputs(const Model &model, const ImportOptions &options) {
   std::set<std::string> names;
@@ -422,7 +279,13 @@ void Binder::chooseSequence() {
   if (options.seq >= 0)
     seq = options.seq;
   if (!seq) {
-    std::optional<int64_t> table = positionTableLength(model, positionInputs(model, options));
+    std::set<std::string> others;
+    for (const onnx::ValueInfoProto *input : model.inputs)
+      if (llvm::none_of(tensorTypeOf(*input).shape().dim(),
+                        [&](const Dim &dim) { return dim.dim_param() == symbols.seq; }))
+        others.insert(input->name());
+    std::optional<int64_t> table =
+        positionTableLength(model, positionInputs(model, options), others);
     seq = table.value_or(4096);
     std::string length = "sequence length " + std::to_string(*seq) +
                          (table ? ", the length of the position table" : ", the default") +

@@ -146,6 +146,59 @@ TEST(PositionTable, ReadByAListOfFewerPositions) {
   EXPECT_THAT(runner.model->warnings, Contains(HasSubstr("sequence length 4, the length")));
 }
 
+/// A table that is sliced up to a length, such as cosines of rotary angles held as a buffer.
+TEST(PositionTable, SlicedUpToTheLength) {
+  for (const char *sized : {"x", "picture"}) {
+    ModelBuilder b;
+    b.input("x", {"batch", "seq", "2"});
+    b.input("picture", {"batch", "5", "2"});
+    b.output("y");
+    b.floats("cosines", {6, 2}, std::vector<float>(12, 1));
+    b.ints("first", {1}, {0});
+    onnx::NodeProto &shape = b.node("Shape", {sized}, {"length"});
+    ModelBuilder::attr(shape, "start", int64_t(1));
+    ModelBuilder::attr(shape, "end", int64_t(2));
+    b.node("Slice", {"cosines", "first", "length", "first"}, {"read"});
+    b.node("ReduceSum", {"picture"}, {"sum"});
+    b.node("Add", {std::string(sized) == "x" ? "x" : "sum", "read"}, {"turned"});
+    b.node("ReduceSum", {"turned"}, {"total"});
+    b.node("Add", {"x", "total"}, {"y"});
+    ModelRunner runner;
+    runner.run(b);
+    const bool isBounded = std::string(sized) == "x";
+    EXPECT_THAT(runner.model->warnings,
+                Contains(HasSubstr(isBounded ? "sequence length 6, the length of the position table"
+                                             : "sequence length 4096, the default")));
+  }
+}
+
+/// TorchScript writes tables that are no buffers as Constant nodes, as in CTRL.
+TEST(PositionTable, HeldByAConstant) {
+  ModelBuilder b;
+  b.input("x", {"batch", "seq", "2"});
+  b.output("y");
+  b.ints("zero", {}, {0});
+  b.ints("one", {}, {1});
+  onnx::TensorProto table;
+  table.set_data_type(onnx::TensorProto::FLOAT);
+  table.add_dims(6);
+  table.add_dims(2);
+  for (int i = 0; i < 12; ++i)
+    table.add_float_data(float(i));
+  onnx::AttributeProto &value = *b.node("Constant", {}, {"table"}).add_attribute();
+  value.set_name("value");
+  value.set_type(onnx::AttributeProto::TENSOR);
+  *value.mutable_t() = table;
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Gather", {"shape", "one"}, {"length"});
+  b.node("Range", {"zero", "length", "one"}, {"positions"});
+  b.node("Gather", {"table", "positions"}, {"read"});
+  b.node("Add", {"x", "read"}, {"y"});
+  ModelRunner runner;
+  runner.run(b);
+  EXPECT_THAT(runner.model->warnings, Contains(HasSubstr("sequence length 6, the length")));
+}
+
 /// One number in the file, repeated for all places, is no list of one position.
 TEST(PositionTable, ReadByARepeatedNumber) {
   ModelBuilder b;
