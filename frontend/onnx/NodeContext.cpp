@@ -126,6 +126,56 @@ std::string NodeContext::torchOp() const {
   return "";
 }
 
+/// Splits `text` at the commas outside of its brackets. Example: "%x, [1, 2], None" has 3 parts.
+static std::vector<llvm::StringRef> argumentsOf(llvm::StringRef text) {
+  std::vector<llvm::StringRef> parts;
+  size_t begin = 0;
+  int depth = 0;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    if (i == text.size() || (text[i] == ',' && depth == 0)) {
+      parts.push_back(text.slice(begin, i).trim());
+      begin = i + 1;
+    } else {
+      depth += llvm::StringRef("([{").contains(text[i]);
+      depth -= llvm::StringRef(")]}").contains(text[i]);
+    }
+  }
+  return parts;
+}
+
+std::optional<std::string> NodeContext::torchArgument(llvm::StringRef op, size_t place,
+                                                      llvm::StringRef name) const {
+  for (const onnx::StringStringEntryProto &entry : node.metadata_props()) {
+    if (entry.key() != kTorchCallKey)
+      continue;
+    // %y : [num_users=1] = call_function[target=torch.ops.OP.default](args = (...), kwargs = {...})
+    llvm::StringRef text = llvm::StringRef(entry.value()).split("target=torch.ops.").second;
+    auto [target, call] = text.split("](args = (");
+    if (target.rsplit('.').first != op)
+      continue;
+    auto [positional, named] = call.split("), kwargs = {");
+    std::vector<llvm::StringRef> arguments = argumentsOf(positional);
+    if (place < arguments.size() && !arguments[place].empty())
+      return arguments[place].str();
+    for (llvm::StringRef argument : argumentsOf(named.rsplit('}').first))
+      if (auto [key, value] = argument.split(": "); key == name)
+        return value.str();
+  }
+  return std::nullopt;
+}
+
+std::optional<double> NodeContext::torchNumber(llvm::StringRef op, size_t place,
+                                               llvm::StringRef name) const {
+  std::optional<std::string> text = torchArgument(op, place, name);
+  if (!text)
+    return std::nullopt;
+  double number = 0;
+  if (llvm::StringRef(*text).getAsDouble(number))
+    throw ImportError("is written from " + op.str() + " with " + name.str() + " " + *text +
+                      ", where a number is expected");
+  return number;
+}
+
 const Body &NodeContext::body(llvm::StringRef attribute) const {
   askedAttributes.insert(attribute.str());
   for (const Body &body : graphNode.bodies)

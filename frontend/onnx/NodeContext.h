@@ -64,6 +64,14 @@ public:
   /// The op of PyTorch that torch's newer exporter has written as this node; empty if unknown.
   /// Example: "aten.squeeze.dim".
   std::string torchOp() const;
+  /// Argument `name` of the op of PyTorch that this node is written from, which is its `place`th
+  /// one, as text: the newer exporter leaves some arguments out of the node, and keeps the call
+  /// beside it. nullopt if the node is written from another op, or has the default. `op` is without
+  /// its overload. Example: "0.1", for ("aten.cross_entropy_loss", 5, "label_smoothing").
+  std::optional<std::string> torchArgument(llvm::StringRef op, size_t place,
+                                           llvm::StringRef name) const;
+  /// The same argument as a number; ImportError for another text.
+  std::optional<double> torchNumber(llvm::StringRef op, size_t place, llvm::StringRef name) const;
   /// All inputs; ImportError if one is omitted.
   std::vector<Value> allInputs() const;
   /// An input that must be known: a list of integers.

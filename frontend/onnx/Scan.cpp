@@ -412,26 +412,24 @@ private:
       throw WireError(field.begin, "a list of numbers ends inside a number");
   }
 
-  /// Whether to keep a metadata entry: module paths of nodes, sources of initializers, and flags of
-  /// an annotated plan. The rest (stack traces) is most of the file.
+  /// Whether to keep a metadata entry: module paths of nodes, calls with arguments that are read
+  /// there alone, sources of initializers, and flags of an annotated plan. The rest (stack traces)
+  /// is most of the file.
   bool isWantedMetadata(const WireField &entry) {
-    for (uint64_t at = entry.data; at < entry.data + entry.bytes;) {
-      WireField field = wire.field(at, entry.data + entry.bytes);
-      if (field.number == 1 && field.type == WireType::Bytes) {
-        std::string_view key(reinterpret_cast<const char *>(model.file.data()) + field.data,
-                             field.bytes);
-        return key == "pkg.torch.onnx.name_scopes" || key == "namespace" || key == kInputKindKey ||
-               key == kFoldedFromKey || key == kPlanFlagsKey;
-      }
-      at = field.next;
+    auto [key, value] = textsOf(entry);
+    if (key == kTorchCallKey) {
+      static constexpr const char *readCalls[] = {"aten.avg_pool", "aten.cross_entropy_loss.",
+                                                  "aten.embedding."};
+      return std::any_of(
+          std::begin(readCalls), std::end(readCalls),
+          [text = value](const char *call) { return text.find(call) != std::string_view::npos; });
     }
-    return false;
+    return key == "pkg.torch.onnx.name_scopes" || key == "namespace" || key == kInputKindKey ||
+           key == kFoldedFromKey || key == kPlanFlagsKey;
   }
 
-  /// Keeps the value of a metadata entry that is the signature; longer texts are dropped.
-  void keepSignature(const WireField &entry) {
-    if (entry.type != WireType::Bytes)
-      return;
+  /// Returns the key and the value of a metadata entry.
+  std::pair<std::string_view, std::string_view> textsOf(const WireField &entry) {
     std::string_view key, value;
     for (uint64_t at = entry.data; at < entry.data + entry.bytes;) {
       WireField field = wire.field(at, entry.data + entry.bytes);
@@ -440,6 +438,14 @@ private:
             reinterpret_cast<const char *>(model.file.data()) + field.data, field.bytes);
       at = field.next;
     }
+    return {key, value};
+  }
+
+  /// Keeps the value of a metadata entry that is the signature; longer texts are dropped.
+  void keepSignature(const WireField &entry) {
+    if (entry.type != WireType::Bytes)
+      return;
+    auto [key, value] = textsOf(entry);
     if (key != kSignatureKey || value.size() > limits.attributeStringBytes)
       return;
     count(entry.begin, value.size());

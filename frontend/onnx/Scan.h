@@ -24,6 +24,8 @@ namespace tbc::frontend {
 /// CONSTANT_TENSOR ...), and the names of its source values at export.
 inline constexpr const char *kInputKindKey = "pkg.torch.export.graph_signature.InputSpec.kind";
 inline constexpr const char *kFoldedFromKey = "pkg.onnxscript.optimizer.folded_from";
+/// Metadata key of a node: the call in PyTorch that torch's newer exporter has written it from.
+inline constexpr const char *kTorchCallKey = "pkg.torch.onnx.fx_node";
 /// The key of the graph's list of all parameters and buffers of the module.
 inline constexpr const char *kSignatureKey = "pkg.torch.export.ExportedProgram.graph_signature";
 

@@ -107,3 +107,39 @@ def box_losses():
             return (1 - area).square().mean()
 
     return Kind(Boxes(), {"tokens": ids(6), "wanted": torch.randn(BATCH, 6, 4)}, loss="loss")
+
+
+@kind
+def padded_lists():
+    """Sums over padded lists, whose padding_idx is not trained, and a smoothed loss, both left out of their nodes."""
+
+    class Padded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.items, self.head = nn.Embedding(5, 8, padding_idx=0), nn.Linear(8, 5)
+
+        def forward(self, items, label):
+            scores = self.head(self.items(items % 5).sum(1).tanh())
+            return F.cross_entropy(scores, label % 5, label_smoothing=0.1)
+
+    return Kind(Padded(), {"items": ids(9), "label": ids(1)[:, 0]}, loss="loss")
+
+
+@kind
+def mixed_pictures():
+    """Probabilities in place of labels, smoothed, with class weights."""
+
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.head = nn.Conv2d(3, 8, 3, 2), nn.Linear(8, 5)
+            self.register_buffer("weights", torch.rand(5) + 0.5)
+
+        def forward(self, x, label, share):
+            scores = self.head(self.conv(x).relu().mean((2, 3)))
+            other = F.one_hot((label + 1) % 5, 5) * (1 - share[:, None])
+            targets = F.one_hot(label % 5, 5) * share[:, None] + other
+            return F.cross_entropy(scores, targets, self.weights, label_smoothing=0.1)
+
+    examples = {"x": torch.randn(BATCH, 3, 16, 16), "label": ids(1)[:, 0], "share": torch.rand(BATCH)}
+    return Kind(Mixed(), examples, loss="loss")

@@ -61,6 +61,9 @@ Value leakyRelu(Formula &f, const Value &x, double alpha);
 Value thresholdedRelu(Formula &f, const Value &x, double alpha);
 Value hardSigmoid(Formula &f, const Value &x, double alpha, double beta);
 
+/// Returns log(softmax(x)) along a dim: z - log(sum(exp(z))), z = x - stabilizer_max(x).
+Value logSoftmax(Emitter &emitter, const Value &x, unsigned axis);
+
 } // namespace tbc::frontend
 
 #endif // TBC_FRONTEND_ONNX_OPS_FAMILIES_H

@@ -1,5 +1,6 @@
 //===- Indexing.cpp - Select elements by index or by order -----------------===//
 
+#include "frontend/onnx/Detach.h"
 #include "frontend/onnx/ops/Families.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -71,11 +72,29 @@ void importArg(NodeContext &node, bool largest) {
 
 //===- choice --------------------------------------------------------------===//
 
+/// Returns `rows` without a gradient where `indices` are the padding_idx of F.embedding: torch's
+/// newer exporter keeps it beside the node, and PyTorch never changes that row of the table.
+Value withoutPadding(const NodeContext &node, const Value &rows, const Value &indices) {
+  Emitter &e = node.emitter;
+  if (node.torchArgument("aten.embedding", 3, "scale_grad_by_freq") == "True")
+    throw ImportError(
+        "is an embedding with scale_grad_by_freq, whose gradient counts how often the "
+        "batch reads each row, which is not supported; export it without");
+  const double padding = node.torchNumber("aten.embedding", 2, "padding_idx").value_or(-1);
+  if (padding < 0)
+    return rows;
+  if (indices.isKnown() && kernels::numElements(indices.shape) <= kMaxKnownElements &&
+      !llvm::is_contained(fullInts(indices), int64_t(padding)))
+    return rows;
+  Value isPadding = compare(e, "eq", indices, number(indices, padding));
+  return select(e, unsqueeze(isPadding, {unsigned(indices.rank())}), detach(e, rows), rows);
+}
+
 void importGather(NodeContext &node) {
-  requireIndices(node.input(1));
-  const Value &data = node.input(0);
-  node.setOutput(0, gather(node.emitter, data, node.input(1),
-                           checkAxis(node.attrInt("axis", 0), data.rank())));
+  const Value &data = node.input(0), &indices = node.input(1);
+  requireIndices(indices);
+  Value rows = gather(node.emitter, data, indices, checkAxis(node.attrInt("axis", 0), data.rank()));
+  node.setOutput(0, withoutPadding(node, rows, indices));
 }
 
 void importGatherNd(NodeContext &node) {

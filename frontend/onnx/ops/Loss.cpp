@@ -87,6 +87,8 @@ struct LossInputs {
   int64_t ignored;
   /// The weight of each label, in the labels' shape; undefined if all weights are 1.
   Value weights;
+  /// Whether each label counts; undefined if all do.
+  Value counts;
 
   explicit LossInputs(NodeContext &node)
       : ignored(node.hasAttr("ignore_index") ? node.attrInt("ignore_index", 0) : noLabel) {
@@ -132,7 +134,6 @@ private:
   void findWeights(NodeContext &node) {
     Emitter &e = node.emitter;
     DType dtype = scores.dtype;
-    Value counts;
     if (ignored != noLabel)
       counts = compare(e, "ne", labels, number(labels, double(ignored)));
     if (node.hasInput(2)) {
@@ -153,14 +154,17 @@ std::vector<unsigned> allDims(const Value &value) {
   return dims;
 }
 
-/// Sets output 0 from the unweighted loss of every label.
-void setReduced(NodeContext &node, const LossInputs &in, Value losses) {
-  Emitter &e = node.emitter;
+std::string reductionOf(const NodeContext &node) {
   std::string reduction = node.attrText("reduction", "mean");
   if (reduction != "mean" && reduction != "sum" && reduction != "none")
     throw ImportError("has reduction '" + reduction + "'; expected mean, sum or none");
-  if (in.weights.isDefined())
-    losses = elementwise(e, "mul", {losses, in.weights});
+  return reduction;
+}
+
+/// Sets output 0 from the loss of every label, times its weight.
+void setReduced(NodeContext &node, const LossInputs &in, const Value &losses) {
+  Emitter &e = node.emitter;
+  std::string reduction = reductionOf(node);
   if (reduction == "none")
     return node.setOutput(0, losses);
   if (reduction == "mean" && !in.weights.isDefined())
@@ -171,21 +175,84 @@ void setReduced(NodeContext &node, const LossInputs &in, Value losses) {
   node.setOutput(0, sum);
 }
 
+Value timesWeights(Emitter &e, const LossInputs &in, const Value &losses) {
+  return in.weights.isDefined() ? elementwise(e, "mul", {losses, in.weights}) : losses;
+}
+
+/// The label smoothing of the call in PyTorch. torch's newer exporter writes the node without it,
+/// for ONNX has no such attribute.
+double labelSmoothing(const NodeContext &node) {
+  double smoothing = node.torchNumber("aten.cross_entropy_loss", 5, "label_smoothing").value_or(0);
+  if (!(smoothing >= 0 && smoothing <= 1))
+    throw ImportError("has a label_smoothing that is not between 0 and 1");
+  return smoothing;
+}
+
+/// Returns the losses of smoothed labels with class weights w, as in PyTorch:
+/// (1 - s) w[label] loss + s / C sum_c(-w_c log softmax(x)_c), from (w[label] loss).
+Value smoothWeighted(NodeContext &node, const LossInputs &in, Value losses, double smoothing) {
+  Emitter &e = node.emitter;
+  const unsigned last = in.scores.rank() - 1;
+  Value logs = elementwise(e, "mul", {logSoftmax(e, in.scores, last), node.input(2)});
+  Value sums = reduce(e, "reduce_sum", logs, {last}, false);
+  if (in.counts.isDefined())
+    sums = select(e, in.counts, sums, number(sums, 0));
+  Value share = number(sums, smoothing / double(in.scores.shape[last]));
+  losses = elementwise(e, "mul", {losses, number(losses, 1 - smoothing)});
+  return elementwise(e, "sub", {losses, elementwise(e, "mul", {sums, share})});
+}
+
+/// The loss of probabilities instead of labels, as F.cross_entropy has it: -sum_c(w_c p_c log
+/// softmax(x)_c). Its mean is over all rows: weights do not change the divisor.
+void importLossOfProbabilities(NodeContext &node) {
+  Emitter &e = node.emitter;
+  const Value &scores = node.input(0);
+  Value targets = cast(e, node.input(1), scores.dtype);
+  if (const double smoothing = labelSmoothing(node); smoothing > 0) {
+    targets = elementwise(e, "mul", {targets, number(targets, 1 - smoothing)});
+    targets =
+        elementwise(e, "add", {targets, number(targets, smoothing / double(scores.shape[1]))});
+  }
+  if (node.hasInput(2)) {
+    std::vector<unsigned> behind(scores.rank() - 2);
+    std::iota(behind.begin(), behind.end(), 1u);
+    targets = elementwise(e, "mul", {targets, unsqueeze(node.input(2), behind)});
+  }
+  Value products = elementwise(e, "mul", {logSoftmax(e, scores, 1), targets});
+  Value losses = elementwise(e, "neg", {reduce(e, "reduce_sum", products, {1}, false)});
+  std::string reduction = reductionOf(node);
+  if (reduction != "none")
+    losses = reduction == "mean" ? reduceMean(e, losses, allDims(losses), false)
+                                 : reduce(e, "reduce_sum", losses, allDims(losses), false);
+  node.setOutput(0, losses);
+}
+
 void importSoftmaxCrossEntropyLoss(NodeContext &node) {
   Emitter &e = node.emitter;
-  LossInputs in(node);
-  DType dtype = in.scores.dtype, wide = dtype == DType::F64 ? DType::F64 : DType::F32;
-  mlir::Type rows = e.type(wide, in.labels.shape);
-  mlir::Value loss = e.create("cross_entropy", {e.full(in.scores), e.full(in.labels)},
-                              {rows, rows, rows}, {e.integer("ignore_index", in.ignored)})
-                         ->getResult(0);
-  setReduced(node, in, cast(e, Value::ofTensor(wide, loss), dtype));
-  if (node.wantsOutput(1)) {
-    const Value &x = node.input(0);
-    Value shifted = elementwise(e, "sub", {x, reduce(e, "stabilizer_max", x, {1}, true)});
-    Value sum = reduce(e, "reduce_sum", elementwise(e, "exp", {shifted}), {1}, true);
-    node.setOutput(1, elementwise(e, "sub", {shifted, elementwise(e, "log", {sum})}));
+  const Value &x = node.input(0);
+  if (kernels::isFloat(x.dtype) && kernels::isFloat(node.input(1).dtype) && x.rank() >= 2 &&
+      node.input(1).shape == x.shape) {
+    node.hasAttr("ignore_index"); // probabilities do not have any
+    importLossOfProbabilities(node);
+  } else {
+    LossInputs in(node);
+    DType dtype = in.scores.dtype, wide = dtype == DType::F64 ? DType::F64 : DType::F32;
+    mlir::Type rows = e.type(wide, in.labels.shape);
+    const double smoothing = labelSmoothing(node);
+    const bool hasWeights = node.hasInput(2);
+    Attributes attributes{e.integer("ignore_index", in.ignored)};
+    if (smoothing > 0 && !hasWeights)
+      attributes.push_back(e.real("label_smoothing", smoothing));
+    mlir::Value loss = e.create("cross_entropy", {e.full(in.scores), e.full(in.labels)},
+                                {rows, rows, rows}, attributes)
+                           ->getResult(0);
+    Value losses = timesWeights(e, in, cast(e, Value::ofTensor(wide, loss), dtype));
+    if (smoothing > 0 && hasWeights)
+      losses = smoothWeighted(node, in, losses, smoothing);
+    setReduced(node, in, losses);
   }
+  if (node.wantsOutput(1))
+    node.setOutput(1, logSoftmax(e, x, 1));
 }
 
 /// Selects the log-probability of the label by comparing all classes with it.
@@ -201,7 +268,7 @@ void importNegativeLogLikelihoodLoss(NodeContext &node) {
   Value isLabel = compare(e, "eq", unsqueeze(in.labels, {last}), index);
   Value chosen = select(e, isLabel, in.scores, number(in.scores, 0));
   Value losses = elementwise(e, "neg", {reduce(e, "reduce_sum", chosen, {last}, false)});
-  setReduced(node, in, losses);
+  setReduced(node, in, timesWeights(e, in, losses));
 }
 
 } // namespace

@@ -27,6 +27,15 @@ Value softmax(Emitter &emitter, const Value &value, unsigned axis) {
   return Value::ofCore(value.dtype, value.shape, dims, core);
 }
 
+Value logSoftmax(Emitter &e, const Value &x, unsigned axis) {
+  std::vector<unsigned> dims;
+  Value whole = Value::ofCore(x.dtype, x.shape, dims, coreWith(e, x, {axis}, dims));
+  whole.dims = dims;
+  Value shifted = elementwise(e, "sub", {whole, reduce(e, "stabilizer_max", whole, {axis}, true)});
+  Value sum = reduce(e, "reduce_sum", elementwise(e, "exp", {shifted}), {axis}, true);
+  return elementwise(e, "sub", {shifted, elementwise(e, "log", {sum})});
+}
+
 namespace {
 
 void requireFloatInput(const Value &value) {
@@ -67,16 +76,6 @@ Value hardmax(Emitter &e, const Value &x, unsigned axis) {
   Value candidates = f.select(isLargest, f.neg(index), number(index, double(-x.shape[axis])));
   Value first = f.neg(reduce(e, "reduce_max", candidates, {axis}, true));
   return f.select(f.compare("eq", index, first), number(x, 1), number(x, 0));
-}
-
-/// z - log(sum(exp(z))), z = x - stabilizer_max(x)
-Value logSoftmax(Emitter &e, const Value &x, unsigned axis) {
-  std::vector<unsigned> dims;
-  Value whole = Value::ofCore(x.dtype, x.shape, dims, coreWith(e, x, {axis}, dims));
-  whole.dims = dims;
-  Value shifted = elementwise(e, "sub", {whole, reduce(e, "stabilizer_max", whole, {axis}, true)});
-  Value sum = reduce(e, "reduce_sum", elementwise(e, "exp", {shifted}), {axis}, true);
-  return elementwise(e, "sub", {shifted, elementwise(e, "log", {sum})});
 }
 
 /// A norm over trailing dims, in tbc's form: over the last dim of a core, with vectors as weight

@@ -76,6 +76,13 @@ Value averageBySum(NodeContext &node, const Window &window, bool includePad) {
 
 void importAveragePool(NodeContext &node) {
   const Value &x = imageInput(node);
+  for (const char *op : {"aten.avg_pool2d", "aten.avg_pool3d"})
+    if (std::string divisor = node.torchArgument(op, 6, "divisor_override").value_or("None");
+        divisor != "None")
+      throw ImportError("has the divisor_override " + divisor +
+                        " in PyTorch, which its exporter leaves out; multiply a pool without it by "
+                        "the size of its window / " +
+                        divisor);
   Window window = readWindow(node, x.shape, {});
   bool includePad = node.attrInt("count_include_pad", 0) != 0;
   bool isDilated = llvm::any_of(window.dilations, [](int64_t d) { return d != 1; });

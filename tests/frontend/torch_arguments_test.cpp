@@ -1,0 +1,150 @@
+//===- torch_arguments_test.cpp - Arguments that nodes of PyTorch's exporter leave out
+//-----------===//
+
+#include "tests/frontend/ModelRunner.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include <cmath>
+
+using namespace tbc;
+using namespace tbc::test;
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+namespace {
+
+/// Adds the call that torch's newer exporter keeps beside a node.
+void writtenFrom(onnx::NodeProto &node, const std::string &call) {
+  onnx::StringStringEntryProto &entry = *node.add_metadata_props();
+  entry.set_key("pkg.torch.onnx.fx_node");
+  entry.set_value("%y : [num_users=1] = call_function[target=torch.ops." + call);
+}
+
+/// The cross entropy of scores [[0, 1, 2], [3, 4, 5]] with labels 0 and 2, with class weights or
+/// without them.
+ModelBuilder crossEntropy(const std::string &smoothing, bool isWeighted, bool isMean = true) {
+  ModelBuilder b(18);
+  b.input("x", {"batch", "3"});
+  b.input("labels", {"batch"}, /*isFloat=*/false);
+  b.output("y");
+  if (isWeighted)
+    b.floats("weights", {3}, {1, 2, 4});
+  std::vector<std::string> inputs{"x", "labels"};
+  if (isWeighted)
+    inputs.push_back("weights");
+  onnx::NodeProto &node = b.node("SoftmaxCrossEntropyLoss", inputs, {"y"});
+  ModelBuilder::attr(node, "ignore_index", int64_t(-100));
+  ModelBuilder::attr(node, "reduction", std::string(isMean ? "mean" : "none"));
+  writtenFrom(node,
+              "aten.cross_entropy_loss.default](args = (%x, %labels, None, 1, -100" + smoothing);
+  return b;
+}
+
+/// torch's newer exporter writes cross entropies without their label smoothing.
+TEST(TorchArguments, LabelSmoothing) {
+  // log softmax([0, 1, 2]) is x - z; both rows have the same.
+  const double z = std::log(1 + std::exp(1) + std::exp(2));
+  const double all = 3 * z - 3;
+  for (const char *text : {", 0.3), kwargs = {})", "), kwargs = {label_smoothing: 0.3})"}) {
+    ModelRunner runner;
+    runner.inputs = {{"labels", {0, 0}}};
+    EXPECT_THAT(runner.run(crossEntropy(text, false)),
+                ElementsAre(DoubleNear(0.7 * z + 0.1 * all, 1e-6)));
+  }
+  ModelRunner runner;
+  runner.inputs = {{"labels", {0, 0}}};
+  EXPECT_THAT(runner.run(crossEntropy("), kwargs = {})", false)), ElementsAre(DoubleNear(z, 1e-6)));
+}
+
+/// The share of all classes has their weights, and a label that does not count has no share.
+TEST(TorchArguments, LabelSmoothingWithWeights) {
+  const double z = std::log(1 + std::exp(1) + std::exp(2));
+  const double all = z + 2 * (z - 1) + 4 * (z - 2);
+  ModelRunner runner;
+  runner.inputs = {{"labels", {0, -100}}};
+  EXPECT_THAT(runner.run(crossEntropy(", 0.3), kwargs = {})", true)),
+              ElementsAre(DoubleNear(0.7 * z + 0.1 * all, 1e-6)));
+  runner.inputs = {{"labels", {0, 2}}};
+  EXPECT_THAT(runner.run(crossEntropy(", 0.3), kwargs = {})", true, /*isMean=*/false)),
+              ElementsAre(DoubleNear(0.7 * z + 0.1 * all, 1e-6),
+                          DoubleNear(0.7 * 4 * (z - 2) + 0.1 * all, 1e-6)));
+  EXPECT_THAT(importError(crossEntropy(", 1.5), kwargs = {})", false).bytes()),
+              HasSubstr("label_smoothing that is not between 0 and 1"));
+  EXPECT_THAT(importError(crossEntropy(", %s), kwargs = {})", false).bytes()),
+              HasSubstr("label_smoothing %s, where a number is expected"));
+}
+
+/// Probabilities in place of labels, as of mixed pictures. PyTorch's exporters write the same node.
+TEST(TorchArguments, LossOfProbabilities) {
+  const double z = std::log(1 + std::exp(1) + std::exp(2));
+  for (bool isSmooth : {false, true}) {
+    ModelBuilder b(18);
+    b.input("x", {"batch", "3"});
+    b.input("targets", {"batch", "3"});
+    b.output("y");
+    b.floats("weights", {3}, {1, 2, 4});
+    onnx::NodeProto &node = b.node("SoftmaxCrossEntropyLoss", {"x", "targets", "weights"}, {"y"});
+    ModelBuilder::attr(node, "ignore_index", int64_t(-100));
+    if (isSmooth)
+      writtenFrom(node, "aten.cross_entropy_loss.default](args = (%x, %t, %w, 1, -100, 0.3), "
+                        "kwargs = {})");
+    ModelRunner runner;
+    runner.inputs = {{"targets", {1, 0, 0, 0, 0.5, 0.5}}};
+    auto loss = [&](double a, double b, double c) {
+      auto part = [&](double p) { return isSmooth ? 0.7 * p + 0.1 : p; };
+      return part(a) * z + part(b) * 2 * (z - 1) + part(c) * 4 * (z - 2);
+    };
+    EXPECT_THAT(runner.run(b),
+                ElementsAre(DoubleNear((loss(1, 0, 0) + loss(0, 0.5, 0.5)) / 2, 1e-6)));
+  }
+}
+
+/// The row of an embedding's padding_idx has no gradient in PyTorch.
+TEST(TorchArguments, PaddingHasNoGradient) {
+  for (const char *padding : {", 1), kwargs = {})", ", -1), kwargs = {})", "), kwargs = {})"}) {
+    ModelBuilder b;
+    b.input("ids", {"batch", "2"}, /*isFloat=*/false);
+    b.output("y");
+    b.floats("table", {3, 2}, {0, 1, 2, 3, 4, 5});
+    writtenFrom(b.node("Gather", {"table", "ids"}, {"y"}),
+                std::string("aten.embedding.default](args = (%table, %ids") + padding);
+    ModelRunner runner;
+    runner.inputs = {{"ids", {0, 1, 1, 2}}};
+    EXPECT_THAT(runner.run(b), ElementsAre(0, 1, 2, 3, 2, 3, 4, 5));
+    EXPECT_EQ(runner.count("detach"), padding[2] == '1' ? 1u : 0u) << padding;
+    EXPECT_EQ(runner.count("select"), padding[2] == '1' ? 1u : 0u) << padding;
+  }
+}
+
+/// Gradients of such an embedding are divided by counts over the batch.
+TEST(TorchArguments, GradientScaledByFrequencyIsRefused) {
+  ModelBuilder b;
+  b.input("ids", {"batch", "2"}, /*isFloat=*/false);
+  b.output("y");
+  b.floats("table", {3, 2}, {0, 1, 2, 3, 4, 5});
+  writtenFrom(b.node("Gather", {"table", "ids"}, {"y"}),
+              "aten.embedding.default](args = (%table, %ids, -1, True), kwargs = {})");
+  EXPECT_THAT(importError(b.bytes()), HasSubstr("an embedding with scale_grad_by_freq"));
+}
+
+/// The exporter divides by the size of the window.
+TEST(TorchArguments, DivisorOfAveragesIsRefused) {
+  for (const char *divisor : {"3", "None"}) {
+    ModelBuilder b;
+    b.input("x", {"batch", "1", "2", "2"});
+    b.output("y");
+    onnx::NodeProto &node = b.node("AveragePool", {"x"}, {"y"});
+    ModelBuilder::attr(node, "kernel_shape", std::vector<int64_t>{2, 2});
+    writtenFrom(node, std::string("aten.avg_pool2d.default](args = (%x, [2, 2], [2, 2], [0, 0], "
+                                  "False, True, ") +
+                          divisor + "), kwargs = {})");
+    const bool isGiven = std::string(divisor) != "None";
+    EXPECT_THAT(importError(b.bytes()), HasSubstr(isGiven ? "divisor_override 3" : ""));
+    EXPECT_EQ(importError(b.bytes()).empty(), !isGiven);
+  }
+}
+
+} // namespace
