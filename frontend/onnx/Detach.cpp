@@ -39,7 +39,7 @@ static llvm::GlobPattern globOf(const std::string &text, const std::string &entr
   return *glob;
 }
 
-Detached::Detached(const std::vector<std::string> &texts) {
+Detached::Detached(const std::vector<std::string> &texts, const Model &model) : reads(model) {
   for (const std::string &text : texts) {
     size_t at = text.rfind('@');
     Entry &entry = entries.emplace_back();
@@ -64,15 +64,19 @@ Value Detached::defined(Emitter &emitter, const std::string &name, const std::st
   return isDetached ? detach(emitter, value) : value;
 }
 
-std::optional<Value> Detached::read(Emitter &emitter, const std::string &name,
-                                    const std::string &node, const Value &value) {
-  if (isEmpty() || !hasGradient(value))
-    return std::nullopt;
-  bool isDetached = false;
-  for (Entry &entry : entries)
-    if (entry.node && entry.value.match(name) && entry.node->match(node))
-      isDetached = entry.isMatched = true;
-  return isDetached ? std::optional(detach(emitter, value)) : std::nullopt;
+void Detached::read(Emitter &emitter, const GraphNode &node, std::vector<const Value *> &inputs,
+                    std::list<Value> &made) {
+  auto passes = [&](unsigned i) { return inputs[i] && hasGradient(*inputs[i]); };
+  std::vector<unsigned> numbers = reads.of(node, passes);
+  for (unsigned i = 0; i < inputs.size(); ++i) {
+    bool isDetached = llvm::is_contained(numbers, i);
+    for (Entry &entry : entries)
+      if (entry.node && passes(i) && entry.value.match(node.proto->input(int(i))) &&
+          entry.node->match(node.name))
+        isDetached = entry.isMatched = true;
+    if (isDetached)
+      inputs[i] = &made.emplace_back(detach(emitter, *inputs[i]));
+  }
 }
 
 void Detached::requireAllMatched() const {

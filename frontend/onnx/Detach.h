@@ -8,6 +8,7 @@
 #ifndef TBC_FRONTEND_ONNX_DETACH_H
 #define TBC_FRONTEND_ONNX_DETACH_H
 
+#include "frontend/onnx/DetachedReads.h"
 #include "frontend/onnx/Emitter.h"
 
 #include "llvm/Support/GlobPattern.h"
@@ -28,7 +29,7 @@ public:
   /// `texts`: "VALUE", detached for all readers, or "VALUE@NODE", for one reader; both parts are
   /// globs. The last '@' counts; `?` stands for one inside a name. UsageError if a glob is
   /// malformed. Example: "/quantize/Sub_output_0", "codes@/loss/Sub".
-  explicit Detached(const std::vector<std::string> &texts);
+  Detached(const std::vector<std::string> &texts, const Model &model);
   Detached(const Detached &) = delete;
   Detached &operator=(const Detached &) = delete;
 
@@ -37,9 +38,13 @@ public:
   /// Detaches `value`, just defined, if an entry "VALUE" matches its name or `displayName`.
   Value defined(Emitter &emitter, const std::string &name, const std::string &displayName,
                 const Value &value);
-  /// Returns the detached value if an entry "VALUE@NODE" matches, else nullopt.
-  std::optional<Value> read(Emitter &emitter, const std::string &name, const std::string &node,
-                            const Value &value);
+  /// Whether an input of `node` may be detached.
+  bool mayRead(const GraphNode &node) const { return !isEmpty() || reads.concerns(node); }
+  /// Detaches the inputs that an entry "VALUE@NODE" matches, and those that PyTorch detaches.
+  /// `made` holds their values.
+  void read(Emitter &emitter, const GraphNode &node, std::vector<const Value *> &inputs,
+            std::list<Value> &made);
+  std::vector<std::string> warnings() const { return reads.warnings(); }
 
   /// UsageError for an entry that has detached no value, with similar names.
   void requireAllMatched() const;
@@ -53,6 +58,7 @@ private:
     bool isMatched = false;
   };
 
+  DetachedReads reads;
   std::list<Entry> entries;
   /// All values that a gradient could pass, for suggestions.
   std::set<std::string> names;

@@ -97,7 +97,7 @@ class GraphImporter {
 public:
   GraphImporter(MLIRContext &context, const Model &model, const Bindings &bindings,
                 const Parameters &parameters, const ImportOptions &options, int64_t marker)
-      : model(model), bindings(bindings), parameters(parameters), detached(options.detached),
+      : model(model), bindings(bindings), parameters(parameters), detached(options.detached, model),
         marker(marker), builder(&context) {}
 
   OwningOpRef<ModuleOp> run();
@@ -152,6 +152,7 @@ std::vector<std::string> GraphImporter::warnings() const {
         nodes.first > 1 ? " (and " + std::to_string(nodes.first - 1) + " more)" : "";
     result.push_back(key.first + " '" + nodes.second + "'" + others + " " + key.second);
   }
+  llvm::append_range(result, detached.warnings());
   if (!meetings.empty())
     result.push_back(meetings);
   return result;
@@ -308,13 +309,11 @@ void GraphImporter::importNode(const GraphNode &node) {
   std::vector<const Value *> inputs;
   std::list<Value> detachedInputs;
   try {
-    for (const std::string &name : node.proto->input()) {
+    for (const std::string &name : node.proto->input())
       inputs.push_back(name.empty() ? nullptr : &valueOf(name));
-      if (detached.isEmpty() || name.empty())
-        continue;
+    if (detached.mayRead(node)) {
       emitter->setLocation(locationOf(node, suffix + ".detach"));
-      if (auto value = detached.read(*emitter, name, node.name, *inputs.back()))
-        inputs.back() = &detachedInputs.emplace_back(*value);
+      detached.read(*emitter, node, inputs, detachedInputs);
       emitter->setLocation(locationOf(node, suffix));
     }
   } catch (const ImportError &error) {

@@ -177,9 +177,13 @@ private:
     return start != 0 && end == start + 1;
   }
 
-  /// The only element of an integer constant.
-  std::optional<int64_t> number(const std::string &name) const {
+  /// The only element of an integer constant, also behind changes of its shape.
+  std::optional<int64_t> number(const std::string &name, int depth = 0) const {
     const onnx::TensorProto *tensor = tableOf(name);
+    auto made = producers.find(name);
+    if (!tensor && made != producers.end() && depth < maxDepth &&
+        (made->second->op_type() == "Unsqueeze" || made->second->op_type() == "Squeeze"))
+      return number(made->second->input(0), depth + 1);
     if (!tensor || tensor->data_type() != onnx::TensorProto::INT64)
       return std::nullopt;
     for (int64_t size : tensor->dims())

@@ -412,20 +412,12 @@ private:
       throw WireError(field.begin, "a list of numbers ends inside a number");
   }
 
-  /// Whether to keep a metadata entry: module paths of nodes, calls with arguments that are read
-  /// there alone, sources of initializers, and flags of an annotated plan. The rest (stack traces)
-  /// is most of the file.
+  /// Whether to keep a metadata entry: module paths of nodes, their calls in PyTorch, sources of
+  /// initializers, and flags of an annotated plan. The rest (stack traces) is most of the file.
   bool isWantedMetadata(const WireField &entry) {
-    auto [key, value] = textsOf(entry);
-    if (key == kTorchCallKey) {
-      static constexpr const char *readCalls[] = {"aten.avg_pool", "aten.cross_entropy_loss.",
-                                                  "aten.embedding."};
-      return std::any_of(
-          std::begin(readCalls), std::end(readCalls),
-          [text = value](const char *call) { return text.find(call) != std::string_view::npos; });
-    }
-    return key == "pkg.torch.onnx.name_scopes" || key == "namespace" || key == kInputKindKey ||
-           key == kFoldedFromKey || key == kPlanFlagsKey;
+    const std::string_view key = textsOf(entry).first;
+    return key == "pkg.torch.onnx.name_scopes" || key == "namespace" || key == kTorchCallKey ||
+           key == kInputKindKey || key == kFoldedFromKey || key == kPlanFlagsKey;
   }
 
   /// Returns the key and the value of a metadata entry.

@@ -172,7 +172,8 @@ TEST(PositionTable, SlicedUpToTheLength) {
   }
 }
 
-/// TorchScript writes tables that are no buffers as Constant nodes, as in CTRL.
+/// TorchScript writes tables that are no buffers as Constant nodes, as in CTRL, and their bounds as
+/// numbers that it unsqueezes.
 TEST(PositionTable, HeldByAConstant) {
   ModelBuilder b;
   b.input("x", {"batch", "seq", "2"});
@@ -191,12 +192,22 @@ TEST(PositionTable, HeldByAConstant) {
   *value.mutable_t() = table;
   b.node("Shape", {"x"}, {"shape"});
   b.node("Gather", {"shape", "one"}, {"length"});
-  b.node("Range", {"zero", "length", "one"}, {"positions"});
-  b.node("Gather", {"table", "positions"}, {"read"});
-  b.node("Add", {"x", "read"}, {"y"});
-  ModelRunner runner;
-  runner.run(b);
-  EXPECT_THAT(runner.model->warnings, Contains(HasSubstr("sequence length 6, the length")));
+  b.ints("axes", {1}, {0});
+  for (bool isSliced : {false, true}) {
+    ModelBuilder copy = b;
+    if (isSliced) {
+      for (const char *bound : {"zero", "length", "one"})
+        copy.node("Unsqueeze", {bound, "axes"}, {std::string(bound) + "s"});
+      copy.node("Slice", {"table", "zeros", "lengths", "zeros", "ones"}, {"read"});
+    } else {
+      copy.node("Range", {"zero", "length", "one"}, {"positions"});
+      copy.node("Gather", {"table", "positions"}, {"read"});
+    }
+    copy.node("Add", {"x", "read"}, {"y"});
+    ModelRunner runner;
+    runner.run(copy);
+    EXPECT_THAT(runner.model->warnings, Contains(HasSubstr("sequence length 6, the length")));
+  }
 }
 
 /// One number in the file, repeated for all places, is no list of one position.

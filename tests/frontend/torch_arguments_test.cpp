@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 
 #include <cmath>
+#include <tuple>
 
 using namespace tbc;
 using namespace tbc::test;
@@ -144,6 +145,95 @@ TEST(TorchArguments, DivisorOfAveragesIsRefused) {
     const bool isGiven = std::string(divisor) != "None";
     EXPECT_THAT(importError(b.bytes()), HasSubstr(isGiven ? "divisor_override 3" : ""));
     EXPECT_EQ(importError(b.bytes()).empty(), !isGiven);
+  }
+}
+
+/// Returns how many of `reads`, the inputs of a node that is written from `call`, are detached, and
+/// the warnings about them.
+std::pair<unsigned, std::string> detachedReads(const std::vector<std::string> &reads,
+                                               const std::string &call) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  b.floats("w", {2}, {1, 3});
+  b.node("Mul", {"x", "w"}, {"scaled"});
+  b.node("Add", {"scaled", "w"}, {"moved"});
+  writtenFrom(b.node("Sub", reads, {"difference"}), call);
+  writtenFrom(b.node("Mul", {"difference", "difference"}, {"square"}), call);
+  b.node("Add", {"square", "scaled"}, {"y"});
+  ModelRunner runner;
+  runner.options.parameters = {"w"};
+  runner.run(b);
+  std::string text;
+  for (const std::string &warning : runner.model->warnings)
+    if (warning.find("detaches") != std::string::npos)
+      text += warning;
+  return {runner.count("detach"), text};
+}
+
+/// The exporter leaves detach() out, and its readers still name it.
+TEST(TorchArguments, ReadsOfDetachedValues) {
+  auto call = [](const std::string &arguments) {
+    return "aten.mse_loss.default](args = (" + arguments + "), kwargs = {})";
+  };
+  // The operand that no argument names; the second node of the call reads no arguments.
+  auto [count, text] = detachedReads({"scaled", "moved"}, call("%detach, %moved"));
+  EXPECT_EQ(count, 1u);
+  EXPECT_THAT(text, HasSubstr("PyTorch detaches values that are read there"));
+  EXPECT_EQ(text.find("more"), std::string::npos);
+  // Both operands are one value, in other orders.
+  EXPECT_EQ(detachedReads({"moved", "moved"}, call("%moved, %detach_1")).first, 1u);
+  EXPECT_EQ(detachedReads({"scaled", "moved"}, call("%detach, %detach_1")).first, 2u);
+  EXPECT_EQ(detachedReads({"scaled", "moved"}, call("%scaled, %moved")).first, 0u);
+  // A swapped call, as of rsub: the name tells.
+  EXPECT_EQ(detachedReads({"scaled", "moved"}, call("%moved, %detach")).first, 1u);
+  std::tie(count, text) = detachedReads({"moved", "moved"}, call("%detach, %moved, %scaled"));
+  EXPECT_EQ(count, 0u);
+  EXPECT_THAT(text, HasSubstr("the file does not say which, so gradients pass"));
+}
+
+/// The optimizer has joined relu(x) and relu(x.detach()): the call of one is kept, and a reader of
+/// the other names its own result.
+TEST(TorchArguments, DetachedReadsOfJoinedNodes) {
+  for (const char *read : {"relu", "relu_2", "clone"}) {
+    ModelBuilder b;
+    b.input("x", {"batch", "2"});
+    b.output("y");
+    b.floats("w", {2}, {1, 3});
+    b.node("Mul", {"x", "w"}, {"scaled"});
+    writtenFrom(b.node("Relu", {"scaled"}, {"relu"}),
+                "aten.relu.default](args = (%detach,), kwargs = {})");
+    writtenFrom(b.node("Add", {"relu", "scaled"}, {"y"}),
+                "aten.add.Tensor](args = (%" + std::string(read) + ", %scaled), kwargs = {})");
+    ModelRunner runner;
+    runner.options.parameters = {"w"};
+    runner.run(b);
+    const bool isJoined = std::string(read) == "relu_2";
+    EXPECT_EQ(runner.count("detach"), isJoined ? 0u : 1u) << read;
+    EXPECT_THAT(runner.model->warnings,
+                ::testing::Contains(
+                    HasSubstr(isJoined ? "export with optimize=False" : "as the metadata says")));
+  }
+}
+
+/// Without the optimizer of the exporter, detach() is an Identity.
+TEST(TorchArguments, IdentityOfDetach) {
+  for (const char *op : {"aten.detach.default", "aten.alias.default"}) {
+    ModelBuilder b;
+    b.input("x", {"batch", "2"});
+    b.output("y");
+    b.floats("w", {2}, {1, 3});
+    b.node("Mul", {"x", "w"}, {"scaled"});
+    onnx::NodeProto &node = b.node("Identity", {"scaled"}, {"detach"});
+    onnx::StringStringEntryProto &entry = *node.add_metadata_props();
+    entry.set_key("namespace");
+    entry.set_value(std::string(": Model/detach: ") + op);
+    writtenFrom(b.node("Sub", {"scaled", "detach"}, {"y"}),
+                "aten.sub.Tensor](args = (%scaled, %detach), kwargs = {})");
+    ModelRunner runner;
+    runner.options.parameters = {"w"};
+    runner.run(b);
+    EXPECT_EQ(runner.count("detach"), std::string(op) == "aten.detach.default" ? 1u : 0u);
   }
 }
 

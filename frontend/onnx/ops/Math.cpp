@@ -1,5 +1,6 @@
 //===- Math.cpp - Elementwise ops ------------------------------------------===//
 
+#include "frontend/onnx/Detach.h"
 #include "frontend/onnx/NodeContext.h"
 #include "ir/Elementwise.h"
 #include "ir/Indexing.h"
@@ -161,7 +162,11 @@ void importIsNan(NodeContext &node) {
   node.setOutput(0, elementwise(node.emitter, "is_nan", {node.input(0)}, DType::Bool));
 }
 
-void importIdentity(NodeContext &node) { node.setOutput(0, node.anyInput(0)); }
+/// torch's newer exporter writes detach() as an Identity, which its optimizer removes.
+void importIdentity(NodeContext &node) {
+  const bool isDetach = llvm::StringRef(node.torchOp()).starts_with("aten.detach");
+  node.setOutput(0, isDetach ? detach(node.emitter, node.anyInput(0)) : node.anyInput(0));
+}
 
 /// Remainder of truncated float division, with the sign of `x`, also for zeros; x / infinity leaves
 /// x. Example: -7 and 3 give -1.
