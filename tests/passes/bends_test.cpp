@@ -13,6 +13,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace tbc;
 using namespace tbc::test;
@@ -100,6 +102,15 @@ TEST(Bends, APowerOfZeroHasNoSlope) {
   b.floats("none", {}, {0});
   b.node("Pow", {"w", "none"}, {"y"});
   EXPECT_THAT(gradientOf(b, 2), ElementsAre(0, 0));
+}
+
+/// The gradient of softplus is sigmoid, also at 0, where its two parts bend: a margin of DPO is 0
+/// at the first step.
+TEST(Bends, SoftplusAtZero) {
+  ModelBuilder b = withWeights({-1, 0, 2});
+  b.node("Softplus", {"w"}, {"y"});
+  EXPECT_THAT(gradientOf(b, 3), ElementsAre(DoubleNear(1 / (1 + std::exp(1)), 1e-12), 0.5,
+                                            DoubleNear(1 / (1 + std::exp(-2)), 1e-12)));
 }
 
 } // namespace

@@ -21,10 +21,11 @@ const Value &floatInput(NodeContext &node) {
 } // namespace
 
 Value softplus(Formula &f, const Value &x) {
-  // At 0 the left operands have the gradients, 1 and -1, so that of the sum is 1 - 1/2.
-  Value negative = f.neg(x);
-  return f.add(f.maximum(x, number(x, 0)),
-               f.log(f.add(number(x, 1), f.exp(f.minimum(negative, x)))));
+  // max(x, 0) + log(1 + exp(-|x|)) by choices: at 0 the gradients are 0 and 1/2, as that of the
+  // sum. A maximum and a minimum share theirs between equal operands.
+  Value isPositive = f.compare("gt", x, number(x, 0));
+  Value tail = f.exp(f.select(isPositive, f.neg(x), x));
+  return f.add(f.select(isPositive, x, number(x, 0)), f.log(f.add(number(x, 1), tail)));
 }
 
 /// exp(min(x, 0)) - 1: the negative branch of ELU and similar functions. Its gradient stays finite
