@@ -187,6 +187,7 @@ public:
 
 private:
   std::optional<HalfPlanes> compareWithNumber(CompareOp op);
+  std::optional<HalfPlanes> selected(SelectOp op);
   bool isTooLong() { return ++steps > kMaxSteps; }
 
   static constexpr int kMaxSteps = 4096;
@@ -309,6 +310,22 @@ std::optional<HalfPlanes> SymbolicReader::compareWithNumber(CompareOp op) {
   return onTrue ? std::optional(planes) : negate(planes, shape);
 }
 
+/// Reads a choice between a boolean tensor and false, as in `ones(n, n, dtype=bool).tril()`.
+std::optional<HalfPlanes> SymbolicReader::selected(SelectOp op) {
+  const bool isFirst = splatNumber(op.getOnFalse()) == 0.0;
+  if (!isFirst && splatNumber(op.getOnTrue()) != 0.0)
+    return std::nullopt;
+  auto shape = tensorType(op.getResult()).getShape();
+  auto chosen = halfPlanesOf(op.getPred());
+  if (chosen && !isFirst)
+    chosen = negate(*chosen, shape);
+  auto rest = halfPlanesOf(isFirst ? op.getOnTrue() : op.getOnFalse());
+  if (!chosen || !rest)
+    return std::nullopt;
+  chosen->append(*rest);
+  return simplify(*chosen, shape);
+}
+
 std::optional<HalfPlanes> SymbolicReader::halfPlanesOf(Value value) {
   if (isTooLong())
     return std::nullopt;
@@ -333,6 +350,8 @@ std::optional<HalfPlanes> SymbolicReader::halfPlanesOf(Value value) {
       return std::nullopt;
     return number->onTrue != 0 ? std::optional(number->planes) : negate(number->planes, shape);
   }
+  if (auto select = dyn_cast_or_null<SelectOp>(op))
+    return selected(select);
   if (!isa_and_nonnull<NotOp, AndOp, OrOp>(op))
     return std::nullopt;
   auto a = halfPlanesOf(op->getOperand(0));
