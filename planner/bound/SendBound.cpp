@@ -2,6 +2,7 @@
 
 #include "planner/bound/SendBound.h"
 #include "planner/graph/Stages.h"
+#include "planner/graph/Values.h"
 
 #include <algorithm>
 #include <limits>
@@ -16,11 +17,8 @@ namespace tbc::planner {
 static SampledBytes bytesBySample(const Graph &graph, int value) {
   const TensorLayout &layout = graph.values[value].layout;
   const double bytes = double(layout.numElements() * layout.elementBytes);
-  for (const DimLayout &dim : layout.dims)
-    for (const Segment &segment : dim.segments)
-      for (const Factor &factor : segment.factors)
-        if (factor.id == graph.batchFactor)
-          return {bytes / double(factor.size), 0};
+  if (int64_t samples = factorSize(layout, graph.batchFactor); samples > 0)
+    return {bytes / double(samples), 0};
   return {0, bytes};
 }
 

@@ -10,14 +10,16 @@ bool isView(const GraphOp &op) {
   return op.kernelClass == KernelClass::None && op.operands.size() == 1 && op.results.size() == 1;
 }
 
-bool hasFactor(const TensorLayout &layout, FactorId id) {
+int64_t factorSize(const TensorLayout &layout, FactorId id) {
   for (const DimLayout &dim : layout.dims)
     for (const Segment &segment : dim.segments)
       for (const Factor &factor : segment.factors)
         if (factor.id == id)
-          return true;
-  return false;
+          return factor.size;
+  return 0;
 }
+
+bool hasFactor(const TensorLayout &layout, FactorId id) { return factorSize(layout, id) > 0; }
 
 double fullBytes(const TensorLayout &layout) {
   double bytes = double(layout.elementBytes);

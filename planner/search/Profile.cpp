@@ -3,6 +3,7 @@
 #include "planner/search/Profile.h"
 #include "planner/graph/Recompute.h"
 #include "planner/graph/Stages.h"
+#include "planner/graph/Values.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/predict/Update.h"
 #include "planner/reshard/Rebatch.h"
@@ -335,11 +336,8 @@ private:
 /// Returns the samples of `graph`, or 1 if it has no batch.
 static int64_t samplesOf(const Graph &graph) {
   for (const GraphValue &value : graph.values)
-    for (const DimLayout &dim : value.layout.dims)
-      for (const Segment &segment : dim.segments)
-        for (const Factor &factor : segment.factors)
-          if (factor.id == graph.batchFactor)
-            return factor.size;
+    if (int64_t samples = factorSize(value.layout, graph.batchFactor); samples > 0)
+      return samples;
   return 1;
 }
 

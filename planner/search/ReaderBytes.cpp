@@ -24,16 +24,6 @@ static bool isMatmul(const Graph &graph, int op) {
   return op >= 0 && isMatrixClass(graph.ops[size_t(op)].kernelClass);
 }
 
-/// Returns the samples of `layout`; 0 if it has no batch.
-static double samplesOf(const Graph &graph, const TensorLayout &layout) {
-  for (const DimLayout &dim : layout.dims)
-    for (const Segment &segment : dim.segments)
-      for (const Factor &factor : segment.factors)
-        if (factor.id == graph.batchFactor)
-          return double(factor.size);
-  return 0;
-}
-
 /// Returns ParameterReaders::Use::perSample of op `op`.
 static std::array<double, 2> bytesPerSample(const Graph &graph, int op) {
   const GraphOp &of = graph.ops[size_t(op)];
@@ -49,7 +39,7 @@ static std::array<double, 2> bytesPerSample(const Graph &graph, int op) {
   std::array<double, 2> results{}, operand{};
   auto bytesOf = [&](int value) {
     const TensorLayout &layout = graph.values[size_t(value)].layout;
-    const double samples = samplesOf(graph, layout);
+    const double samples = double(factorSize(layout, graph.batchFactor));
     return samples > 0 ? fullBytes(layout) / samples : 0;
   };
   for (size_t r = 0; r < of.results.size(); ++r)
