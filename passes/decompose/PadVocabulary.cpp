@@ -115,7 +115,8 @@ static void markPadding(IotaOp iota, int64_t size) {
   });
 }
 
-FailureOr<SmallVector<PaddedVocabulary>> padVocabularies(func::FuncOp train, int64_t multiple) {
+FailureOr<SmallVector<PaddedVocabulary>> padVocabularies(func::FuncOp train, int64_t multiple,
+                                                         bool isAnySize) {
   SmallVector<PaddedVocabulary> padded;
   SmallVector<Operation *> users;
   for (Operation &op : train.getBody().front())
@@ -127,7 +128,7 @@ FailureOr<SmallVector<PaddedVocabulary>> padVocabularies(func::FuncOp train, int
       continue;
     int64_t size = iota.getType().getDimSize(0);
     int64_t paddedSize = (size + multiple - 1) / multiple * multiple;
-    if (paddedSize == size || (paddedSize - size) * 64 >= size)
+    if (paddedSize == size || (!isAnySize && (paddedSize - size) * 64 >= size))
       continue;
     FactorAnalysis analysis(train);
     DimLayout layout = analysis.dimLayout(iota, 0);

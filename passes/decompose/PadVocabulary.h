@@ -21,11 +21,11 @@ struct PaddedVocabulary {
 /// zero: padding has negative numbers, and the ops skip it. So the step computes the same, and
 /// serially just as in parallel.
 ///
-/// Pads only if that adds less than 1/64, and if the vocabulary is a dim of its own in every op.
-/// Ops must treat it index by index, without constants or inputs along it. Must run before
-/// autodiff. Returns the padded sizes, each pair once.
-mlir::FailureOr<llvm::SmallVector<PaddedVocabulary>> padVocabularies(mlir::func::FuncOp train,
-                                                                     int64_t multiple);
+/// Pads only if that adds less than 1/64, unless `isAnySize`, and if the vocabulary is a dim of its
+/// own in every op. Ops must treat it index by index, without constants or inputs along it. Must
+/// run before autodiff. Returns the padded sizes, each pair once.
+mlir::FailureOr<llvm::SmallVector<PaddedVocabulary>>
+padVocabularies(mlir::func::FuncOp train, int64_t multiple, bool isAnySize = false);
 
 } // namespace tbc
 

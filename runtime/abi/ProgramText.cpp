@@ -48,8 +48,9 @@ private:
     for (const MeshAxis &axis : program.mesh.axes)
       out << " " << axis.name << "=" << axis.size;
     out << ", " << program.numStages() << (program.numStages() == 1 ? " stage" : " stages");
-    out << ", " << program.microBatches << " micro-batches, schedule " << program.schedule.generator
-        << "\n";
+    out << ", " << program.microBatches
+        << (program.microBatches == 1 ? " micro-batch" : " micro-batches") << ", schedule "
+        << program.schedule.generator << "\n";
     if (!program.schedule.chunkStage.empty()) {
       out << "  " << program.schedule.chunkStage.size() << " chunks, on stages";
       for (int stage : program.schedule.chunkStage)

@@ -15,6 +15,8 @@ TBC, SOURCE = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 
 GPT2 = "--bf16 --micro-batch-size 4 --global-batch-size 64 --seq-length 256"
 
+STAGES = f"--pipeline-model-parallel-size 2 --num-layers 12 {GPT2}"
+
 # Flags of Megatron-LM for gpt2 (12 layers, 12 heads) on 16 GPUs, the name of the problem, and a word of it.
 MEGATRON = (
     (f"--tensor-model-parallel-size 7 {GPT2}", "Heads", "12 attention heads"),
@@ -40,6 +42,15 @@ MEGATRON = (
     (f"--expert-model-parallel-size 4 {GPT2}", "Experts", "--num-experts"),
     (f"--num-virtual-stages-per-pipeline-rank 2 {GPT2}", "Schedule", "without a pipeline"),
     (f"--tensor-model-parallel-size two {GPT2}", "Value", '"two"'),
+    (f"{STAGES} --pipeline-model-parallel-layout Ettt|tttL", "Layers", "has 6 layers"),
+    (f"{STAGES} --pipeline-model-parallel-layout Et*6|t*6|L", "Schedule", "3 parts"),
+    (f"{STAGES} --pipeline-model-parallel-layout Exx|t*12L", "Value", "Exx"),
+    (f"{STAGES} --pipeline-model-parallel-layout t*6|t*6L", "Layers", "its only E"),
+    (f"{STAGES} --pipeline-model-parallel-layout Et*9999999999|L", "Value", "E, t, m and L"),
+    (f"{STAGES} --num-virtual-stages-per-pipeline-rank 4", "Layers", "into 4 chunks"),
+    (f"{STAGES} --decoder-first-pipeline-num-layers 12", "Layers", "0 layers"),
+    (f"{STAGES} --decoder-first-pipeline-num-layers 5 --decoder-last-pipeline-num-layers 6", "Layers", "not all 12"),
+    (f"{STAGES} --account-for-loss-in-pipeline-split", "Layers", "13 layers"),
 )  # fmt: skip
 
 DEEPSPEED = (
@@ -223,6 +234,55 @@ class JudgeTest(unittest.TestCase):
                 kept = [word for word in words if not word.startswith("--num-experts")]
                 _, answer = self.judge(" ".join(kept), model, 8, "--alone")
                 self.assertEqual([problem["name"] for problem in answer["problems"]], ["Experts"])
+
+    def plan_of(self, model, *flags):
+        """Plans for Megatron-LM; returns the seconds, and the exported flags."""
+        plan, file = self.folder / "plan.json", self.folder / "plan.args"
+        subprocess.run([TBC, "plan", model, "--executor", "megatron", *flags, "-o", plan], check=True, capture_output=True)
+        subprocess.run([TBC, "export", plan, "--to", "megatron", "-o", file], check=True, capture_output=True)
+        words = [line for line in file.read_text().splitlines() if not line.startswith("#")]
+        prediction = json.loads(plan.read_text())["prediction"]
+        return (prediction["low_seconds"] + prediction["high_seconds"]) / 2, " ".join(words)
+
+    def test_exported_flags_have_the_time_of_their_plan(self):
+        """Cuts and chunks are those of the layout, and kernels make values again as in the plan."""
+        model = SOURCE / "models/gpt2.onnx"
+        for name, pins in (("layout", ["--mesh", "pp=2,dp=4", "--schedule", "interleaved", "--virtual-stages", "2"]),
+                           ("dp", ["--mesh", "dp=8", "--micro-batch", "16"])):  # fmt: skip
+            with self.subTest(name):
+                seconds, flags = self.plan_of(model, "--gpus", "8", "--batch", "256", "--seq", "1024", *pins)
+                self.assertEqual("--pipeline-model-parallel-layout" in flags, name == "layout", flags)
+                code, answer = self.judge(flags, model, 8, "--alone")
+                self.assertEqual(code, 0, answer)
+                self.assertAlmostEqual(answer["judged"]["seconds"]["value"], seconds, delta=1e-9)
+
+    def test_stages_are_cut_as_the_flags_say(self):
+        model = SOURCE / "models/gpt2.onnx"
+        seconds = {}
+        for flags in ("", "--decoder-first-pipeline-num-layers 3", "--pipeline-model-parallel-layout Et*3|t*9L",
+                      "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split",
+                      "--num-layers-per-virtual-pipeline-stage 2",
+                      "--pipeline-model-parallel-layout Ett|(tt|)*4ttL"):  # fmt: skip
+            code, answer = self.judge(f"{STAGES} {flags}", model, 16, "--alone")
+            self.assertEqual(code, 0, answer)
+            self.assertFalse([note for note in answer["notes"] if "cut by tbc" in note], answer)
+            seconds[flags] = answer["judged"]["seconds"]["value"]
+        even, first, layout, counted, chunks, chunked = seconds.values()
+        self.assertEqual((first, counted, chunks), (layout, even, chunked))
+        self.assertGreater(first, 1.05 * even)
+        self.assertNotEqual(chunks, even)
+
+    def test_vocabularies_are_padded_as_megatron_does(self):
+        """To a multiple of 128 x tp, of any size; the answer says so."""
+        flags = "--tensor-model-parallel-size 4 --bf16 --micro-batch-size 4 --global-batch-size 16 --seq-length 16"
+        model = self.folder / "small.onnx"
+        subprocess.run([TBC, "new", "llama", "--layers", "2", "--hidden", "64", "--heads", "4", "--ffn", "128", "--vocab", "255",
+                        "-o", model], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+        for more, padded in (("", "512, a multiple of 128 x tp=4"),
+                             ("--make-vocab-size-divisible-by 1", "256, a multiple of 1 x tp=4")):  # fmt: skip
+            code, answer = self.judge(f"{flags} {more}", model, 4, "--alone")
+            self.assertEqual((code, answer["problems"]), (0, []))
+            self.assertEqual(answer["notes"], [f"the vocabulary of 255 is padded to {padded}"])
 
     def test_what_runs_out_of_memory(self):
         model = self.folder / "8b.onnx"

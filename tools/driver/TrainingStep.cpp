@@ -238,7 +238,7 @@ static LogicalResult buildStep(TrainingStep &result) {
   auto isSummed = [](Operation *op) { return isa<BatchNormTrainOp, CrossEntropyOp>(op); };
   if (failed(decomposeComposites(train, isSummed)))
     return failure();
-  auto padded = padVocabularies(train, vocabularyMultiple(options));
+  auto padded = padVocabularies(train, vocabularyMultiple(options), options.padsSmallVocabularies);
   if (failed(padded))
     return failure();
   result.paddedVocabularies.assign(padded->begin(), padded->end());

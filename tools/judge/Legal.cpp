@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 namespace tbc::judge {
 
@@ -80,6 +81,7 @@ ModelSizes sizesOf(const reshard::Graph &graph, const std::vector<std::string> &
     }
   }
   sizes.experts = reshard::commonExperts(graph);
+  std::set<std::string> lists; // paths of numbered modules
   for (const std::string &path : paths)
     for (size_t begin = 0; begin < path.size();) {
       size_t end = std::min(path.find('.', begin), path.size());
@@ -87,10 +89,13 @@ ModelSizes sizesOf(const reshard::Graph &graph, const std::vector<std::string> &
       auto [rest, error] = std::from_chars(path.data() + begin, path.data() + end, number);
       if (error == std::errc() && rest == path.data() + end) {
         sizes.layers = std::max(sizes.layers, number + 1);
+        lists.insert(path.substr(0, begin));
         break;
       }
       begin = end + 1;
     }
+  if (lists.size() == 1 && lists.begin()->size() > 1)
+    sizes.layerPath = lists.begin()->substr(0, lists.begin()->size() - 1);
   return sizes;
 }
 
@@ -217,7 +222,25 @@ void checkSetup(Setup &setup, const ModelSizes &model, int64_t gpus) {
     checkBatch(setup, data);
 }
 
-planner::Pins pinsOf(const Setup &setup) {
+/// Pins the cuts of the pipeline. A chunk begins with its first layer, so one without layers has no
+/// pin, and then tbc cuts all of them.
+static void pinCuts(Setup &setup, const ModelSizes &model, planner::Pins &pins) {
+  if (setup.chunkLayers.empty())
+    return;
+  const auto &chunks = setup.chunkLayers;
+  const bool hasLayers =
+      std::all_of(chunks.begin() + 1, chunks.end(), [](int64_t layers) { return layers > 0; });
+  if (!hasLayers || model.layerPath.empty()) {
+    setup.notes.push_back("stages are cut by tbc, not by the configuration");
+    return;
+  }
+  int64_t layer = 0;
+  for (size_t chunk = 1; chunk < chunks.size(); ++chunk)
+    pins.ops.push_back(
+        {model.layerPath + "." + std::to_string(layer += chunks[chunk - 1]) + ".*", "begin"});
+}
+
+planner::Pins pinsOf(Setup &setup, const ModelSizes &model) {
   planner::Pins pins;
   int64_t dp = setup.dp, fsdp = setup.fsdp;
   // ep takes its ranks from the data ranks.
@@ -236,8 +259,14 @@ planner::Pins pinsOf(const Setup &setup) {
   pins.microBatch = setup.microBatch;
   pins.schedule = setup.pp > 1 ? setup.schedule : "";
   pins.virtualStages = setup.pp > 1 ? setup.virtualStages : std::nullopt;
-  if (!setup.recompute.empty())
+  // Without recomputation of layers, kernels still make values again where that costs nothing.
+  if (setup.recompute == planner::name(planner::RecomputeMode::None))
+    for (planner::RecomputeMode mode :
+         {planner::RecomputeMode::Selective, planner::RecomputeMode::Full})
+      pins.conditions.push_back({"recompute", planner::name(mode), /*isForbidden=*/true});
+  else if (!setup.recompute.empty())
     pins.recompute = setup.recompute;
+  pinCuts(setup, model, pins);
   if (!setup.offload.empty())
     pins.offload = setup.offload;
   if (setup.cp > 1)

@@ -11,6 +11,9 @@ namespace tbc::judge {
 /// The sizes of a model that a configuration must divide; 0: the model has none.
 struct ModelSizes {
   int64_t layers = 0, heads = 0, kvHeads = 0, vocabulary = 0, hidden = 0, experts = 0;
+  /// Module path of the numbered layers, such as "transformer.h"; empty if several lists of modules
+  /// are numbered, as in an encoder with a decoder.
+  std::string layerPath;
 };
 
 /// Returns the sizes found in the graph. `paths`: module paths of the parameters.
@@ -20,8 +23,9 @@ ModelSizes sizesOf(const reshard::Graph &graph, const std::vector<std::string> &
 /// the model to the problems.
 void checkSetup(Setup &setup, const ModelSizes &model, int64_t gpus);
 
-/// Returns the pins of a setup without problems.
-planner::Pins pinsOf(const Setup &setup);
+/// Returns the pins of a setup without problems. Notes in `setup` the cuts of stages that have no
+/// pin.
+planner::Pins pinsOf(Setup &setup, const ModelSizes &model);
 
 /// A kind of configuration.
 struct Kind {

@@ -4,6 +4,7 @@
 
 #include "runtime/abi/ClosestWord.h"
 #include "tools/judge/Entries.h"
+#include "tools/judge/MegatronStages.h"
 
 #include <algorithm>
 #include <charconv>
@@ -41,6 +42,11 @@ static const std::vector<Word> words = {
     {"--num-layers-per-virtual-pipeline-stage", Field::LayersPerVirtualStage},
     {"--num-virtual-stages-per-pipeline-rank", Field::VirtualStages},
     {"--pipeline-model-parallel-layout", Field::PipelineLayout},
+    {"--decoder-first-pipeline-num-layers", Field::FirstLayers},
+    {"--decoder-last-pipeline-num-layers", Field::LastLayers},
+    {"--account-for-embedding-in-pipeline-split", Field::CountsEmbedding},
+    {"--account-for-loss-in-pipeline-split", Field::CountsLoss},
+    {"--make-vocab-size-divisible-by", Field::VocabularyMultiple},
     {"--use-distributed-optimizer", Field::DistributedOptimizer},
     {"--num-distributed-optimizer-instances", Field::Instances},
     {"--use-megatron-fsdp", Field::OuterFsdp},
@@ -130,37 +136,6 @@ static void readFlags(Setup &setup, const std::vector<std::string> &line) {
   }
 }
 
-static void readPipeline(Setup &setup) {
-  int64_t layers = setup.number(Field::Layers, 0);
-  bool hasLayout = setup.has(Field::PipelineLayout);
-  if (setup.pp > 1)
-    setup.schedule = "1f1b";
-  std::optional<int64_t> perChunk = setup.number(Field::LayersPerVirtualStage);
-  setup.virtualStages = setup.number(Field::VirtualStages);
-  if (perChunk && setup.virtualStages)
-    setup.refuse("Schedule", "--num-layers-per-virtual-pipeline-stage and "
-                             "--num-virtual-stages-per-pipeline-rank exclude each other");
-  if (layers > 0 && layers % setup.pp != 0 && !hasLayout)
-    setup.refuse("Layers", std::to_string(layers) + " layers do not divide into " +
-                               std::to_string(setup.pp) +
-                               " stages; --pipeline-model-parallel-layout describes unequal ones");
-  else if (perChunk && layers > 0 && layers / setup.pp % *perChunk != 0)
-    setup.refuse("Layers", std::to_string(layers / setup.pp) +
-                               " layers of a stage do not divide into chunks of " +
-                               std::to_string(*perChunk));
-  else if (perChunk && layers > 0)
-    setup.virtualStages = layers / setup.pp / *perChunk;
-  if (setup.virtualStages.value_or(1) > 1) {
-    setup.schedule = "interleaved";
-    if (setup.pp == 1)
-      setup.refuse("Schedule", "virtual stages without a pipeline");
-  } else {
-    setup.virtualStages.reset();
-  }
-  if (hasLayout)
-    setup.notes.push_back("the cuts of --pipeline-model-parallel-layout: stages are cut by tbc");
-}
-
 static void readSharding(Setup &setup) {
   std::string strategy = setup.text(Field::Sharding);
   bool isDistributed = setup.has(Field::DistributedOptimizer);
@@ -230,7 +205,7 @@ Result<Setup> readMegatron(const std::string &text, const std::string &source) {
   setup.precision = setup.has(Field::Bf16) ? "bf16" : setup.has(Field::F16) ? "f16" : "f32";
   if (auto perNode = setup.number(Field::PerNode))
     setup.ranks = *perNode * setup.number(Field::Nodes, 1);
-  readPipeline(setup);
+  readStages(setup);
   readSharding(setup);
   readRecompute(setup);
   if (setup.has(Field::OffloadOptimizer)) {
@@ -238,6 +213,9 @@ Result<Setup> readMegatron(const std::string &text, const std::string &source) {
     if (*setup.zero == 0)
       setup.refuse("Offload", "--optimizer-cpu-offload needs --use-distributed-optimizer");
   }
+  // Source: _vocab_size_with_padding of megatron/training/tokenizer/tokenizer.py.
+  constexpr int64_t usualMultiple = 128;
+  setup.vocabularyMultiple = setup.number(Field::VocabularyMultiple, usualMultiple);
   std::string context = setup.text(Field::Context);
   if (setup.cp > 1)
     setup.context = context == "a2a"         ? "all-to-all"

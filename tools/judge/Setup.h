@@ -58,6 +58,11 @@ enum class Field {
   LayersPerVirtualStage,
   VirtualStages,
   PipelineLayout,
+  FirstLayers,
+  LastLayers,
+  CountsEmbedding,
+  CountsLoss,
+  VocabularyMultiple,
   Recompute,
   RecomputeMethod,
   RecomputeLayers,
@@ -87,6 +92,11 @@ struct Setup {
   std::map<Field, std::string> values, keys; // `keys`: the words of the configuration
   int64_t dp = 0, fsdp = 0, tp = 1, pp = 1, cp = 1, ep = 1; // dp and fsdp 0: open
   std::optional<int64_t> microBatch, accumulation, globalBatch, sequence, virtualStages;
+  /// Vocabularies are padded to a multiple of this times `tp`, for each rank's part of the table.
+  /// Unset: as `tbc plan` pads them.
+  std::optional<int64_t> vocabularyMultiple;
+  /// Layers of each chunk of the pipeline; empty: open.
+  std::vector<int64_t> chunkLayers;
   std::optional<int> zero;
   bool keepGathered = false;
   std::string schedule, recompute, offload, context, precision;

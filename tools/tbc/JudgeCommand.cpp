@@ -18,6 +18,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -188,6 +189,16 @@ static Result<planner::Cluster> clusterFor(const Options &options, Judgement &ju
   return cluster;
 }
 
+/// Pads vocabularies as the configuration's framework does.
+static void padVocabulary(const judge::Setup &asked, driver::StepOptions &options) {
+  constexpr int64_t largest = 1 << 20; // of --pad-vocabulary
+  if (!asked.vocabularyMultiple || *asked.vocabularyMultiple > largest || asked.tp > largest)
+    return;
+  const int64_t multiple = *asked.vocabularyMultiple * asked.tp;
+  options.settings["pad_vocabulary"] = double(std::min(multiple, largest));
+  options.padsSmallVocabularies = true;
+}
+
 static Result<int> runJudge(Options options) {
   auto setup = readSetup(options);
   if (!setup)
@@ -204,6 +215,7 @@ static Result<int> runJudge(Options options) {
   auto stepOptions = toStepOptions(options.model);
   if (!stepOptions)
     return stepOptions.error();
+  padVocabulary(asked, *stepOptions);
   Progress progress("importing the model");
   auto context = driver::makeContext();
   auto step = driver::buildTrainingStep(*context, *stepOptions);
@@ -217,7 +229,14 @@ static Result<int> runJudge(Options options) {
   const reshard::Graph &graph = (*step)->step.graph;
   if (!asked.globalBatch && options.batch > 0)
     asked.globalBatch = options.batch;
-  judge::checkSetup(asked, judge::sizesOf(graph, paths), options.gpus);
+  const judge::ModelSizes sizes = judge::sizesOf(graph, paths);
+  judge::checkSetup(asked, sizes, options.gpus);
+  if (asked.vocabularyMultiple)
+    for (const PaddedVocabulary &padded : (*step)->paddedVocabularies)
+      asked.notes.push_back(
+          planner::format("the vocabulary of %lld is padded to %lld, a multiple of %lld x tp=%lld",
+                          (long long)padded.size, (long long)padded.paddedSize,
+                          (long long)*asked.vocabularyMultiple, (long long)asked.tp));
   if (!asked.globalBatch && asked.problems.empty())
     asked.refuse("Batch", "the configuration has no global batch: add --batch");
   progress.finish();
@@ -225,7 +244,7 @@ static Result<int> runJudge(Options options) {
     return print(judgement, options);
   job.globalBatch = *asked.globalBatch;
   job.batchIsDefault = false;
-  auto judged = planner::costOf(graph, job, *cluster, judge::pinsOf(asked));
+  auto judged = planner::costOf(graph, job, *cluster, judge::pinsOf(asked, sizes));
   if (!judged) {
     asked.refuse("Planner", judged.error().message);
     return print(judgement, options);
