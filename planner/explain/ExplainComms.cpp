@@ -6,7 +6,7 @@
 #include "planner/explain/Explain.h"
 #include "planner/layout/Causes.h"
 #include "planner/plan/PlanDevices.h"
-#include "planner/predict/Evaluate.h"
+#include "planner/predict/CollectivePrices.h"
 #include "planner/reshard/Count.h"
 #include "planner/reshard/Overlap.h"
 
@@ -66,7 +66,8 @@ Report explainCommunication(const ExplainedPlan &explained) {
     Sum &sum = causes[{name(line.kind), line.axes, one.purpose, one.cause}];
     sum.count += count;
     sum.bytes += count * double(line.bytes);
-    sum.seconds += count * collectiveSeconds(network, assignment.mesh, line);
+    sum.seconds +=
+        count * listedSeconds(explained.prediction.collectives, network, assignment.mesh, line);
   }
   std::vector<std::pair<Cause, Sum>> order(causes.begin(), causes.end());
   // Causes are distinct, so the order is unique.

@@ -10,7 +10,7 @@
 #include "planner/plan/ModelNames.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/plan/PlanNames.h"
-#include "planner/predict/Evaluate.h"
+#include "planner/predict/CollectivePrices.h"
 #include "planner/reshard/Count.h"
 #include "planner/search/Explore.h"
 #include "runtime/abi/ClosestWord.h"
@@ -250,7 +250,8 @@ private:
                         : reshard.perStep ? "once per step"
                                           : "where it is made"),
                Cell::count(reshard.stage), Cell::count(count), Cell::bytes(double(step.bytes)),
-               Cell::seconds(count * collectiveSeconds(network, mesh, line))});
+               Cell::seconds(
+                   count * listedSeconds(explained.prediction.collectives, network, mesh, line))});
       }
     }
   }

@@ -7,6 +7,7 @@
 #include "planner/plan/PlanCheck.h"
 #include "planner/plan/PlanDevices.h"
 #include "planner/predict/ChunkTime.h"
+#include "planner/predict/CollectivePrices.h"
 #include "planner/reshard/Overlap.h"
 
 #include <algorithm>
@@ -126,11 +127,8 @@ Prediction StepPredictor::predict(const OverlapSettings &settings) const {
   prediction.mfu =
       prediction.modelFlops / (prediction.stepSeconds * peak * double(plan.mesh.numRanks()));
 
-  StageNetworks networks(devices, step.assignment.mesh, step.assignment.pipelineAxis);
-  for (const CollectiveCount &count :
-       countCollectives(step.graph, step.assignment, derivation, overlap))
-    prediction.collectives.push_back(
-        {count, collectiveSeconds(networks, step.assignment.mesh, count)});
+  prediction.collectives =
+      collectiveLines(step.graph, step.assignment, derivation, overlap, devices);
   return prediction;
 }
 

@@ -5,7 +5,7 @@
 #include "planner/cost/StageNetworks.h"
 #include "planner/plan/MeshShape.h"
 #include "planner/predict/BlockEnds.h"
-#include "planner/predict/JoinedGathers.h"
+#include "planner/predict/CollectivePrices.h"
 
 #include <algorithm>
 #include <tuple>
@@ -158,16 +158,15 @@ private:
   }
 
   void addCollectives() {
-    JoinedGathers gathers(devices, networks);
+    CollectivePrices prices(assignment.mesh, derivation, overlap, devices, networks);
     const BlockEnds ends = devices.of(0).executor.isOwn()
                                ? BlockEnds(assignment.mesh, derivation, overlap)
                                : BlockEnds();
     forEachCollective(derivation, overlap, [&](const Reshard &reshard, const Collective &step) {
-      Priced priced{reshard, step, 0,
-                    reshard.where == Where::GradientMicro || reshard.where == Where::GradientLast ||
-                        reshard.where == Where::GradientStep,
+      Priced priced{reshard, step, prices.seconds(reshard, step), isOfGradient(reshard),
                     touchesData(assignment.mesh, step.axes)};
-      priced.time = secondsOf(priced, gathers);
+      if (reshard.where == Where::Operand && isOver(step, assignment.mesh.axisIndex("tp")))
+        priced.time *= 1 - devices.of(reshard.stage).executor.hiddenOperands;
       if (priced.time == 0)
         return;
       priced.isEnd = ends.has(reshard) && (!priced.ofGradient || priced.isOfData);
@@ -175,20 +174,6 @@ private:
         writeCollective(priced);
       addCollective(priced);
     });
-  }
-
-  double secondsOf(const Priced &priced, JoinedGathers &gathers) {
-    const auto &[reshard, step] = std::tie(priced.reshard, priced.step);
-    double time = reshard.where == Where::ParameterUse
-                      ? gathers.add(reshard, step, overlap.bucket(derivation, reshard) >= 0)
-                      : networks.seconds(step, reshard.stage);
-    const Cluster &cluster = devices.of(reshard.stage);
-    if (reshard.where == Where::Operand && isOver(step, assignment.mesh.axisIndex("tp")))
-      time *= 1 - cluster.executor.hiddenOperands;
-    if (priced.ofGradient && step.kind == CollectiveKind::ReduceScatter && priced.isOfData)
-      time +=
-          executorSeconds(cluster, step.kind, 1, double(groupSize(step.axes)), double(step.bytes));
-    return time;
   }
 
   void writeCollective(const Priced &priced) {

@@ -271,6 +271,10 @@ private:
       line("  gradients are reduced in buckets of up to " + bucketText(plan.overlap.bucketBytes));
     if (plan.overlap.gatherBytes > 0)
       line("  parameters are gathered together, up to " + bucketText(plan.overlap.gatherBytes));
+    const Executor &executor = plan.cluster.executor;
+    if (executor.joinedGathers > 1 && plan.parameterDefault.zero == 3)
+      line(format("  %s runs up to %lld of these gathers as one, which share its time",
+                  executor.name.c_str(), (long long)executor.joinedGathers));
     if (const int64_t ahead = plan.overlap.prefetch; ahead > 0)
       line("  a gather begins " +
            (ahead == 1 ? std::string("one gather") : std::to_string(ahead) + " gathers") +

@@ -45,6 +45,14 @@ TEST(ExecutorPlans, PlansForItsExecutor) {
   EXPECT_LT(joined.prediction.stepSeconds, own.prediction.stepSeconds);
   EXPECT_LT(own.prediction.stepSeconds, exposed.prediction.stepSeconds);
   EXPECT_EQ(exposed.prediction.time.hiddenData, 0);
+  for (const Plan *listed : {&joined, &exposed}) {
+    double seconds = 0;
+    for (const CollectiveLine &line : listed->prediction.collectives)
+      seconds += double(line.count.count) * line.seconds;
+    const TimeSplit &time = listed->prediction.time;
+    EXPECT_NEAR(seconds, time.data + time.hiddenData, 1e-3 * seconds)
+        << listed->cluster.executor.name << ": the list has the times of joined gathers";
+  }
   const Plan kept = plan("nanotron", "dp=256", "none"), mine = plan("tbc", "dp=256", "none");
   EXPECT_GT(kept.prediction.peakBytes, mine.prediction.peakBytes);
   EXPECT_GT(plan("megatron", "dp=256", "full").prediction.time.recompute, 0);
