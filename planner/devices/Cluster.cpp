@@ -380,12 +380,10 @@ static std::string nearestPresets(std::string word) {
 }
 
 static Error unknownCluster(const std::string &name) {
-  std::string presets, nearest = nearestPresets(name);
-  for (const std::string &preset : clusterPresets())
-    presets += (presets.empty() ? "" : ", ") + preset;
-  return {ErrorCode::Usage, "cluster \"" + name + "\" is neither a preset (" + presets +
-                                ") nor a readable file" +
-                                (nearest.empty() ? "" : "; did you mean " + nearest + "?")};
+  const std::string nearest = nearestPresets(name);
+  return {ErrorCode::Usage, "cluster \"" + name + "\" is neither a preset nor a readable file; " +
+                                (nearest.empty() ? "" : "did you mean " + nearest + "? ") +
+                                "`tbc cluster` lists the presets"};
 }
 
 static Result<std::string> textOfFile(const std::string &path) {

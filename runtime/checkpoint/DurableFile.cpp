@@ -17,15 +17,16 @@ static Error failed(const std::string &what, const std::string &path) {
   return {ErrorCode::Other, "cannot " + what + " " + path + ": " + strerror(errno)};
 }
 
-Result<DurableFile> DurableFile::create(const std::string &path) {
+Result<DurableFile> DurableFile::create(const std::string &path, const std::string &shown) {
+  const std::string &name = shown.empty() ? path : shown;
   int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0)
-    return failed("create", path);
-  return DurableFile(fd, path);
+    return failed("create", name);
+  return DurableFile(fd, name);
 }
 
 DurableFile::DurableFile(DurableFile &&o) noexcept
-    : fd(std::exchange(o.fd, -1)), path(std::move(o.path)) {}
+    : fd(std::exchange(o.fd, -1)), shown(std::move(o.shown)) {}
 
 DurableFile::~DurableFile() {
   if (fd >= 0)
@@ -38,7 +39,7 @@ Status DurableFile::write(std::string_view bytes) {
     if (count < 0 && errno == EINTR)
       continue;
     if (count < 0)
-      return failed("write", path);
+      return failed("write", shown);
     bytes.remove_prefix(size_t(count));
   }
   return Status::ok();
@@ -50,7 +51,7 @@ Status DurableFile::finish() {
   bool isClosed = ::close(std::exchange(fd, -1)) == 0;
   if (!isSynced)
     errno = reason;
-  return isSynced && isClosed ? Status::ok() : Status(failed("write", path));
+  return isSynced && isClosed ? Status::ok() : Status(failed("write", shown));
 }
 
 Status writeDurably(const std::string &path, std::string_view text) {

@@ -17,8 +17,8 @@ namespace tbc::checkpoint {
 /// A file being written. Errors: Other, naming path and the system's reason.
 class DurableFile {
 public:
-  /// Replaces an existing file.
-  static Result<DurableFile> create(const std::string &path);
+  /// Replaces an existing file. Errors name `shown`, by default `path`.
+  static Result<DurableFile> create(const std::string &path, const std::string &shown = "");
   DurableFile(DurableFile &&o) noexcept;
   DurableFile &operator=(DurableFile &&) = delete;
   ~DurableFile();
@@ -28,9 +28,9 @@ public:
   Status finish();
 
 private:
-  DurableFile(int fd, std::string path) : fd(fd), path(std::move(path)) {}
+  DurableFile(int fd, std::string shown) : fd(fd), shown(std::move(shown)) {}
   int fd;
-  std::string path;
+  std::string shown;
 };
 
 Status writeDurably(const std::string &path, std::string_view text);

@@ -180,7 +180,8 @@ Status consolidate(const std::string &path, const std::string &output, bool with
         if (!whole)
           return whole.error();
         return comm::encode(*whole);
-      });
+      },
+      Sums::None, output);
   if (status && std::rename(temporary.c_str(), output.c_str()) != 0)
     status = Error{ErrorCode::Other, "cannot replace " + output + ": " + strerror(errno)};
   if (!status)

@@ -60,7 +60,7 @@ static std::string sumKey(const std::string &tensor) { return "sum of " + tensor
 Status writeSafetensors(const std::string &path, std::vector<Entry> entries,
                         const std::map<std::string, std::string> &metadata,
                         const std::function<Result<std::vector<unsigned char>>(size_t)> &content,
-                        Sums sums) {
+                        Sums sums, const std::string &shown) {
   Json header = Json::object();
   Json about = metadata;
   for (size_t i = 0; sums == Sums::PerTensor && i < entries.size(); ++i) {
@@ -81,7 +81,7 @@ Status writeSafetensors(const std::string &path, std::vector<Entry> entries,
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' '); // elements begin at a multiple of 8
 
-  Result<DurableFile> file = DurableFile::create(path);
+  Result<DurableFile> file = DurableFile::create(path, shown);
   if (!file)
     return file.error();
   if (Status status = file->write(lengthText(text.size()) + text); !status)

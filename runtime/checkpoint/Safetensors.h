@@ -36,12 +36,12 @@ enum class Sums { None, PerTensor };
 
 /// Writes a new file, tensor by tensor. `content` returns the bytes of each entry in turn, and once
 /// more before this with sums. Offsets and bytes of entries are set here. The file is on the disk
-/// (fsync) on return. Errors: Other, with path and reason, also for a full disk; those of
-/// `content`.
+/// (fsync) on return. Errors: Other, with `shown` (by default `path`) and the reason, also for a
+/// full disk; those of `content`.
 Status writeSafetensors(const std::string &path, std::vector<Entry> entries,
                         const std::map<std::string, std::string> &metadata,
                         const std::function<Result<std::vector<unsigned char>>(size_t)> &content,
-                        Sums sums = Sums::None);
+                        Sums sums = Sums::None, const std::string &shown = "");
 
 /// A file opened for reading.
 struct SafetensorsFile {

@@ -350,6 +350,10 @@ TEST_F(Usage, FilesAreLookedAtOnceBeforeARun) {
   EXPECT_EQ(full.code, 1);
   EXPECT_THAT(full.err, HasSubstr("--profile: cannot write trace.json: File too large"));
   EXPECT_EQ(shellIn(folder, "ls trace.json*").out, "") << "a part of a profile";
+  Outcome joined = shellIn(folder, "trap '' XFSZ; ulimit -f 4; " TBC_PROGRAM
+                                   " checkpoint consolidate saved -o all.safetensors");
+  EXPECT_EQ(joined.code, 1);
+  EXPECT_THAT(joined.err, HasSubstr("cannot write all.safetensors: File too large"));
   Outcome kept = tbc("checkpoint consolidate saved -o pipe");
   EXPECT_EQ(kept.code, 1);
   EXPECT_THAT(kept.err, HasSubstr("cannot create pipe: it is a device or a pipe [TBC0101]"));
