@@ -148,6 +148,7 @@ class ErrorTest(unittest.TestCase):
         self.assertEqual(error.code, "TBC0201")
         self.assertIn("did you mean --mesh?", error.message)
         self.fails(tbc.UsageError, ["--gpus=eight"], GPT2, gpus="eight")
+        self.fails(tbc.UsageError, ["--mesh=", "--gpus=8"], GPT2, mesh={}, gpus=8)
         self.fails(tbc.UsageError, ["--gpus=8", "--cluster=h1000"], GPT2, gpus=8, cluster="h1000")
         self.fails(tbc.UsageError, [], GPT2)
         self.assertTrue(issubclass(tbc.UsageError, ValueError))

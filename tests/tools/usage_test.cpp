@@ -206,6 +206,7 @@ TEST_F(Usage, FlagsThatDoNotGoTogetherAreNamed) {
         std::pair("plan model.onnx --gpus 8 --gpus 4",
                   "--gpus is given several times; give it once [TBC0202]"),
         std::pair("plan model.onnx --gpus 8 --mesh ''", "--mesh: the value is empty [TBC0202]"),
+        std::pair("plan model.onnx --mesh= --gpus=8", "--mesh: the value is empty [TBC0202]"),
         std::pair("--quux", "unknown flag --quux [TBC0201]"),
         std::pair("run program --log ''", "--log: the value is empty [TBC0202]"),
         std::pair("report plan.json --profile-rank -1 --against x -o y",

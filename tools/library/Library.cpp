@@ -130,7 +130,7 @@ static Result<int> runWords(const std::vector<std::string> &words) {
   addCommands(app, [&](cli::Action chosen) { action = std::move(chosen); });
   cli::formatHelp(app);
   try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend())); // CLI11 wants the last first
+    cli::parseWords(app, words);
   } catch (const CLI::CallForHelp &request) {
     return app.exit(request);
   } catch (const CLI::ParseError &error) {

@@ -91,11 +91,27 @@ static void refuseEmptyValues(const CLI::App &app) {
     refuseEmptyValues(*sub);
 }
 
+void parseWords(CLI::App &app, const std::vector<std::string> &words) {
+  std::vector<std::string> reversed; // CLI11 wants the last first
+  bool isPositional = false;         // behind "--"
+  for (const std::string &word : words) {
+    isPositional |= word == "--";
+    // `--mesh=` becomes `--mesh ""`.
+    const bool isEmpty =
+        !isPositional && word.rfind("--", 0) == 0 && word.find('=') == word.size() - 1;
+    reversed.push_back(isEmpty ? word.substr(0, word.size() - 1) : word);
+    if (isEmpty)
+      reversed.emplace_back();
+  }
+  std::reverse(reversed.begin(), reversed.end());
+  app.parse(std::move(reversed));
+  refuseEmptyValues(app);
+}
+
 static int parseAndRun(CLI::App &app, int argc, char **argv, const Shell &shell) {
   formatHelp(app);
   try {
-    app.parse(argc, argv);
-    refuseEmptyValues(app);
+    parseWords(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
   } catch (const CLI::CallForHelp &request) {
     return app.exit(request);
   } catch (const CLI::CallForVersion &request) {

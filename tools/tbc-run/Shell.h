@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -14,6 +15,11 @@ class ParseError;
 } // namespace CLI
 
 namespace tbc::cli {
+
+/// Parses the words behind the program's name. An empty value is an error, as of a shell variable
+/// that is not set: `--mesh ""`, and `--mesh=`, whose value CLI11 takes from the next word. Throws
+/// CLI::ParseError.
+void parseWords(CLI::App &app, const std::vector<std::string> &words);
 
 /// Describes the error of a command line. CLI11's own message lists unknown arguments in reverse
 /// order and mixed with the values of flags.

@@ -6,6 +6,7 @@
 #include "runtime/abi/Problem.h"
 #include "runtime/abi/Sha256.h"
 #include "tools/driver/Context.h"
+#include "tools/tbc-run/Shell.h"
 #include "tools/tbc/Command.h"
 #include "tools/tbc/PlanOptions.h"
 
@@ -158,8 +159,7 @@ Result<Json> JobRunner::cost(const Json &line) {
   if (!arguments)
     return arguments.error();
   try {
-    std::vector<std::string> reversed(arguments->rbegin(), arguments->rend());
-    app.parse(reversed); // CLI11 takes arguments last first
+    parseWords(app, *arguments);
   } catch (const CLI::ParseError &error) {
     return Error{ErrorCode::Usage, error.what()};
   }
