@@ -114,6 +114,8 @@ class Plan(plan_file.Plan):
 
     def diff(self, other: plan_file.Plan) -> list[Difference]:
         """Returns the differences from `other`; none if it decides and predicts the same."""
+        if not isinstance(other, plan_file.Plan):
+            raise TypeError(f"diff: expected a Plan, not {other!r}; tbc.Plan.load(path) reads a file")
         with tempfile.TemporaryDirectory(prefix="tbc-plan-") as folder:
             file = Path(folder) / "other.json"
             file.write_text(canonical_text(other.json), encoding="utf-8")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tbc.cluster import Cluster
-from tbc.failures import Error
-from tbc.library import Answer, run
+from tbc.failures import Error, error_of
+from tbc.library import Answer, flag_table, run
 from tbc.models import Model, ModelFile, model_file
 from tbc.planned import Plan
 from tbc.progress import ProgressLike
@@ -108,4 +108,7 @@ def command(name: str, *positionals: Any, progress: ProgressLike = None, **keywo
 
     Example: tbc.command("plan", "gpt2.onnx", gpus=8, emit="ir")
     """
+    known = [command for command in flag_table() if command != "help"]
+    if name not in known and not name.startswith("-"):
+        raise error_of(2, f'"{name}" is none of the commands that plan: {", ".join(known)} [TBC0201]')
     return run(words(name, positionals, keywords), progress).text

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tbc.failures import error_of
 from tbc.library import flag_table
 
 
@@ -19,10 +20,14 @@ def words(command: str, positionals: Iterable[Any], keywords: Mapping[str, Any])
     Example: words("plan", ["m.onnx"], {"gpus": 8, "mesh": {"dp": 2, "tp": 4}}) is
     ["plan", "--gpus=8", "--mesh=dp=2,tp=4", "--", "m.onnx"].
     """
-    repeatable = {flag["name"] for flag in flag_table().get(command, {}).get("flags", ()) if flag["isList"]}
+    flags = {flag["name"]: flag for flag in flag_table().get(command, {}).get("flags", ())}
+    repeatable = {name for name, flag in flags.items() if flag["isList"]}
     line = [command]
     for keyword, value in keywords.items():
         name = keyword.rstrip("_").replace("_", "-")
+        if value is True and flags.get(name, {}).get("kind", "switch") != "switch":
+            # The next flag would be its value.
+            raise error_of(2, f"{keyword}: True is for switches, and --{name} takes a value [TBC0202]")
         line += _flag(name, value, name in repeatable)
     texts = [_text(value) for value in positionals]
     return [*line, "--", *texts] if texts else line

@@ -90,6 +90,9 @@ class PlanTest(unittest.TestCase):
         self.assertEqual((judged["kind"], judged["legal"]), ("trainer", True))
         sizes = tbc.size(GPT2, seq=1024, tokens="1B", gpus_from=8, gpus_to=16, cluster="h100-sxm")
         self.assertEqual(sizes["format"], "tbc-size")
+        for name in ("run", "", "plna"):
+            with self.assertRaisesRegex(tbc.UsageError, f'"{name}" is none of the commands that plan: check, cluster, new, plan'):
+                tbc.command(name, TINY)
 
 
 class AnswersTest(unittest.TestCase):
@@ -107,6 +110,8 @@ class AnswersTest(unittest.TestCase):
         other = tbc.plan(TINY, **SMALL, mesh="tp=4")
         first = self.plan.diff(other)[0]
         self.assertEqual((first.what, first.this, first.other), ("mesh", "dp=2 tp=2", "tp=4"))
+        with self.assertRaisesRegex(TypeError, r"expected a Plan, not 'x'; tbc\.Plan\.load\(path\)"):
+            self.plan.diff("x")
 
     def test_export_is_that_of_the_command(self):
         self.plan.save("plan.json")
@@ -151,6 +156,8 @@ class ErrorTest(unittest.TestCase):
         self.fails(tbc.UsageError, ["--mesh=", "--gpus=8"], GPT2, mesh={}, gpus=8)
         self.fails(tbc.UsageError, ["--gpus=8", "--cluster=h1000"], GPT2, gpus=8, cluster="h1000")
         self.fails(tbc.UsageError, [], GPT2)
+        with self.assertRaisesRegex(tbc.UsageError, "gpus: True is for switches, and --gpus takes a value"):
+            tbc.plan(GPT2, gpus=True)
         self.assertTrue(issubclass(tbc.UsageError, ValueError))
 
     def test_model(self):
