@@ -103,6 +103,13 @@ static bool mayPad(func::FuncOp train, const FactorAnalysis &analysis, FactorId 
          llvm::all_of(body, [&](Operation &op) { return allowsPadding(&op, analysis, factor); });
 }
 
+/// Returns the only factor of a dim, or nullopt.
+static std::optional<FactorId> singleFactor(const DimLayout &layout) {
+  if (layout.segments.size() != 1 || layout.segments[0].factors.size() != 1)
+    return std::nullopt;
+  return layout.segments[0].factors[0].id;
+}
+
 /// Sets the numbers of padding to -1.
 static void markPadding(IotaOp iota, int64_t size) {
   OpBuilder builder(iota->getContext());
@@ -115,28 +122,33 @@ static void markPadding(IotaOp iota, int64_t size) {
   });
 }
 
-FailureOr<SmallVector<PaddedVocabulary>> padVocabularies(func::FuncOp train, int64_t multiple,
-                                                         bool isAnySize) {
-  SmallVector<PaddedVocabulary> padded;
+FailureOr<VocabularyPadding> padVocabularies(func::FuncOp train, int64_t multiple, bool isAnySize) {
+  VocabularyPadding result;
+  auto &padded = result.padded;
   SmallVector<Operation *> users;
   for (Operation &op : train.getBody().front())
-    if (numbersOf(&op))
+    if (Value numbers = numbersOf(&op)) {
       users.push_back(&op);
+      result.largest = std::max(result.largest, tensorType(numbers).getDimSize(0));
+    }
   for (Operation *user : users) {
     auto iota = numbersOf(user).getDefiningOp<IotaOp>();
     if (!iota) // padded with another user
       continue;
     int64_t size = iota.getType().getDimSize(0);
     int64_t paddedSize = (size + multiple - 1) / multiple * multiple;
-    if (paddedSize == size || (!isAnySize && (paddedSize - size) * 64 >= size))
+    if (paddedSize == size)
       continue;
+    const bool isLargest = size == result.largest;
+    const bool isWanted = (paddedSize - size) * 64 < size || (isAnySize && isLargest);
     FactorAnalysis analysis(train);
-    DimLayout layout = analysis.dimLayout(iota, 0);
-    if (layout.segments.size() != 1 || layout.segments[0].factors.size() != 1)
+    std::optional<FactorId> single =
+        isWanted ? singleFactor(analysis.dimLayout(iota, 0)) : std::nullopt;
+    if (!single || !mayPad(train, analysis, *single)) {
+      result.leavesLargest |= isLargest;
       continue;
-    FactorId factor = layout.segments[0].factors[0].id;
-    if (!mayPad(train, analysis, factor))
-      continue;
+    }
+    FactorId factor = *single;
     SmallVector<IotaOp> numberings;
     for (IotaOp other : train.getOps<IotaOp>())
       if (contains(analysis.dimLayout(other, 0), factor))
@@ -149,7 +161,7 @@ FailureOr<SmallVector<PaddedVocabulary>> padVocabularies(func::FuncOp train, int
     if (llvm::none_of(padded, [&](const PaddedVocabulary &p) { return p.size == size; }))
       padded.push_back({size, paddedSize});
   }
-  return padded;
+  return result;
 }
 
 namespace {

@@ -51,6 +51,11 @@ MEGATRON = (
     (f"{STAGES} --decoder-first-pipeline-num-layers 12", "Layers", "0 layers"),
     (f"{STAGES} --decoder-first-pipeline-num-layers 5 --decoder-last-pipeline-num-layers 6", "Layers", "not all 12"),
     (f"{STAGES} --account-for-loss-in-pipeline-split", "Layers", "13 layers"),
+    (f"--rampup-batch-size 16 16 {GPT2}", "Batch", "a number of samples"),
+    (f"--rampup-batch-size 16 20 1000 {GPT2}", "Batch", "does not reach 64"),
+    (f"--rampup-batch-size 128 16 1000 {GPT2}", "Batch", "does not reach 64"),
+    (f"--expert-tensor-parallel-size 3 {GPT2}", "Ranks", "expert tp=3"),
+    (f"--make-vocab-size-divisible-by 2097152 {GPT2}", "Vocabulary", "up to 1048576"),
 )  # fmt: skip
 
 DEEPSPEED = (
@@ -187,7 +192,9 @@ class JudgeTest(unittest.TestCase):
         model = SOURCE / "models/gpt2.onnx"
         file = self.file("registry.py", TITAN_PYTHON)
         code, answer = self.judge(f"{file}:sharded", model, 16, "--alone")
-        self.assertEqual((code, answer["notes"]), (0, []), answer)
+        self.assertEqual(code, 0, answer)
+        self.assertEqual(answer["notes"], ["the vocabulary of 50257 does not divide over tp=2: every rank is taken to have "
+                                           "as many rows as the fullest, 25129"])  # fmt: skip
         self.assertIn("dp=2 fsdp=4 tp=2, ZeRO-3, micro-batch 4 x 1, recompute full", answer["judged"]["plan"])
         code, answer = self.judge(f"{file}:selective", model, 16, "--alone")
         self.assertIn("dp=2 fsdp=4 tp=2", answer["judged"]["plan"])
@@ -283,6 +290,38 @@ class JudgeTest(unittest.TestCase):
             code, answer = self.judge(f"{flags} {more}", model, 4, "--alone")
             self.assertEqual((code, answer["problems"]), (0, []))
             self.assertEqual(answer["notes"], [f"the vocabulary of 255 is padded to {padded}"])
+
+    def test_other_frameworks_keep_the_vocabulary(self):
+        """The time is that of a plan without padding, and there is nothing to note."""
+        model, plan = SOURCE / "models/gpt2.onnx", self.folder / "plan.json"
+        ds = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3},
+              "bf16": {"enabled": True}}  # fmt: skip
+        titan = "[training]\nlocal_batch_size = 4\nglobal_batch_size = 64\n[activation_checkpoint]\nmode = 'none'\n"
+        for name, file in (("deepspeed", self.file("ds.json", json.dumps(ds))), ("torchtitan", self.file("job.toml", titan))):
+            with self.subTest(name):
+                code, answer = self.judge(file, model, 8, "--seq", "256", "--alone")
+                self.assertEqual((code, answer["notes"]), (0, []), answer)
+                flags = ["--executor", name, "--gpus", "8", "--mesh", "fsdp=8", "--zero", "3", "--batch", "64", "--micro-batch", "4",
+                         "--seq", "256", "--recompute", "none", "--pad-vocabulary", "1"]  # fmt: skip
+                subprocess.run([TBC, "plan", model, *flags, "-o", plan], check=True, capture_output=True)
+                self.assertEqual(answer["judged"]["bytes"]["low"], json.loads(plan.read_text())["prediction"]["low_bytes"])
+
+    def test_flags_of_experts_and_of_growing_batches_are_not_dropped(self):
+        model, batch = SOURCE / "models/moe-8l.onnx", "--bf16 --micro-batch-size 4 --global-batch-size 64 --seq-length 32"
+        experts = f"--tensor-model-parallel-size 2 --num-experts 4 {batch} --expert-tensor-parallel-size"
+        for flags, notes in (
+            (f"{experts} 2", []),
+            (f"{experts} 1", ["--expert-tensor-parallel-size 1 is left out"]),
+            (f"{batch} --rampup-batch-size 32 16 1000", ["--rampup-batch-size 32 16 1000: the step is that of the full batch"]),
+        ):
+            code, answer = self.judge(flags, model, 4, "--alone")
+            self.assertEqual((code, answer["problems"]), (0, []), answer)
+            kept = [note for note in answer["notes"] if note.startswith("--")]
+            self.assertEqual([note[: len(start)] for note, start in zip(kept, notes, strict=True)], notes)
+        # Four ranks of one stage have 4 x 1, which tbc has no mesh for, and not 4 x 2.
+        for flags, name in ((f"{experts} 1", "Planner"), (f"{experts} 2", "Ranks"), (experts.rsplit(" ", 1)[0], "Ranks")):
+            _, answer = self.judge(f"{flags} --expert-model-parallel-size 4", model, 4, "--alone")
+            self.assertEqual([problem["name"] for problem in answer["problems"]], [name], answer)
 
     def test_what_runs_out_of_memory(self):
         model = self.folder / "8b.onnx"

@@ -176,6 +176,8 @@ class ErrorTest(unittest.TestCase):
     def test_warnings_are_warnings_of_python(self):
         with self.assertWarnsRegex(tbc.TbcWarning, "sequence length 1024"):
             tbc.plan(GPT2, gpus=2)
+        with self.assertWarnsRegex(tbc.TbcWarning, "--pad-vocabulary 64 has no effect: the model has no vocabulary"):
+            tbc.plan(SOURCE / "models/tiny-mlp.onnx", gpus=2, loss="mse", pad_vocabulary=64)
 
 
 class LongCallTest(unittest.TestCase):

@@ -136,6 +136,16 @@ TEST_P(Vocabulary, IsSummedOverItsShards) {
     EXPECT_TRUE(line.equal) << "residue differs: " << line.name;
 }
 
+/// A multiple from the flag holds for the largest vocabulary, also if padding adds 1/64 or more.
+TEST(PaddedVocabulary, IsOfTheMultipleAskedFor) {
+  test::Model asked = test::loadModel("tiny-gpt2", "sgd", {{"pad_vocabulary", 192}});
+  ASSERT_EQ(asked.step->paddedVocabularies.size(), 1u);
+  EXPECT_EQ(asked.step->paddedVocabularies[0].size, 256);
+  EXPECT_EQ(asked.step->paddedVocabularies[0].paddedSize, 384);
+  EXPECT_TRUE(asked.step->model.warnings.empty());
+  EXPECT_TRUE(test::loadModel("tiny-mlp", "sgd").step->paddedVocabularies.empty()); // 10 classes
+}
+
 /// 256 classes padded to 258: two on the second rank are padding.
 TEST(PaddedVocabulary, TrainsAsTheOriginal) {
   test::Model original = test::loadModel("tiny-llama", "adamw");

@@ -226,6 +226,25 @@ static LogicalResult buildBackward(TrainingStep &result) {
   return verify(module);
 }
 
+/// Pads the vocabularies of `train`. A multiple from the flag may add more than 1/64; a warning
+/// says where it is not kept.
+static LogicalResult padAsAsked(func::FuncOp train, TrainingStep &result) {
+  const bool isAsked = result.options.settings.count("pad_vocabulary") > 0;
+  const int64_t multiple = vocabularyMultiple(result.options);
+  auto padding = padVocabularies(train, multiple, /*isAnySize=*/isAsked);
+  if (failed(padding))
+    return failure();
+  result.paddedVocabularies.assign(padding->padded.begin(), padding->padded.end());
+  const std::string flag = "--pad-vocabulary " + std::to_string(multiple);
+  if (isAsked && multiple > 1 && padding->largest == 0)
+    result.model.warnings.push_back(flag + " has no effect: the model has no vocabulary");
+  if (isAsked && padding->leavesLargest)
+    result.model.warnings.push_back(
+        flag + " leaves the vocabulary of " + std::to_string(padding->largest) +
+        " as it is: a constant, an input or an op of the model goes along all of it");
+  return success();
+}
+
 /// Builds @train and @update from @model.
 static LogicalResult buildStep(TrainingStep &result) {
   ModuleOp module = *result.model.module;
@@ -238,10 +257,8 @@ static LogicalResult buildStep(TrainingStep &result) {
   auto isSummed = [](Operation *op) { return isa<BatchNormTrainOp, CrossEntropyOp>(op); };
   if (failed(decomposeComposites(train, isSummed)))
     return failure();
-  auto padded = padVocabularies(train, vocabularyMultiple(options), options.padsSmallVocabularies);
-  if (failed(padded))
+  if (failed(padAsAsked(train, result)))
     return failure();
-  result.paddedVocabularies.assign(padded->begin(), padded->end());
   return buildBackward(result);
 }
 

@@ -34,7 +34,6 @@ struct StepOptions {
   std::vector<std::string> noDecay;       // globs of parameters without weight decay
   std::vector<std::string> noMuon;        // globs of matrices that muon leaves to AdamW
   std::map<std::string, double> settings; // by name; see StepSettings.h
-  bool padsSmallVocabularies = false;     // also where padding adds 1/64 or more
 };
 
 /// The step of a model: @train and @update in `model.module`, with the analyses used by planner and

@@ -143,6 +143,29 @@ static void checkSizes(Setup &setup, const ModelSizes &model) {
                                     (long long)*setup.sequence, (long long)setup.tp));
 }
 
+/// Checks that `ep` x its ranks for each expert divide the `ranks` of a stage.
+/// Source: initialize_model_parallel of megatron/core/parallel_state.py.
+static bool checkExpertRanks(Setup &setup, int64_t ranks) {
+  if (!setup.expertTp)
+    return true;
+  if (ranks % setup.ep == 0 && ranks / setup.ep % *setup.expertTp == 0)
+    return true;
+  setup.refuse("Ranks", format("%lld ranks of a stage do not divide into ep=%lld x expert tp=%lld",
+                               (long long)ranks, (long long)setup.ep, (long long)*setup.expertTp));
+  return false;
+}
+
+static void noteExpertTp(Setup &setup, const ModelSizes &model) {
+  if (!setup.expertTp || *setup.expertTp == setup.tp)
+    return;
+  setup.notes.push_back(
+      model.experts < 2
+          ? "--expert-tensor-parallel-size has no effect without experts"
+          : format("--expert-tensor-parallel-size %lld is left out: experts are taken to be split "
+                   "over tp=%lld, as other matrices",
+                   (long long)*setup.expertTp, (long long)setup.tp));
+}
+
 /// Completes dp and fsdp. Returns the number of data ranks, or 0 after a problem.
 static int64_t checkRanks(Setup &setup, int64_t gpus) {
   if (setup.ranks && *setup.ranks != gpus)
@@ -171,9 +194,16 @@ static int64_t checkRanks(Setup &setup, int64_t gpus) {
                                  (long long)setup.fsdp));
     return 0;
   }
+  if (!checkExpertRanks(setup, gpus / setup.pp))
+    return 0;
   if (setup.ep > 1 && data % setup.ep != 0) {
-    setup.refuse("Ranks", format("ep=%lld does not divide %lld data ranks", (long long)setup.ep,
-                                 (long long)data));
+    if (setup.expertTp)
+      setup.refuse("Planner", format("ep=%lld with %lld data ranks takes ranks of tp or cp, which "
+                                     "tbc has no plan for",
+                                     (long long)setup.ep, (long long)data));
+    else
+      setup.refuse("Ranks", format("ep=%lld does not divide %lld data ranks", (long long)setup.ep,
+                                   (long long)data));
     return 0;
   }
   return data;
@@ -218,6 +248,7 @@ static void checkBatch(Setup &setup, int64_t data) {
 
 void checkSetup(Setup &setup, const ModelSizes &model, int64_t gpus) {
   checkSizes(setup, model);
+  noteExpertTp(setup, model);
   if (int64_t data = checkRanks(setup, gpus); data > 0)
     checkBatch(setup, data);
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <sstream>
 
 namespace tbc::judge {
 
@@ -47,6 +48,8 @@ static const std::vector<Word> words = {
     {"--account-for-embedding-in-pipeline-split", Field::CountsEmbedding},
     {"--account-for-loss-in-pipeline-split", Field::CountsLoss},
     {"--make-vocab-size-divisible-by", Field::VocabularyMultiple},
+    {"--expert-tensor-parallel-size", Field::ExpertTp},
+    {"--rampup-batch-size", Field::RampUp},
     {"--use-distributed-optimizer", Field::DistributedOptimizer},
     {"--num-distributed-optimizer-instances", Field::Instances},
     {"--use-megatron-fsdp", Field::OuterFsdp},
@@ -179,6 +182,32 @@ static void readRecompute(Setup &setup) {
         "full:" + std::to_string(*layers * setup.pp * setup.virtualStages.value_or(1));
 }
 
+/// Checks the growth of the batch: a start, an increment, and the samples that it takes. The step
+/// judged is that of the full batch.
+/// Source: megatron/core/num_microbatches_calculator.py.
+static void readRampUp(Setup &setup) {
+  if (!setup.has(Field::RampUp))
+    return;
+  const std::string text = setup.text(Field::RampUp);
+  std::istringstream words(text);
+  int64_t start = 0, increment = 0, samples = 0;
+  std::string rest;
+  if (!(words >> start >> increment >> samples) || words >> rest || start < 1 || increment < 1 ||
+      samples < 0)
+    return setup.refuse("Batch", "--rampup-batch-size takes a start, an increment and a number of "
+                                 "samples, not \"" +
+                                     text + "\"");
+  if (setup.globalBatch &&
+      (start > *setup.globalBatch || (*setup.globalBatch - start) % increment != 0))
+    return setup.refuse("Batch", "a batch of " + std::to_string(start) + " that grows by " +
+                                     std::to_string(increment) +
+                                     " (--rampup-batch-size) does not reach " +
+                                     std::to_string(*setup.globalBatch));
+  setup.notes.push_back("--rampup-batch-size " + text +
+                        ": the step is that of the full batch, and the smaller batches of the "
+                        "first samples are left out");
+}
+
 Result<Setup> readMegatron(const std::string &text, const std::string &source) {
   Setup setup;
   setup.kind = setup.executor = "megatron";
@@ -191,6 +220,7 @@ Result<Setup> readMegatron(const std::string &text, const std::string &source) {
   setup.pp = setup.number(Field::Pp, 1);
   setup.cp = setup.number(Field::Cp, 1);
   setup.ep = setup.number(Field::Ep, 1);
+  setup.expertTp = setup.number(Field::ExpertTp, setup.tp);
   setup.microBatch = setup.number(Field::MicroBatch);
   setup.globalBatch = setup.number(Field::GlobalBatch);
   setup.sequence = setup.number(Field::Sequence);
@@ -205,6 +235,7 @@ Result<Setup> readMegatron(const std::string &text, const std::string &source) {
   setup.precision = setup.has(Field::Bf16) ? "bf16" : setup.has(Field::F16) ? "f16" : "f32";
   if (auto perNode = setup.number(Field::PerNode))
     setup.ranks = *perNode * setup.number(Field::Nodes, 1);
+  readRampUp(setup);
   readStages(setup);
   readSharding(setup);
   readRecompute(setup);

@@ -63,6 +63,8 @@ enum class Field {
   CountsEmbedding,
   CountsLoss,
   VocabularyMultiple,
+  ExpertTp,
+  RampUp,
   Recompute,
   RecomputeMethod,
   RecomputeLayers,
@@ -93,8 +95,11 @@ struct Setup {
   int64_t dp = 0, fsdp = 0, tp = 1, pp = 1, cp = 1, ep = 1; // dp and fsdp 0: open
   std::optional<int64_t> microBatch, accumulation, globalBatch, sequence, virtualStages;
   /// Vocabularies are padded to a multiple of this times `tp`, for each rank's part of the table.
-  /// Unset: as `tbc plan` pads them.
+  /// Unset: the framework keeps the model's size, and parts may be uneven.
   std::optional<int64_t> vocabularyMultiple;
+  /// Ranks that split each expert, where a framework takes those of experts from all ranks of a
+  /// stage. Unset: experts are split as other matrices, and `ep` takes data ranks.
+  std::optional<int64_t> expertTp;
   /// Layers of each chunk of the pipeline; empty: open.
   std::vector<int64_t> chunkLayers;
   std::optional<int> zero;

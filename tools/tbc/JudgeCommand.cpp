@@ -190,13 +190,31 @@ static Result<planner::Cluster> clusterFor(const Options &options, Judgement &ju
 }
 
 /// Pads vocabularies as the configuration's framework does.
-static void padVocabulary(const judge::Setup &asked, driver::StepOptions &options) {
+static void padVocabulary(judge::Setup &asked, driver::StepOptions &options) {
   constexpr int64_t largest = 1 << 20; // of --pad-vocabulary
-  if (!asked.vocabularyMultiple || *asked.vocabularyMultiple > largest || asked.tp > largest)
-    return;
-  const int64_t multiple = *asked.vocabularyMultiple * asked.tp;
-  options.settings["pad_vocabulary"] = double(std::min(multiple, largest));
-  options.padsSmallVocabularies = true;
+  const int64_t multiple = asked.vocabularyMultiple.value_or(1);
+  if (multiple > largest / asked.tp)
+    asked.refuse("Vocabulary",
+                 planner::format("tbc pads to multiples of up to %lld, not of %lld x tp=%lld",
+                                 (long long)largest, (long long)multiple, (long long)asked.tp));
+  else
+    options.settings["pad_vocabulary"] = double(multiple * asked.tp);
+}
+
+/// Says how the sizes of vocabularies differ from the model's.
+static void notePadding(judge::Setup &asked, const driver::TrainingStep &step) {
+  for (const PaddedVocabulary &padded : step.paddedVocabularies)
+    asked.notes.push_back(
+        asked.vocabularyMultiple
+            ? planner::format(
+                  "the vocabulary of %lld is padded to %lld, a multiple of %lld x tp=%lld",
+                  (long long)padded.size, (long long)padded.paddedSize,
+                  (long long)*asked.vocabularyMultiple, (long long)asked.tp)
+            : planner::format("the vocabulary of %lld does not divide over tp=%lld: every rank is "
+                              "taken to have "
+                              "as many rows as the fullest, %lld",
+                              (long long)padded.size, (long long)asked.tp,
+                              (long long)(padded.paddedSize / asked.tp)));
 }
 
 static Result<int> runJudge(Options options) {
@@ -231,12 +249,7 @@ static Result<int> runJudge(Options options) {
     asked.globalBatch = options.batch;
   const judge::ModelSizes sizes = judge::sizesOf(graph, paths);
   judge::checkSetup(asked, sizes, options.gpus);
-  if (asked.vocabularyMultiple)
-    for (const PaddedVocabulary &padded : (*step)->paddedVocabularies)
-      asked.notes.push_back(
-          planner::format("the vocabulary of %lld is padded to %lld, a multiple of %lld x tp=%lld",
-                          (long long)padded.size, (long long)padded.paddedSize,
-                          (long long)*asked.vocabularyMultiple, (long long)asked.tp));
+  notePadding(asked, **step);
   if (!asked.globalBatch && asked.problems.empty())
     asked.refuse("Batch", "the configuration has no global batch: add --batch");
   progress.finish();
