@@ -134,6 +134,32 @@ std::set<std::string> RoleFinder::droppedBiases() const {
   return dropped;
 }
 
+/// Returns the parameters that the exporter cast to bf16 or f16 when it wrote them, by that type.
+/// The file then has no cast, and the parameter itself only where other layers read it. PyTorch
+/// writes a cast only where the type changes, so each of these has another type in the module.
+/// Example: under torch.autocast, "val_4" of bf16 from ["_to_copy_1", "fc.weight"]. With a second
+/// cast the type of the module's tensor is open: a bf16 weight may be widened and rounded again.
+std::map<kernels::DType, std::set<std::string>> RoleFinder::roundedParameters() const {
+  static const llvm::StringSet<> casts{"_to_copy", "convert_element_type_default", "to"};
+  auto isCast = [](const std::string &value) { return casts.contains(opOfName(value)); };
+  std::map<kernels::DType, std::set<std::string>> rounded;
+  for (const auto &[name, record] : records) {
+    auto own = model.initializers.find(name);
+    const auto count = std::count_if(record.foldedFrom.begin(), record.foldedFrom.end(), isCast);
+    if (own == model.initializers.end() || count + isCast(name) != 1)
+      continue;
+    const auto type = dtypeOfOnnx(own->second->data_type(), "initializer '" + name + "'");
+    if (type != kernels::DType::BF16 && type != kernels::DType::F16)
+      continue;
+    for (const std::string &source : record.foldedFrom) {
+      const Record *from = recordOf(source);
+      if (from && from->kind == "PARAMETER")
+        rounded[type].insert(source);
+    }
+  }
+  return rounded;
+}
+
 /// Whether `own` is a weight or bias of nn.RNN, nn.LSTM or nn.GRU. Examples: "weight_hh_l0",
 /// "bias_ih_l1_reverse".
 static bool isRecurrentTensor(llvm::StringRef own) {
@@ -228,6 +254,15 @@ std::vector<std::string> RoleFinder::warnings() const {
                      *dropped.begin() + (dropped.size() > 1 ? "' and others" : "'") +
                      "), because they are zeros now, so training differs from the module's; "
                      "torch.onnx.export(..., optimize=False) keeps them");
+  if (isComplete)
+    for (const auto &[type, names] : roundedParameters())
+      result.push_back("the exporter has stored " + std::to_string(names.size()) +
+                       (names.size() > 1 ? " parameters" : " parameter") + " of the module ('" +
+                       *names.begin() + (names.size() > 1 ? "' and others" : "'") + ") in " +
+                       std::string(kernels::name(type)) +
+                       ", to which the model casts them, as torch.autocast does; tbc trains the "
+                       "rounded ones, so training differs from the module's; "
+                       "torch.onnx.export(..., optimize=False) keeps the casts");
   warn(joined, "folded into each other");
   warn(computed, "computed tensors, through which no gradient passes, from");
   if (!computedByTracer.empty())

@@ -78,7 +78,8 @@ public:
   /// Returns warnings about biases that the exporter has dropped, and about parameters that it has
   /// folded: joined with each other, as the weight of a batch norm with that of a convolution, or
   /// computed to another tensor, as the norm of a weight, exp(scale), or the rounding error of a
-  /// weight. The older exporter keeps no record of that, and its tensors may stem from buffers.
+  /// weight; or rounded to another type. The older exporter keeps no record of that, and its
+  /// tensors may stem from buffers.
   std::vector<std::string> warnings() const;
 
   /// Returns pairs of an initializer and the parameter of which the exporter stored it as a
@@ -116,6 +117,7 @@ private:
   std::set<std::string> presentTensors() const;
   std::set<std::string> mergedNorms() const;
   std::set<std::string> droppedBiases() const;
+  std::map<kernels::DType, std::set<std::string>> roundedParameters() const;
   bool isOfFrozenNorm(const std::string &name) const;
   bool isNamedByModule(const std::string &name) const;
   RoleDecision roleOfNumber(const ParameterSource &source) const;

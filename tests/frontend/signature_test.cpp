@@ -77,6 +77,37 @@ TEST(Signature, AnItemOfManySteps) {
   EXPECT_THAT(norm.model->warnings, Contains(HasSubstr("optimize=False")));
 }
 
+/// A bias that torch.autocast casts to bf16. A second cast leaves the module's own type open, and
+/// buffers are not trained.
+TEST(Signature, RoundedParametersAreWarnedOf) {
+  auto warnings = [](const std::string &name, const std::string &sources, bool isBF16,
+                     const std::string &kind = "PARAMETER") {
+    ModelBuilder b = folded(sources, "b: " + kind + " target='fc.bias' persistent=True\n", name);
+    onnx::TensorProto &bias = *b.proto.mutable_graph()->mutable_initializer(1);
+    if (isBF16) {
+      bias.clear_float_data();
+      bias.clear_raw_data();
+      bias.set_data_type(onnx::TensorProto::BFLOAT16);
+      for (int bits : {0x3e80, 0x4080}) // 0.25, 4
+        bias.add_int32_data(bits);
+    }
+    ModelBuilder::attr(b.node("Cast", {name}, {"wide"}), "to", int64_t(onnx::TensorProto::FLOAT));
+    b.node("Add", {"h", "wide"}, {"y"});
+    b.proto.mutable_graph()->mutable_node()->DeleteSubrange(1, 1); // the Add of f32
+    ModelRunner runner;
+    runner.run(b);
+    return runner.model->warnings;
+  };
+  auto isNamed = Contains(AllOf(HasSubstr("1 parameter of the module ('fc.bias') in bf16"),
+                                HasSubstr("optimize=False")));
+  EXPECT_THAT(warnings("_to_copy_3", "['fc.bias']", true), isNamed);
+  EXPECT_THAT(warnings("val_4", "['_to_copy_1', 'fc.bias']", true), isNamed);
+  EXPECT_THAT(warnings("val_4", "['fc.bias']", true), Not(isNamed));
+  EXPECT_THAT(warnings("_to_copy_3", "['fc.bias']", false), Not(isNamed));
+  EXPECT_THAT(warnings("_to_copy_3", "['_to_copy_2', 'fc.bias']", true), Not(isNamed));
+  EXPECT_THAT(warnings("_to_copy_3", "['fc.bias']", true, "BUFFER"), Not(isNamed));
+}
+
 /// A layer under torch.no_grad(): its nodes have no module path, and its weight was transposed.
 TEST(Signature, AFoldedTensorHasTheNameOfItsSource) {
   ModelRunner runner;
