@@ -21,6 +21,14 @@ static std::vector<std::string> valuesOf(llvm::StringRef arguments) {
   return names;
 }
 
+/// Calls `visit` with the text of each call of `node` in PyTorch, and with the values that it
+/// reads.
+template <typename Visit> static void forEachCall(const onnx::NodeProto &node, Visit visit) {
+  for (const onnx::StringStringEntryProto &entry : node.metadata_props())
+    if (entry.key() == kTorchCallKey)
+      visit(entry.value(), valuesOf(llvm::StringRef(entry.value()).split("](args = (").second));
+}
+
 /// Whether `name` is one that PyTorch gives to the results of detach: detach, detach_1, detach__2.
 static bool isDetachName(llvm::StringRef name) {
   return name.consume_front("detach") && name.ltrim('_').find_if_not(llvm::isDigit) == name.npos;
@@ -43,13 +51,10 @@ DetachedReads::DetachedReads(const Model &model) {
   for (const GraphNode &node : model.nodes) {
     for (const std::string &output : node.proto->output())
       values[output] = node.proto;
-    for (const onnx::StringStringEntryProto &entry : node.proto->metadata_props())
-      if (entry.key() == kTorchCallKey) {
-        llvm::StringRef call = llvm::StringRef(entry.value()).split("](args = (").second;
-        std::vector<std::string> arguments = valuesOf(call);
-        if (llvm::any_of(arguments, isDetachName))
-          calls[node.proto] = {entry.value(), std::move(arguments)};
-      }
+    forEachCall(*node.proto, [&](const std::string &text, std::vector<std::string> arguments) {
+      if (llvm::any_of(arguments, isDetachName))
+        calls[node.proto] = {text, std::move(arguments)};
+    });
   }
   if (!calls.empty())
     findJoined(model);
@@ -65,14 +70,13 @@ void DetachedReads::findJoined(const Model &model) {
       joined.insert(node->proto);
       wanted.insert(node->proto->input().begin(), node->proto->input().end());
     }
-    for (const onnx::StringStringEntryProto &entry : node->proto->metadata_props())
-      if (entry.key() == kTorchCallKey)
-        for (const std::string &argument :
-             valuesOf(llvm::StringRef(entry.value()).split("](args = (").second))
-          if (!values.count(argument))
-            for (const std::string &input : node->proto->input())
-              if (areOfOneOp(argument, input))
-                wanted.insert(input);
+    forEachCall(*node->proto, [&](const std::string &, const std::vector<std::string> &arguments) {
+      for (const std::string &argument : arguments)
+        if (!values.count(argument))
+          for (const std::string &input : node->proto->input())
+            if (areOfOneOp(argument, input))
+              wanted.insert(input);
+    });
   }
 }
 
