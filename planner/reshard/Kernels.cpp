@@ -267,7 +267,7 @@ private:
     if (!kernels[size_t(kernel)].isNest || ops.size() + unit.size() > maxKernelOps)
       return false;
     for (int index : unit)
-      if (!existsBefore(kernel, index, unit))
+      if (!existsBefore(kernel, index, unit) || isReadStored(index, ops))
         return false;
     // A second copy would keep a library from executing the kernel with the matmul before it.
     if (nests.isCopy(unit.back()) &&
@@ -297,6 +297,18 @@ private:
         return false;
     }
     return true;
+  }
+
+  /// Whether the kernel of `ops`, which lacks `index`, reads its result where another kernel has
+  /// stored it. Executed at the end of this kernel, the op would stand behind its reader.
+  bool isReadStored(int index, const std::vector<int> &ops) const {
+    if (!stored.count(index) || std::find(ops.begin(), ops.end(), index) != ops.end())
+      return false;
+    return std::any_of(ops.begin(), ops.end(), [&](int op) {
+      const std::vector<int> &operands = graph.ops[size_t(op)].operands;
+      return std::any_of(operands.begin(), operands.end(),
+                         [&](int value) { return producerOf(value) == index; });
+    });
   }
 
   /// Whether a value is read by an op that is in neither list, or is kept by the block.

@@ -424,6 +424,16 @@ TEST(Kernels, ColumnsOfOtherReadersAreMade) {
             (Texts{"(einsum)", "v silu u mul", "(loss)", "v.rc du u.rc dv", "(concat)", "(end)"}));
 }
 
+/// A kernel that reads columns where another one has stored them does not cut them behind that.
+TEST(Kernels, StoredColumnsAreCutBeforeTheirReaders) {
+  Gate g;
+  int turned = g.view("transpose", "bhs->bsh", {g.input("t", "bhs")}); // is in no nest
+  int product = g.nest("product", "bsh,bsh->bsh", {g.v, turned});
+  g.forward("loss", "bsh,bsh->", {g.gated, g.nest("add", "bsh,bsh->bsh", {product, g.v})});
+  EXPECT_EQ(g.kernels(), (Texts{"(einsum)", "v silu u mul", "(v)", "(transpose)", "product", "v add",
+                                "(loss)"}));
+}
+
 TEST(Kernels, HaveAtMostSoManyOps) {
   Step g;
   int x = g.input("x", "bsh");
