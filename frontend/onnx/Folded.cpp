@@ -199,6 +199,25 @@ std::vector<std::pair<std::string, std::string>> RoleFinder::copies() const {
   return found;
 }
 
+std::map<std::string, std::vector<RoleFinder::Part>> RoleFinder::parts() const {
+  static const llvm::StringSet<> transposes{"permute", "t", "transpose", "val"};
+  std::map<std::string, std::vector<Part>> found;
+  for (const auto &[name, record] : records) {
+    std::vector<std::string> sources;
+    for (const std::string &source : record.foldedFrom)
+      if (const Record *from = recordOf(source); from && from->kind == "PARAMETER")
+        sources.push_back(source);
+    if (model.initializers.count(name) && sources.size() == 1 &&
+        !model.initializers.count(sources[0]) &&
+        !isArithmetic(name, record, /*isSourceThere=*/false) && !isOfRecurrence(name, record))
+      found[sources[0]].push_back(
+          {name, record.foldedFrom.size() == 1 && transposes.contains(opOfName(name))});
+  }
+  for (auto it = found.begin(); it != found.end();)
+    it = it->second.size() > 1 ? std::next(it) : found.erase(it);
+  return found;
+}
+
 std::vector<std::string> RoleFinder::warnings() const {
   std::set<std::string> joined, computed, dropped;
   if (isComplete) {

@@ -4,6 +4,7 @@
 
 #include "frontend/onnx/Elements.h"
 #include "frontend/onnx/Roles.h"
+#include "frontend/onnx/SharedParts.h"
 #include "frontend/onnx/Sources.h"
 #include "frontend/onnx/Ties.h"
 #include "frontend/onnx/Value.h"
@@ -77,6 +78,26 @@ std::vector<std::string> openRoleWarnings(const Parameters &parameters) {
   return warnings;
 }
 
+/// Warns of each parameter that the exporter replaced by parts with common elements: these are
+/// tensors of their own here. `parts`: by parameter of the module.
+static void warnOfSharedParts(Parameters &parameters, const PartsOfParameters &parts) {
+  for (const auto &[whole, list] : parts) {
+    std::vector<const ParameterSource *> sources;
+    for (const ParameterSource &source : parameters.params)
+      for (const RoleFinder::Part &part : list)
+        if (part.name == source.name)
+          sources.push_back(&source);
+    const std::vector<std::string> shared = sharedParts(sources);
+    if (!shared.empty())
+      parameters.warnings.push_back(
+          "the exporter has stored " + std::to_string(shared.size()) + " tensors ('" + shared[0] +
+          "', '" + shared[1] + "'" + (shared.size() > 2 ? " and others" : "") +
+          ") with common elements of one parameter of the module ('" + whole +
+          "'). Each is trained by itself, so training differs from the module's; "
+          "torch.onnx.export(..., optimize=False) keeps the parameter");
+  }
+}
+
 Parameters findParameters(const Model &model, const ImportOptions &options) {
   Parameters result;
   Users users(model);
@@ -142,6 +163,9 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
     result.warnings.push_back(std::move(text));
   joinTies(result, options.ties);
   joinCopies(result, roles.copies());
+  const PartsOfParameters parts = roles.parts();
+  joinParts(result, parts);
+  warnOfSharedParts(result, parts);
   warnOfCopies(model, result);
   return result;
 }

@@ -88,6 +88,17 @@ public:
   /// once, and so two parameters of equal elements look alike.
   std::vector<std::pair<std::string, std::string>> copies() const;
 
+  /// A tensor that the exporter made of one parameter by ops that only move elements. `isWhole`:
+  /// it has all of them, as a transpose has, and as a slice may not.
+  struct Part {
+    std::string name;
+    bool isWhole = false;
+  };
+  /// Returns, by parameter of the module that the file lacks, the parts of it in the file, if there
+  /// are several. Examples: {"pos": {"slice_1", "slice_2"}}; {"fc.weight": {"val_2", "val_9"}}, its
+  /// transposes for two calls of the module.
+  std::map<std::string, std::vector<Part>> parts() const;
+
   /// The name of the tensor in reports: displayNameOf, or that of the one tensor of the module from
   /// which the exporter made it. Examples: "teacher.fc.weight" for the transposed weight "val_7" of
   /// a layer under torch.no_grad(), where nodes have no module path; "lora_a" for "t", its

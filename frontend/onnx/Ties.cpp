@@ -143,6 +143,50 @@ void joinCopies(Parameters &parameters,
   }
 }
 
+/// Whether `a` and `b`, parts of one parameter, have the same elements of it in the same order.
+/// Parts of zeros are equal and may lie apart in it, unless both are all of it.
+static bool areOnePart(const ParameterSource &a, const ParameterSource &b, bool areWhole) {
+  if (a.dtype != b.dtype || a.shape != b.shape)
+    return false;
+  const Elements left(a), right(b);
+  if (left.areThere() && right.areThere())
+    return areEqual(a, left, right, false) && (areWhole || !isUniform(a));
+  const bool isSquare = a.shape.size() == 2 && a.shape[0] == a.shape[1];
+  return areWhole && !isSquare; // a square may be transposed
+}
+
+void joinParts(Parameters &parameters, const PartsOfParameters &parts) {
+  size_t joined = 0;
+  std::string example;
+  for (const auto &[whole, list] : parts) {
+    std::vector<RoleFinder::Part> kept;
+    for (const RoleFinder::Part &part : list) {
+      const size_t copy = findParameter(parameters, part.name);
+      if (copy == parameters.params.size() || parameters.params[copy].name != part.name)
+        continue;
+      auto original = std::find_if(kept.begin(), kept.end(), [&](const RoleFinder::Part &other) {
+        return areOnePart(parameters.params[copy],
+                          parameters.params[findParameter(parameters, other.name)],
+                          part.isWhole && other.isWhole);
+      });
+      if (original == kept.end()) {
+        kept.push_back(part);
+        continue;
+      }
+      if (joined++ == 0)
+        example = "'" + part.name + "' and '" + original->name + "' of '" + whole + "'";
+      parameters.ties.push_back({part.name, original->name, false});
+      parameters.params.erase(parameters.params.begin() + int64_t(copy));
+    }
+  }
+  if (joined == 1)
+    parameters.notes.push_back(example + " are copies, as the file says: they are one parameter");
+  if (joined > 1)
+    parameters.notes.push_back(std::to_string(joined) + " tensors are copies of others, such as " +
+                               example + ", as the file says: each is one parameter with its "
+                               "original");
+}
+
 void warnOfCopies(const Model &model, Parameters &parameters) {
   std::set<std::string> tables = findTables(model);
   // Matrices of one size, by the sorted pair of their dims.

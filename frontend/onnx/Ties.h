@@ -4,6 +4,7 @@
 #define TBC_FRONTEND_ONNX_TIES_H
 
 #include "frontend/onnx/Parameters.h"
+#include "frontend/onnx/Roles.h"
 
 namespace tbc::frontend {
 
@@ -17,6 +18,13 @@ void joinTies(Parameters &parameters, const std::vector<std::string> &ties);
 /// `warnOfCopies`.
 void joinCopies(Parameters &parameters,
                 const std::vector<std::pair<std::string, std::string>> &copies);
+
+/// By parameter of the module (RoleFinder::parts).
+using PartsOfParameters = std::map<std::string, std::vector<RoleFinder::Part>>;
+
+/// Ties parts of one parameter that have the same elements to the first of them, and notes it. The
+/// exporter stores one transposed weight for each call of a module.
+void joinParts(Parameters &parameters, const PartsOfParameters &parts);
 
 /// Warns of matrices that are copies of each other, transposed or not. With data, compares the
 /// data. Without data, looks for a weight with a generated name and the shape of an embedding

@@ -64,6 +64,59 @@ TEST(Signature, TensorsFoldedFromAParameterAreTrained) {
   EXPECT_THAT(runner.model->warnings, Each(Not(HasSubstr("optimize=False"))));
 }
 
+/// (x + p) w + (x + q) v, where p and q are parts of one parameter, and w and v transposes
+/// of another. `isOther`: v has other elements.
+ModelBuilder parts(const std::vector<std::vector<float>> &vectors, bool isOther = false) {
+  ModelBuilder b;
+  b.input("x", {"batch", "4"});
+  b.output("y");
+  std::string signature = "\n# inputs\np_p: PARAMETER target='p'\np_w: PARAMETER target='w'\n";
+  for (int i = 0; i < 2; ++i) {
+    const std::string n = std::to_string(i);
+    b.floats("slice_" + n, {int64_t(vectors[size_t(i)].size()) / 4, 4}, vectors[size_t(i)]);
+    b.floats("val_" + n, {4, 2}, {1, 2, 3, 4, 5, 6, 7, isOther && i ? 9.f : 8.f});
+    for (const auto &[name, from] :
+         {std::pair("slice_" + n, "['p', 'val_7']"), std::pair("val_" + n, "['w']")}) {
+      onnx::ValueInfoProto &info = *b.proto.mutable_graph()->add_value_info();
+      info.set_name(name);
+      onnx::StringStringEntryProto &entry = *info.add_metadata_props();
+      entry.set_key("pkg.onnxscript.optimizer.folded_from");
+      entry.set_value(from);
+    }
+    ModelBuilder::attr(b.node("ReduceMean", {"slice_" + n}, {"m" + n}), "keepdims", int64_t(1));
+    b.node("Add", {"x", "m" + n}, {"h" + n});
+    b.node("MatMul", {"h" + n, "val_" + n}, {"y" + n});
+  }
+  b.node("Add", {"y0", "y1"}, {"y"});
+  onnx::StringStringEntryProto &all = *b.proto.mutable_graph()->add_metadata_props();
+  all.set_key("pkg.torch.export.ExportedProgram.graph_signature");
+  all.set_value(signature + "x: USER_INPUT\n\n# outputs\nadd: USER_OUTPUT\n");
+  return b;
+}
+
+/// p[:1] and p[:2] are trained apart, p[:1] and p[1:] as one parameter would be.
+TEST(Signature, PartsWithCommonElementsAreWarnedOf) {
+  ModelRunner shared, apart;
+  auto isNamed = Contains(AllOf(HasSubstr("('slice_0', 'slice_1') with common elements"),
+                                HasSubstr("('p')"), HasSubstr("optimize=False")));
+  shared.run(parts({{1, 2, 3, 4}, {1, 2, 3, 4, 5, 6, 7, 8}}));
+  EXPECT_THAT(shared.model->warnings, isNamed);
+  apart.run(parts({{1, 2, 3, 4}, {5, 6, 7, 8, 9, 10, 11, 12}}));
+  EXPECT_THAT(apart.model->warnings, Not(isNamed));
+}
+
+/// A layer that is called twice: its weight is in the file as two transposes.
+TEST(Signature, TransposesOfOneWeightAreOneParameter) {
+  ModelRunner runner;
+  EXPECT_THAT(parametersOf(runner, parts({{1, 2, 3, 4}, {5, 6, 7, 8}})),
+              ElementsAre("slice_0", "val_0", "slice_1"));
+  EXPECT_THAT(runner.model->notes,
+              Contains(HasSubstr("'val_1' and 'val_0' of 'w' are copies, as the file says")));
+  ModelRunner other; // an inconsistent file: nothing is joined
+  EXPECT_THAT(parametersOf(other, parts({{1, 2, 3, 4}, {5, 6, 7, 8}}, true)),
+              ElementsAre("slice_0", "val_0", "slice_1", "val_1"));
+}
+
 /// A part of a split is moved; a result of a batch norm, which standardizes a weight, is computed.
 TEST(Signature, AnItemOfManySteps) {
   const std::string scale = "p_fc_scale: PARAMETER target='fc.scale'\n";

@@ -13,6 +13,7 @@ using namespace tbc;
 using namespace tbc::test;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 namespace {
@@ -129,6 +130,27 @@ TEST(TorchArguments, GradientScaledByFrequencyIsRefused) {
   writtenFrom(b.node("Gather", {"table", "ids"}, {"y"}),
               "aten.embedding.default](args = (%table, %ids, -1, True), kwargs = {})");
   EXPECT_THAT(importError(b.bytes()), HasSubstr("an embedding with scale_grad_by_freq"));
+}
+
+/// The exporter writes a mean as a replacement.
+TEST(TorchArguments, MeanOfScatteredElements) {
+  for (const auto &[arguments, expected] :
+       {std::pair("%u, mean), kwargs = {include_self: False})", std::vector<double>{1, 2, 6}),
+        std::pair("%u, mean), kwargs = {})", std::vector<double>{1, 2, 5}),
+        std::pair("%u, mean, True), kwargs = {})", std::vector<double>{1, 2, 5})}) {
+    ModelBuilder b;
+    b.input("x", {"batch", "3"});
+    b.input("u", {"batch", "2"});
+    b.input("i", {"batch", "2"}, /*isFloat=*/false);
+    b.output("y");
+    onnx::NodeProto &node = b.node("ScatterElements", {"x", "i", "u"}, {"y"});
+    ModelBuilder::attr(node, "axis", int64_t(1));
+    writtenFrom(node, std::string("aten.scatter_reduce.two](args = (%x, 1, %i, ") + arguments);
+    ModelRunner runner;
+    runner.options.batch = 1;
+    runner.inputs = {{"x", {1, 2, 3}}, {"i", {2, 2}}, {"u", {4, 8}}};
+    EXPECT_THAT(runner.run(b), ElementsAreArray(expected)) << arguments;
+  }
 }
 
 /// The exporter divides by the size of the window.

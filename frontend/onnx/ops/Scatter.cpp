@@ -8,13 +8,20 @@ namespace tbc::frontend {
 
 namespace {
 
-/// How an update combines with the old element.
-enum class Mode { Replace, Add, Multiply, Maximum, Minimum };
+/// How updates combine with the old element. Means: of the updates of an element; of these and the
+/// old one.
+enum class Mode { Replace, Add, Multiply, Maximum, Minimum, Mean, MeanWithOld };
 
+/// torch's newer exporter writes a mean with reduction "none", as ONNX has no such reduction.
 Mode modeOf(NodeContext &node) {
   std::string mode = node.attrText("reduction", "none");
-  if (mode == "none")
-    return Mode::Replace;
+  if (mode == "none") {
+    const char *op = "aten.scatter_reduce";
+    if (node.torchArgument(op, 4, "reduce").value_or("") != "mean")
+      return Mode::Replace;
+    bool isWithOld = node.torchArgument(op, 5, "include_self").value_or("True") == "True";
+    return isWithOld ? Mode::MeanWithOld : Mode::Mean;
+  }
   if (mode == "add")
     return Mode::Add;
   if (mode == "mul")
@@ -32,17 +39,53 @@ void requireSameType(const Value &data, const Value &updates) {
                       std::string(kernels::name(data.dtype)));
 }
 
+/// Whether the mode compares every position with every index.
+bool comparesPairs(Mode mode) {
+  return mode == Mode::Multiply || mode == Mode::Maximum || mode == Mode::Minimum;
+}
+
+void requireMeanOfFloats(const Value &data, Mode mode) {
+  if ((mode == Mode::Mean || mode == Mode::MeanWithOld) && !kernels::isFloat(data.dtype))
+    throw ImportError("is a mean of " + std::string(kernels::name(data.dtype)) +
+                      ", which is not supported; cast to floats before");
+}
+
 bool isZero(const Value &value) { return value.isSplat() && value.splatReal() == 0; }
 
-/// Returns data without an update, else the combination of both by `mode`. `sums` are 0 without an
-/// update, so data of zeros needs no `hits`.
-Value combine(Emitter &emitter, const Value &data, Mode mode, const Value &sums,
-              const Value &hits) {
-  if (isZero(data))
-    return sums;
+/// Whether no element gets two updates along `axis`: there is one index, or they are those of a
+/// TopK.
+bool areDistinct(const Value &indices, unsigned axis) {
+  if (indices.shape[axis] == 1)
+    return true;
+  mlir::Operation *maker = indices.ir ? indices.ir.getDefiningOp() : nullptr;
+  return maker && maker->getName().stripDialect() == "topk";
+}
+
+/// Whether `combine` needs the number of updates of each element. Without an update `sums` is 0, as
+/// data of zeros is. Of several updates with one number, the sum is another number.
+bool needsHits(Mode mode, const Value &data, const Value &updates, bool isDistinct) {
+  if (mode == Mode::Replace)
+    return !isZero(data) || (updates.isSplat() && !isDistinct);
+  return mode == Mode::Mean || mode == Mode::MeanWithOld;
+}
+
+/// Returns data without an update, else the combination of both by `mode`. `sums`: of the updates
+/// of each element; `hits`: their number, undefined if it is not needed.
+Value combine(Emitter &emitter, const Value &data, Mode mode, const Value &updates,
+              const Value &sums, const Value &hits) {
+  Formula f{emitter};
   if (mode == Mode::Add)
-    return elementwise(emitter, "add", {data, sums});
-  return select(emitter, compare(emitter, "ne", hits, number(hits, 0)), sums, data);
+    return isZero(data) ? sums : f.add(data, sums);
+  if (!hits.isDefined())
+    return sums;
+  const Value count = cast(emitter, hits, data.dtype);
+  if (mode == Mode::MeanWithOld)
+    return f.div(f.add(data, sums), f.add(count, number(count, 1)));
+  Value isHit = compare(emitter, "ne", hits, number(hits, 0));
+  if (mode == Mode::Mean)
+    return select(emitter, isHit, f.div(sums, f.maximum(count, number(count, 1))), data);
+  return select(emitter, isHit,
+                updates.isSplat() ? number(sums, updates.splatReal()) : sums, data);
 }
 
 /// Maximum, minimum or product of several updates per element: compares every position of the dim
@@ -102,7 +145,8 @@ Value scatterElements(Emitter &emitter, const Value &given, const Value &indices
   for (unsigned dim = 0; dim < data.rank(); ++dim)
     if (table[dim] > data.shape[dim])
       throw ImportError("writes outside of dim " + std::to_string(dim));
-  if (mode != Mode::Replace && mode != Mode::Add) {
+  requireMeanOfFloats(data, mode);
+  if (comparesPairs(mode)) {
     if (table != data.shape)
       throw ImportError("its reduction is supported only where the indices have the data's other "
                         "dims");
@@ -118,10 +162,10 @@ Value scatterElements(Emitter &emitter, const Value &given, const Value &indices
     return result;
   };
   Value sums = scatter(updates);
-  Value hits = mode == Mode::Add || isZero(data)
-                   ? Value()
-                   : scatter(Value::ofSplat(DType::F32, updates.shape, 1));
-  return combine(emitter, data, mode, sums, hits);
+  Value hits = needsHits(mode, data, updates, areDistinct(indices, axis))
+                   ? scatter(Value::ofSplat(DType::F32, updates.shape, 1))
+                   : Value();
+  return combine(emitter, data, mode, updates, sums, hits);
 }
 
 void importScatterElements(NodeContext &node) {
@@ -204,7 +248,7 @@ void importScatterNd(NodeContext &node) {
   }
   Value table = reshape(emitter, data, rows), values = reshape(emitter, updates, chosen);
   Value result;
-  if (mode != Mode::Replace && mode != Mode::Add) {
+  if (comparesPairs(mode)) {
     Value everywhere = expand(emitter, unsqueeze(places, {1}), chosen);
     result = reduceInto(emitter, table, everywhere, values, 0, mode);
   } else {
@@ -215,10 +259,10 @@ void importScatterNd(NodeContext &node) {
                             emitter.type(value.dtype, shape), {emitter.integer("dim", 0)}));
     };
     Value hits =
-        mode == Mode::Add || isZero(data)
-            ? Value()
-            : unsqueeze(scatter(Value::ofSplat(DType::F32, {chosen[0]}, 1), {rows[0]}), {1});
-    result = combine(emitter, table, mode, scatter(values, rows), hits);
+        needsHits(mode, data, updates, chosen[0] == 1)
+            ? unsqueeze(scatter(Value::ofSplat(DType::F32, {chosen[0]}, 1), {rows[0]}), {1})
+            : Value();
+    result = combine(emitter, table, mode, updates, scatter(values, rows), hits);
   }
   node.setOutput(0, reshape(emitter, result, data.shape));
 }
