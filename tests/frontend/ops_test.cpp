@@ -305,6 +305,18 @@ TEST_F(Ops, ScatterNdIntoASlice) {
   EXPECT_THAT(run(b, 1), ElementsAre(0, 9, 18, 0, 0, 25, 34, 0));
 }
 
+/// torch's older exporter writes sums of booleans, which count.
+TEST_F(Ops, CumSumOfBooleansCounts) {
+  ModelBuilder b = withInput({"4"});
+  b.floats("one", {}, {1});
+  b.ints("axis", {}, {1});
+  b.node("Equal", {"x", "one"}, {"isOne"});
+  b.node("Not", {"isOne"}, {"isOther"});
+  b.node("CumSum", {"isOther", "axis"}, {"count"});
+  ModelBuilder::attr(b.node("Cast", {"count"}, {"y"}), "to", int64_t(1));
+  EXPECT_THAT(run(b, 1), ElementsAre(1, 1, 2, 3));
+}
+
 TEST_F(Ops, CumSumBothWays) {
   for (const auto &[exclusive, reverse, expected] :
        {std::tuple(0, 0, std::vector<double>{0, 1, 3}),

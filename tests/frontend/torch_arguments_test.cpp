@@ -153,6 +153,46 @@ TEST(TorchArguments, MeanOfScatteredElements) {
   }
 }
 
+/// The slope of sinc at 0 is 0 in PyTorch, and 0 / 0 where the exporter's quotient is not chosen.
+TEST(TorchArguments, QuotientOfSinc) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  b.node("Sin", {"x"}, {"sine"});
+  onnx::NodeProto &node = b.node("Div", {"sine", "x"}, {"y"});
+  onnx::StringStringEntryProto &entry = *node.add_metadata_props();
+  entry.set_key("namespace");
+  entry.set_value(": model.Filters/sinc: aten.sinc.default");
+  ModelRunner runner;
+  runner.inputs = {{"x", {0, 1, 2, 3}}};
+  EXPECT_THAT(runner.run(b), ElementsAre(0, DoubleNear(std::sin(1), 1e-9),
+                                         DoubleNear(std::sin(2) / 2, 1e-9),
+                                         DoubleNear(std::sin(3) / 3, 1e-9)));
+}
+
+/// The exporter writes 2 of 5 elements, and F.interpolate takes the scale 0.5 that is given.
+TEST(TorchArguments, ScalesOfAntialiasedResize) {
+  for (bool isScaled : {false, true}) {
+    ModelBuilder b(18);
+    b.input("x", {"batch", "1", "1", "5"});
+    b.output("y");
+    b.ints("rest", {3}, {1, 1, 2});
+    ModelBuilder::attr(b.node("Shape", {"x"}, {"samples"}), "end", int64_t(1));
+    ModelBuilder::attr(b.node("Concat", {"samples", "rest"}, {"sizes"}), "axis", int64_t(0));
+    onnx::NodeProto &node = b.node("Resize", {"x", "", "", "sizes"}, {"y"});
+    ModelBuilder::attr(node, "mode", std::string("linear"));
+    ModelBuilder::attr(node, "antialias", int64_t(1));
+    ModelBuilder::attr(node, "exclude_outside", int64_t(1));
+    writtenFrom(node, "aten._upsample_bilinear2d_aa.default](args = (%x, [1, 2], False" +
+                          std::string(isScaled ? ", 1.0, 0.5" : "") + "), kwargs = {})");
+    ModelRunner runner;
+    runner.options.batch = 1;
+    runner.inputs = {{"x", {0, 1, 2, 3, 4}}};
+    EXPECT_THAT(runner.run(b), ElementsAre(DoubleNear(isScaled ? 0.714286 : 1, 1e-4),
+                                           DoubleNear(isScaled ? 2.5 : 3, 1e-4)));
+  }
+}
+
 /// The exporter divides by the size of the window.
 TEST(TorchArguments, DivisorOfAveragesIsRefused) {
   for (const char *divisor : {"3", "None"}) {

@@ -337,6 +337,17 @@ void importBitShift(NodeContext &node) {
   node.setOutput(0, f.select(f.compare("lt", x, zero), negative, shifted));
 }
 
+/// torch's newer exporter writes sinc(x) as where(x == 0, 1, sin(πx) / πx). There the quotient has
+/// no slope at 0, where PyTorch has 0.
+void importDiv(NodeContext &node) {
+  if (node.torchOp() != "aten.sinc.default")
+    return importBinary(node, "div");
+  Formula f{node.emitter};
+  const Value &angle = node.input(1);
+  Value isZero = f.compare("eq", angle, number(angle, 0));
+  node.setOutput(0, f.div(node.input(0), f.select(isZero, number(angle, 1), angle)));
+}
+
 } // namespace
 
 #define UNARY(TYPE, MNEMONIC) {"", TYPE, [](NodeContext &node) { importUnary(node, MNEMONIC); }}
@@ -370,7 +381,7 @@ llvm::ArrayRef<OpImporter> mathOps() {
       BINARY("Add", "add"),
       BINARY("Sub", "sub"),
       BINARY("Mul", "mul"),
-      BINARY("Div", "div"),
+      {"", "Div", importDiv},
       {"", "And", [](NodeContext &node) { importLogic(node, "and"); }},
       {"", "Or", [](NodeContext &node) { importLogic(node, "or"); }},
       VARIADIC("Max", "maximum"),

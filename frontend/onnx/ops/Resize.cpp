@@ -230,6 +230,17 @@ void importUpsample(NodeContext &node) {
   node.setOutput(0, value);
 }
 
+/// Takes the scales of an antialiased F.interpolate(scale_factor=...) from the metadata: torch's
+/// newer exporter writes the sizes alone, whose ratio is another number where they are rounded.
+/// Example: 8 * 0.6 is 4 elements, and the scale is 0.6, not 0.5.
+void takeScales(const NodeContext &node, std::vector<ResizedDim> &dims) {
+  for (const char *op : {"aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa"})
+    for (auto [axis, name] : {std::pair(2u, "scales_h"), std::pair(3u, "scales_w")})
+      for (ResizedDim &dim : dims)
+        if (dim.axis == axis && node.torchArgument(op, axis + 1, name).value_or("None") != "None")
+          dim.scale = *node.torchNumber(op, axis + 1, name);
+}
+
 void importResize(NodeContext &node) {
   Emitter &emitter = node.emitter;
   Value value = node.input(0);
@@ -254,6 +265,8 @@ void importResize(NodeContext &node) {
   axes = node.attrInts("axes", axes);
   checkAxes(axes, value.rank());
   std::vector<ResizedDim> dims = resizedDims(node, axes);
+  if (options.antialias && options.coordinates == "half_pixel")
+    takeScales(node, dims);
   bool crops = options.coordinates == "tf_crop_and_resize";
   if (crops) {
     std::vector<double> region = reals(node, 1);
