@@ -183,7 +183,8 @@ void joinParts(Parameters &parameters, const PartsOfParameters &parts) {
     parameters.notes.push_back(example + " are copies, as the file says: they are one parameter");
   if (joined > 1)
     parameters.notes.push_back(std::to_string(joined) + " tensors are copies of others, such as " +
-                               example + ", as the file says: each is one parameter with its "
+                               example +
+                               ", as the file says: each is one parameter with its "
                                "original");
 }
 

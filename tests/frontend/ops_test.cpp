@@ -221,27 +221,6 @@ TEST_F(Ops, ScatterElementsReplacesAndAdds) {
   }
 }
 
-/// Several updates with one number, as zeros.scatter(1, tags, 1.0) of repeated tags.
-TEST_F(Ops, ScatterElementsOfOneNumberReplacesOnce) {
-  for (bool isZero : {true, false}) {
-    ModelBuilder b = withInput({"3"});
-    b.ints("row", {1, 3}, {2, 0, 2});
-    b.floats("update", {}, {5});
-    b.floats("zeros", {}, {0});
-    b.ints("two", {1}, {3});
-    ModelBuilder::attr(b.node("Shape", {"x"}, {"batch_size"}), "end", int64_t(1));
-    ModelBuilder::attr(b.node("Concat", {"batch_size", "two"}, {"shape"}), "axis", int64_t(0));
-    b.node("Expand", {"row", "shape"}, {"i"});
-    b.node("Expand", {"update", "shape"}, {"u"});
-    b.node("Expand", {"zeros", "shape"}, {"z"});
-    onnx::NodeProto &scatter =
-        b.node("ScatterElements", {isZero ? "z" : "x", "i", "u"}, {"scattered"});
-    ModelBuilder::attr(scatter, "axis", int64_t(1));
-    b.node("Add", {"scattered", "x"}, {"y"});
-    EXPECT_THAT(run(b, 1), isZero ? ElementsAre(5, 1, 7) : ElementsAre(5, 2, 7));
-  }
-}
-
 TEST_F(Ops, ScatterNdAndGatherNdTakeAnyCoordinates) {
   // Rows of x[batch, 2, 2]: coordinates in dims 1 and 2 of each sample.
   ModelBuilder b = withInput({"2", "2"});
@@ -303,18 +282,6 @@ TEST_F(Ops, ScatterNdIntoASlice) {
   b.node("Sub", {"scattered", "x"}, {"y"});
   // One sample, 0 to 7; what is not written stays.
   EXPECT_THAT(run(b, 1), ElementsAre(0, 9, 18, 0, 0, 25, 34, 0));
-}
-
-/// torch's older exporter writes sums of booleans, which count.
-TEST_F(Ops, CumSumOfBooleansCounts) {
-  ModelBuilder b = withInput({"4"});
-  b.floats("one", {}, {1});
-  b.ints("axis", {}, {1});
-  b.node("Equal", {"x", "one"}, {"isOne"});
-  b.node("Not", {"isOne"}, {"isOther"});
-  b.node("CumSum", {"isOther", "axis"}, {"count"});
-  ModelBuilder::attr(b.node("Cast", {"count"}, {"y"}), "to", int64_t(1));
-  EXPECT_THAT(run(b, 1), ElementsAre(1, 1, 2, 3));
 }
 
 TEST_F(Ops, CumSumBothWays) {

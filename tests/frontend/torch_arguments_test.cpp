@@ -165,9 +165,9 @@ TEST(TorchArguments, QuotientOfSinc) {
   entry.set_value(": model.Filters/sinc: aten.sinc.default");
   ModelRunner runner;
   runner.inputs = {{"x", {0, 1, 2, 3}}};
-  EXPECT_THAT(runner.run(b), ElementsAre(0, DoubleNear(std::sin(1), 1e-9),
-                                         DoubleNear(std::sin(2) / 2, 1e-9),
-                                         DoubleNear(std::sin(3) / 3, 1e-9)));
+  EXPECT_THAT(runner.run(b),
+              ElementsAre(0, DoubleNear(std::sin(1), 1e-9), DoubleNear(std::sin(2) / 2, 1e-9),
+                          DoubleNear(std::sin(3) / 3, 1e-9)));
 }
 
 /// The exporter writes 2 of 5 elements, and F.interpolate takes the scale 0.5 that is given.

@@ -178,8 +178,8 @@ Value accumulateCore(const Value &value, Running running) {
 void importRunning(NodeContext &node, bool isProduct) {
   Emitter &emitter = node.emitter;
   // ONNX has no sums of booleans. torch's older exporter writes them so, and PyTorch counts.
-  const Value value = node.input(0).dtype == DType::Bool ? cast(emitter, node.input(0), DType::I64)
-                                                         : node.input(0);
+  const Value value =
+      node.input(0).dtype == DType::Bool ? cast(emitter, node.input(0), DType::I64) : node.input(0);
   Running running{checkAxis(node.integer(1), value.rank()), node.attrInt("exclusive", 0) != 0,
                   node.attrInt("reverse", 0) != 0, isProduct};
   unsigned axis = running.axis;

@@ -52,10 +52,29 @@ void importFloatUnary(NodeContext &node, llvm::StringRef mnemonic) {
   importUnary(node, mnemonic);
 }
 
+/// log(exp(a) + exp(b)), as exporters write PyTorch's logaddexp, without an overflow:
+/// max(a, b) + log(1 + exp(min(a, b) - max(a, b))). Two infinities have the difference 0. Undefined
+/// if `x` is no such sum.
+Value logOfTwoExponentials(Emitter &emitter, const Value &x) {
+  auto sum = x.ir ? x.ir.getDefiningOp<AddOp>() : AddOp();
+  auto left = sum ? sum->getOperand(0).getDefiningOp<ExpOp>() : ExpOp();
+  auto right = sum ? sum->getOperand(1).getDefiningOp<ExpOp>() : ExpOp();
+  if (!left || !right)
+    return {};
+  Formula f{emitter};
+  Value a = Value::ofCore(x.dtype, x.shape, x.dims, left->getOperand(0));
+  Value b = Value::ofCore(x.dtype, x.shape, x.dims, right->getOperand(0));
+  Value larger = f.maximum(a, b);
+  Value difference = f.select(f.compare("eq", a, b), number(a, 0), f.sub(f.minimum(a, b), larger));
+  return f.add(larger, f.log(f.add(f.exp(difference), number(a, 1))));
+}
+
 /// log(x). For log(sigmoid(z)), as exporters write PyTorch's logsigmoid, sigmoid must not
 /// underflow: log(sigmoid(max(z, -c))) + min(z + c, 0), where log(sigmoid(z)) rounds to z below -c.
 void importLog(NodeContext &node) {
   const Value &x = node.input(0);
+  if (Value logarithm = logOfTwoExponentials(node.emitter, x); logarithm.isDefined())
+    return node.setOutput(0, logarithm);
   auto sigmoid = x.ir ? x.ir.getDefiningOp<SigmoidOp>() : SigmoidOp();
   if (!sigmoid)
     return importFloatUnary(node, "log");
@@ -115,9 +134,20 @@ void importWhere(NodeContext &node) {
 
 /// The result has the type of the base. A power of an integer by a float is computed in floats.
 /// Example: 9 to the power of 0.5 is 3.
+/// A root of floats, by a power between 0 and 1, has the slope 0 at 0, as Sqrt and PyTorch's norms
+/// and distances have: exporters write these so.
 void importPow(NodeContext &node) {
   Emitter &e = node.emitter;
   const Value &base = node.input(0), &exponent = node.input(1);
+  const double root = exponent.isSplat() ? exponent.splatReal() : 1;
+  if (kernels::isFloat(base.dtype) && root > 0 && root < 1 && base.dtype == exponent.dtype) {
+    if (root == 0.5)
+      return node.setOutput(0, elementwise(e, "sqrt", {base}));
+    Formula f{e};
+    Value isZero = f.compare("eq", base, number(base, 0));
+    Value power = elementwise(e, "pow", {f.select(isZero, number(base, 1), base), exponent});
+    return node.setOutput(0, f.select(isZero, number(power, 0), power));
+  }
   bool isMixed = !kernels::isFloat(base.dtype) && kernels::isFloat(exponent.dtype);
   DType dtype = isMixed ? DType::F64 : base.dtype;
   Value power = elementwise(e, "pow", {cast(e, base, dtype), cast(e, exponent, dtype)});
@@ -148,8 +178,18 @@ void importCastLike(NodeContext &node) {
   node.setOutput(0, cast(node.emitter, node.input(0), node.input(1).dtype));
 }
 
+/// PyTorch's clamp has the slope 1 at its bounds, and hardtanh and relu6 have 0. Files of torch's
+/// newer exporter tell them apart.
 void importClip(NodeContext &node) {
   Value value = node.input(0);
+  const std::string op = node.torchOp();
+  if (op == "aten.hardtanh.default" || op == "aten.relu6.default") {
+    Formula f{node.emitter};
+    for (auto [bound, predicate] : {std::pair(1, "le"), std::pair(2, "ge")})
+      if (node.hasInput(bound))
+        value = f.select(f.compare(predicate, value, node.input(bound)), node.input(bound), value);
+    return node.setOutput(0, value);
+  }
   if (node.hasInput(1))
     value = elementwise(node.emitter, "maximum", {value, node.input(1)});
   if (node.hasInput(2))

@@ -84,8 +84,7 @@ Value combine(Emitter &emitter, const Value &data, Mode mode, const Value &updat
   Value isHit = compare(emitter, "ne", hits, number(hits, 0));
   if (mode == Mode::Mean)
     return select(emitter, isHit, f.div(sums, f.maximum(count, number(count, 1))), data);
-  return select(emitter, isHit,
-                updates.isSplat() ? number(sums, updates.splatReal()) : sums, data);
+  return select(emitter, isHit, updates.isSplat() ? number(sums, updates.splatReal()) : sums, data);
 }
 
 /// Maximum, minimum or product of several updates per element: compares every position of the dim

@@ -430,8 +430,8 @@ TEST(Kernels, StoredColumnsAreCutBeforeTheirReaders) {
   int turned = g.view("transpose", "bhs->bsh", {g.input("t", "bhs")}); // is in no nest
   int product = g.nest("product", "bsh,bsh->bsh", {g.v, turned});
   g.forward("loss", "bsh,bsh->", {g.gated, g.nest("add", "bsh,bsh->bsh", {product, g.v})});
-  EXPECT_EQ(g.kernels(), (Texts{"(einsum)", "v silu u mul", "(v)", "(transpose)", "product", "v add",
-                                "(loss)"}));
+  EXPECT_EQ(g.kernels(), (Texts{"(einsum)", "v silu u mul", "(v)", "(transpose)", "product",
+                                "v add", "(loss)"}));
 }
 
 TEST(Kernels, HaveAtMostSoManyOps) {
