@@ -378,6 +378,19 @@ static Value gatherFlat(Emitter &emitter, const Value &data, const Value &indice
   return reshape(emitter, Value::ofTensor(data.dtype, gathered), result);
 }
 
+std::optional<Value> indicesInSamples(Emitter &emitter, const Value &data, const Value &indices) {
+  const unsigned last = indices.rank() - 1;
+  const int64_t depth = indices.shape[last];
+  if (depth < 2 || !indices.parts || samplesOfCoordinate(emitter, data, indices, 0) != 0u)
+    return std::nullopt;
+  std::vector<Value> others;
+  for (int64_t k = 1; k < depth; ++k)
+    others.push_back(unsqueeze(coordinate(emitter, indices, k), {last}));
+  if (llvm::all_of(others, [](const Value &value) { return value.isKnown(); }))
+    return std::nullopt;
+  return others.size() == 1 ? others[0] : concat(emitter, others, last);
+}
+
 /// Gathers within each sample where one coordinate is the sample's own number and others are data.
 /// Example: x[i, arange(batch)] of x [positions, batch, 32] takes x[i[b], b] for each sample b.
 static std::optional<Value> gatherInSamples(Emitter &emitter, const Value &data,

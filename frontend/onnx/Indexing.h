@@ -37,6 +37,11 @@ std::optional<IndexBlock> blockOfIndices(Emitter &emitter, const Value &indices,
 /// (b, 3) of each sample b.
 Value ofEachSample(Emitter &emitter, const Value &indices, const Shape &sizes);
 
+/// Returns the coordinates of `indices` behind the first, if that is the sample's own number along
+/// dim 0 and others are data; nullopt for others. Example: (b, y[b]) of x[arange(batch), y] gives
+/// [batch, 1] with y[b].
+std::optional<Value> indicesInSamples(Emitter &emitter, const Value &data, const Value &indices);
+
 /// ONNX GatherND: the last dim of `indices` lists coordinates of the leading dims of `data`.
 Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_t batchDims);
 

@@ -49,6 +49,36 @@ TEST(PyTorchMeaning, ScatterElementsOfOneNumberReplacesOnce) {
   }
 }
 
+/// x[arange(batch), index] = 10 and += 10, with an index of each sample.
+TEST(PyTorchMeaning, AnElementOfEachSampleIsWritten) {
+  for (bool adds : {false, true}) {
+    ModelBuilder b(18);
+    b.input("x", {"batch", "3"});
+    b.output("y");
+    b.ints("last", {1}, {1});
+    b.ints("first", {}, {0});
+    b.ints("zero", {}, {0});
+    b.ints("one", {}, {1});
+    b.floats("ten", {}, {10});
+    ModelBuilder::attr(b.node("Shape", {"x"}, {"sizes"}), "end", int64_t(1));
+    b.node("Gather", {"sizes", "first"}, {"size"});
+    b.node("Range", {"zero", "size", "one"}, {"samples"});
+    onnx::NodeProto &least = b.node("ArgMin", {"x"}, {"index"});
+    ModelBuilder::attr(least, "axis", int64_t(1));
+    ModelBuilder::attr(least, "keepdims", int64_t(0));
+    b.node("Unsqueeze", {"samples", "last"}, {"column"});
+    b.node("Unsqueeze", {"index", "last"}, {"chosen"});
+    ModelBuilder::attr(b.node("Concat", {"column", "chosen"}, {"i"}), "axis", int64_t(1));
+    b.node("Expand", {"ten", "sizes"}, {"u"});
+    onnx::NodeProto &scatter = b.node("ScatterND", {"x", "i", "u"}, {"y"});
+    ModelBuilder::attr(scatter, "reduction", std::string(adds ? "add" : "none"));
+    ModelRunner runner;
+    runner.inputs = {{"x", {5, 1, 2, 3, 4, 0}}};
+    EXPECT_THAT(runner.run(b),
+                adds ? ElementsAre(5, 11, 2, 3, 4, 10) : ElementsAre(5, 10, 2, 3, 4, 10));
+  }
+}
+
 /// torch's older exporter writes sums of booleans, which count.
 TEST(PyTorchMeaning, CumSumOfBooleansCounts) {
   ModelBuilder b(18);

@@ -208,6 +208,25 @@ Value replaceBlock(Emitter &emitter, const Value &data, const Value &updates,
   return parts.size() == 1 ? middle : concat(emitter, parts, dim);
 }
 
+/// Writes `updates` within each sample. `inner` [batch, list.., n] has coordinates of the n dims of
+/// the data behind the batch, and the updates are of shape [batch, list.., rest..].
+Value scatterInSamples(Emitter &emitter, const Value &data, const Value &inner,
+                       const Value &updates, Mode mode) {
+  const unsigned depth = inner.shape.back() + 1;
+  auto elements = [](const Shape &shape, size_t from, size_t to) {
+    return saturatedElements(Shape(shape.begin() + from, shape.begin() + to));
+  };
+  const int64_t samples = data.shape[0], rest = elements(data.shape, depth, data.rank()),
+                list = elements(inner.shape, 1, inner.rank() - 1);
+  Value places =
+      flatIndices(emitter, inner, Shape(data.shape.begin() + 1, data.shape.begin() + depth));
+  places = expand(emitter, reshape(emitter, places, {samples, list, 1}), {samples, list, rest});
+  Value result = scatterElements(
+      emitter, reshape(emitter, data, {samples, elements(data.shape, 1, depth), rest}), places,
+      reshape(emitter, updates, {samples, list, rest}), 1, mode);
+  return reshape(emitter, result, data.shape);
+}
+
 /// The last dim of `indices` lists coordinates of the leading dims of the data. They are merged
 /// into one dim of rows.
 void importScatterNd(NodeContext &node) {
@@ -234,6 +253,8 @@ void importScatterNd(NodeContext &node) {
   // An empty slice: windows that are shifted by 0 in Swin.
   if (llvm::is_contained(expected, 0))
     return node.setOutput(0, data);
+  if (std::optional<Value> inner = indicesInSamples(emitter, data, indices))
+    return node.setOutput(0, scatterInSamples(emitter, data, *inner, updates, mode));
   // A slice that is assigned to.
   if (mode == Mode::Replace)
     if (auto block = blockOfIndices(emitter, indices, leading)) {
