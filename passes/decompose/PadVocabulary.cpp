@@ -122,8 +122,21 @@ static void markPadding(IotaOp iota, int64_t size) {
   });
 }
 
+/// Marks the parameters whose types differ from those before padding.
+static void markPadded(func::FuncOp train, ArrayRef<Type> before) {
+  Builder builder(train.getContext());
+  for (BlockArgument arg : train.getArguments()) {
+    const unsigned number = arg.getArgNumber();
+    if (arg.getType() != before[number])
+      train.setArgAttr(
+          number, kUnpaddedAttr,
+          builder.getDenseI64ArrayAttr(cast<RankedTensorType>(before[number]).getShape()));
+  }
+}
+
 FailureOr<VocabularyPadding> padVocabularies(func::FuncOp train, int64_t multiple, bool isAnySize) {
   VocabularyPadding result;
+  const SmallVector<Type> typesBefore(train.getArgumentTypes());
   auto &padded = result.padded;
   SmallVector<Operation *> users;
   for (Operation &op : train.getBody().front())
@@ -161,6 +174,7 @@ FailureOr<VocabularyPadding> padVocabularies(func::FuncOp train, int64_t multipl
     if (llvm::none_of(padded, [&](const PaddedVocabulary &p) { return p.size == size; }))
       padded.push_back({size, paddedSize});
   }
+  markPadded(train, typesBefore);
   return result;
 }
 

@@ -9,6 +9,10 @@
 
 namespace tbc {
 
+/// Marks a parameter with a padded dim: its sizes without padding. A mean over its elements counts
+/// these only.
+inline constexpr llvm::StringLiteral kUnpaddedAttr = "tbc.unpadded";
+
 struct PaddedVocabulary {
   int64_t size = 0, paddedSize = 0;
 };
@@ -23,9 +27,9 @@ struct VocabularyPadding {
 /// Megatron-LM's --make-vocab-size-divisible-by does. Example: GPT-2's 50257 rows cannot be split
 /// over devices, 50304 can.
 ///
-/// Parameters with such a dim get the padded type. The added rows must be zero initially and stay
-/// zero: padding has negative numbers, and the ops skip it. So the step computes the same, and
-/// serially just as in parallel.
+/// Parameters with such a dim get the padded type, and kUnpaddedAttr. The added rows must be zero
+/// initially and stay zero: padding has negative numbers, and the ops skip it. So the step computes
+/// the same, and serially just as in parallel.
 ///
 /// Pads only if that adds less than 1/64, and if the vocabulary is a dim of its own in every op.
 /// Ops must treat it index by index, without constants or inputs along it. `isAnySize`: the largest

@@ -25,16 +25,16 @@ class FactoredStepBuilder {
 public:
   using Taken = function_ref<Value(Value old, Value replacement)>;
 
-  FactoredStepBuilder(Formula &f, Value gathered, ArrayRef<Value> states, Value step,
-                      const AdafactorOptions &options, Taken taken)
-      : f(f), gathered(gathered), type(tensorType(gathered)), states(states), step(step),
-        options(options), taken(taken) {}
+  FactoredStepBuilder(Formula &f, Value gathered, ArrayRef<int64_t> shape, ArrayRef<Value> states,
+                      Value step, const AdafactorOptions &options, Taken taken)
+      : f(f), gathered(gathered), type(tensorType(gathered)), shape(shape), states(states),
+        step(step), options(options), taken(taken) {}
 
   FactoredStep run() { return type.getRank() < 2 ? ofVector() : ofMatrices(); }
 
 private:
   FloatAttr number(double value) { return f.builder.getF64FloatAttr(value); }
-  IntegerAttr size(int64_t dim) { return f.builder.getI64IntegerAttr(type.getDimSize(dim)); }
+  IntegerAttr size(int64_t dim) { return f.builder.getI64IntegerAttr(shape[dim]); }
 
   FloatAttr epsilon() {
     const bool isDouble = wideElementType(type).isF64();
@@ -78,6 +78,7 @@ private:
   Formula &f;
   Value gathered;
   RankedTensorType type;
+  ArrayRef<int64_t> shape; // without padding
   ArrayRef<Value> states;
   Value step;
   const AdafactorOptions &options;
@@ -86,23 +87,24 @@ private:
 
 } // namespace
 
-FactoredStep buildFactoredStep(Formula &f, Value gradient, ArrayRef<Value> states, Value step,
-                               const AdafactorOptions &options,
+FactoredStep buildFactoredStep(Formula &f, Value gradient, ArrayRef<int64_t> shape,
+                               ArrayRef<Value> states, Value step, const AdafactorOptions &options,
                                function_ref<Value(Value old, Value replacement)> taken) {
   Value gathered = f.make<GatherMatricesOp>(gradient);
-  FactoredStep result = FactoredStepBuilder(f, gathered, states, step, options, taken).run();
+  FactoredStep result = FactoredStepBuilder(f, gathered, shape, states, step, options, taken).run();
   result.direction = f.make<ShardMatricesOp>(result.direction);
   return result;
 }
 
-Value buildAdafactorStep(Formula &f, Value value, Value direction, Value rate, Value step,
-                         double weightDecay, const AdafactorOptions &options) {
+Value buildAdafactorStep(Formula &f, Value value, Value direction, ArrayRef<int64_t> shape,
+                         Value rate, Value step, double weightDecay,
+                         const AdafactorOptions &options) {
   auto totals = f.builder.create<SquareTotalsOp>(f.loc, ValueRange{value, direction});
   auto number = [&](double x) { return f.builder.getF64FloatAttr(x); };
   return f.make<AdafactorStepOp>(
       value, direction, totals.getTotals()[0], totals.getTotals()[1], rate, step,
-      f.builder.getI64IntegerAttr(tensorType(value).getNumElements()),
-      number(options.clipThreshold), number(options.epsilon2), number(weightDecay));
+      f.builder.getI64IntegerAttr(ShapedType::getNumElements(shape)), number(options.clipThreshold),
+      number(options.epsilon2), number(weightDecay));
 }
 
 } // namespace tbc

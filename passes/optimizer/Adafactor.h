@@ -49,18 +49,21 @@ struct FactoredStep {
 ///     v    = row' col' / max(mean of row', epsilon)
 ///     u    = g / sqrt(max(v, epsilon^2))
 ///
-/// Of a vector v is its variance, v + w (g^2 - v). `taken` returns the new state, or the old one if
-/// the step is skipped; u follows from the new ones.
-/// Source: Shazeer and Stern, "Adafactor", arXiv 1804.04235, algorithms 4 and 5.
+/// Of a vector v is its variance, v + w (g^2 - v). Means count the elements of `shape`, the sizes
+/// of the parameter without padding; the gradient of padding is 0. `taken` returns the new state,
+/// or the old one if the step is skipped; u follows from the new ones. Source: Shazeer and Stern,
+/// "Adafactor", arXiv 1804.04235, algorithms 4 and 5.
 FactoredStep
-buildFactoredStep(Formula &f, mlir::Value gradient, llvm::ArrayRef<mlir::Value> states,
-                  mlir::Value step, const AdafactorOptions &options,
+buildFactoredStep(Formula &f, mlir::Value gradient, llvm::ArrayRef<int64_t> shape,
+                  llvm::ArrayRef<mlir::Value> states, mlir::Value step,
+                  const AdafactorOptions &options,
                   llvm::function_ref<mlir::Value(mlir::Value old, mlir::Value replacement)> taken);
 
 /// Builds the step of `value` along `direction`: tbc.square_totals of both, tbc.adafactor_step.
+/// `shape`: as above.
 mlir::Value buildAdafactorStep(Formula &f, mlir::Value value, mlir::Value direction,
-                               mlir::Value rate, mlir::Value step, double weightDecay,
-                               const AdafactorOptions &options);
+                               llvm::ArrayRef<int64_t> shape, mlir::Value rate, mlir::Value step,
+                               double weightDecay, const AdafactorOptions &options);
 
 } // namespace tbc
 

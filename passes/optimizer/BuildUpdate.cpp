@@ -10,6 +10,7 @@
 #include "passes/OpIds.h"
 #include "passes/Passes.h"
 #include "passes/autodiff/FrozenParameters.h"
+#include "passes/decompose/PadVocabulary.h"
 #include "passes/loss/AttachLoss.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -45,6 +46,7 @@ struct StepState {
 struct Parameter {
   std::string name;
   RankedTensorType type;
+  SmallVector<int64_t> unpadded; // sizes without a padded vocabulary
   Type gradientType;
   Value value, gradient; // arguments
   double weightDecay = 0;
@@ -134,6 +136,10 @@ LogicalResult UpdateBuilder::findParameters() {
                                << "\", which is no parameter";
     parameter.value = found->second;
     parameter.type = tensorType(found->second);
+    auto unpadded =
+        train.getArgAttrOfType<DenseI64ArrayAttr>(found->second.getArgNumber(), kUnpaddedAttr);
+    parameter.unpadded =
+        SmallVector<int64_t>(unpadded ? unpadded.asArrayRef() : parameter.type.getShape());
     parameters.push_back(parameter);
   }
   if (parameters.empty())
@@ -449,11 +455,11 @@ void UpdateBuilder::stepByAdafactor(Formula &f, Parameter &p, Value value, Value
   gradient = f.cast(gradient, p.type.getElementType());
   const size_t numStates = factoredStates(p.type).size();
   FactoredStep factored = buildFactoredStep(
-      f, gradient, ArrayRef(p.states).take_front(numStates), step, options.adafactor,
+      f, gradient, p.unpadded, ArrayRef(p.states).take_front(numStates), step, options.adafactor,
       [&](Value old, Value replacement) { return ifTaken(f, old, replacement); });
   p.newStates.append(factored.states.begin(), factored.states.end());
-  Value next = buildAdafactorStep(f, value, factored.direction, rate, step, p.weightDecay,
-                                  options.adafactor);
+  Value next = buildAdafactorStep(f, value, factored.direction, p.unpadded, rate, step,
+                                  p.weightDecay, options.adafactor);
   p.newValue = ifTaken(f, value, next);
 }
 

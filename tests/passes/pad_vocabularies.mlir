@@ -2,8 +2,8 @@
 
 // The table's rows, the bias and the logits of 127 classes become 128; padding has the number -1.
 // CHECK-LABEL: func.func @padded
-// CHECK-SAME:    %[[TABLE:[a-z0-9]+]]: tensor<128x2xf32> {tbc.role = #tbc.role<param>}
-// CHECK-SAME:    %[[BIAS:[a-z0-9]+]]: tensor<128xf32> {tbc.role = #tbc.role<param>}
+// CHECK-SAME:    %[[TABLE:[a-z0-9]+]]: tensor<128x2xf32> {tbc.role = #tbc.role<param>, tbc.unpadded = array<i64: 127, 2>}
+// CHECK-SAME:    %[[BIAS:[a-z0-9]+]]: tensor<128xf32> {tbc.role = #tbc.role<param>, tbc.unpadded = array<i64: 127>}
 // CHECK:         %[[IOTA:.+]] = tbc.iota{{.*}} -> tensor<128xi64>
 // CHECK:         tbc.constant {{.*}}127
 // CHECK:         %[[VALID:.+]] = tbc.compare %[[IOTA]], {{.*}}"lt"
