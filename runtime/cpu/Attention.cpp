@@ -206,6 +206,7 @@ private:
     out.assign(size_t(rows * sizes.valueWidth), 0);
     largest.assign(size_t(rows), prepared.terms.sinkOf(buffers, head));
     denominator.assign(size_t(rows), prepared.terms.sink ? 1 : 0);
+    readsAny.assign(size_t(rows), false);
     for (int64_t key = tile.firstKey(); key < tile.endKey(); key += tileKeys) {
       int64_t count = std::min(tileKeys, tile.endKey() - key);
       prepared.scores(buffers, sample, head, first, q, rows, k, key, count, scores.data(),
@@ -231,9 +232,12 @@ private:
       std::fill_n(z, count, 0.0f);
       return;
     }
+    readsAny[size_t(row)] = true;
     float before = largest[size_t(row)];
     float most = std::max(before, vectors().largest(z, count)); // leaves NaN out
-    float sum = vectors().expSum(z, count, most);
+    // Biases of -inf may hide all keys so far; their weights are 0, whatever is subtracted.
+    const bool isFinite = most > -std::numeric_limits<float>::infinity();
+    float sum = vectors().expSum(z, count, isFinite ? most : 0);
     if (before > -std::numeric_limits<float>::infinity() && before < most) {
       float factor = std::exp(before - most);
       denominator[size_t(row)] *= factor;
@@ -250,6 +254,9 @@ private:
     FloatsOut o(buffers.results[0], prepared.dtype);
     for (int64_t row = 0; row < rows; ++row) {
       float l = denominator[size_t(row)];
+      // A row that reads keys and has -inf as the score of each: 0 / 0.
+      if (l == 0 && readsAny[size_t(row)])
+        l = std::numeric_limits<float>::quiet_NaN();
       float *from = out.data() + row * e;
       float *to = o.at(prepared.layouts.o.offset(sample, head, first + row), e);
       std::copy_n(from, e, to);
@@ -264,6 +271,7 @@ private:
   const Prepared &prepared;
   const Buffers &buffers;
   std::vector<float> scores, slopes, out, largest, denominator;
+  std::vector<bool> readsAny; // of each row
   TileOperand probabilities;
 };
 

@@ -222,6 +222,43 @@ TEST(NativeAttention, ScoresThatAreNoNumbers) {
   }
 }
 
+/// Keys that a bias hides by -inf have the weight 0, a whole tile of them too. A row of them is 0 /
+/// 0, as in the reference and in PyTorch's softmax.
+TEST(NativeAttention, BiasesHideKeys) {
+  const int64_t keys = 300, tile = 256;
+  auto column = [](const std::vector<double> &elements, const kernels::Shape &shape) {
+    return Tensor::fromDoubles({DType::F32, shape}, kernels::Arith::Native, elements);
+  };
+  for (int64_t hidden : {int64_t(3), tile, keys - 1, keys})
+    for (bool isBehind : {false, true}) {
+      std::vector<double> bias(size_t(keys), 0), values(size_t(keys), 0);
+      for (int64_t key = 0; key < keys; ++key)
+        values[size_t(key)] = double(key);
+      std::fill_n(bias.begin() + (isBehind ? keys - hidden : 0), hidden, -INFINITY);
+      Masks masks;
+      masks.biases = "t";
+      test::NativeCase one;
+      one.op = "attention";
+      one.attrs = attrsOf({1, 1, 1, 1, keys, 1, 1}, masks);
+      one.operands = {column({1}, {1, 1, 1, 1}),
+                      column(std::vector<double>(size_t(keys), 1), {1, 1, keys, 1}),
+                      column(values, {1, 1, keys, 1}), column(bias, {keys})};
+      one.results = {{DType::F32, {1, 1, 1, 1}}, {DType::F32, {1, 1, 1}}, {DType::F32, {1, 1, 1}}};
+      // The mean of the values of the keys that are left.
+      const double first = isBehind ? 0 : double(hidden);
+      const double mean = first + double(keys - hidden - 1) / 2;
+      for (const std::vector<Tensor> &results : {test::runNative(one), test::runExact(one)}) {
+        const double o = results[0].toDoubles()[0], l = results[2].toDoubles()[0];
+        if (hidden == keys) {
+          EXPECT_TRUE(std::isnan(o) && std::isnan(l));
+        } else {
+          EXPECT_NEAR(o, mean, 1e-4 * mean) << hidden << " of the keys, " << isBehind;
+          EXPECT_NEAR(l, double(keys - hidden), 1e-3);
+        }
+      }
+    }
+}
+
 TEST(NativeAttention, Windows) {
   Masks causal;
   causal.causal = true;
