@@ -44,6 +44,8 @@ struct Progress {
   /// The run that began without a checkpoint (newRunId), shared by all runs that resumed it; and
   /// the model (train::Manifest::model). Empty: unknown.
   std::string run = {}, model = {};
+  /// The optimizer that the states belong to (train::optimizerName). Empty: unknown.
+  std::string optimizer = {};
 };
 
 /// Writes a checkpoint of `progress.step` into `folder`, replaces one of the same step, and then

@@ -89,6 +89,8 @@ std::string writeIndex(const Index &index) {
     json["run"] = index.progress.run;
   if (!index.progress.model.empty())
     json["model"] = index.progress.model;
+  if (!index.progress.optimizer.empty())
+    json["optimizer"] = index.progress.optimizer;
   if (!index.progress.residualsOf.empty())
     json["gradient_residuals"] = index.progress.residualsOf;
   std::string text = json.dump(1);
@@ -218,6 +220,8 @@ Index indexOf(const Json &json) {
     index.progress.run = text(json["run"]);
   if (json.contains("model"))
     index.progress.model = text(json["model"]);
+  if (json.contains("optimizer"))
+    index.progress.optimizer = text(json["optimizer"]);
   if (json.contains("gradient_residuals"))
     index.progress.residualsOf = text(json["gradient_residuals"]);
   std::string arith = text(field(json, "arithmetic"));

@@ -34,7 +34,16 @@ static Tensor fromBits(int64_t bits, kernels::Arith arith) {
 }
 
 Result<Verdict> agree(comm::Communicator &communicator, const Verdict &mine, kernels::Arith arith) {
-  enum Word { Stops, IsWritten, HasLoss, LossBits, ResidentBytes, BrokenTensor, NumWords };
+  enum Word {
+    Stops,
+    IsWritten,
+    HasLoss,
+    LossBits,
+    ResidentBytes,
+    Overflows,
+    BrokenTensor,
+    NumWords
+  };
   comm::Group everyone = everyoneOf(communicator);
   std::vector<int64_t> words(NumWords);
   words[Stops] = mine.stops;
@@ -42,6 +51,7 @@ Result<Verdict> agree(comm::Communicator &communicator, const Verdict &mine, ker
   words[HasLoss] = bool(mine.loss);
   words[LossBits] = mine.loss ? bitsOf(mine.loss) : 0;
   words[ResidentBytes] = mine.residentBytes;
+  words[Overflows] = mine.overflows;
   words[BrokenTensor] = mine.brokenTensor;
   auto all = communicator
                  .allGather(everyone, Tensor::fromInts({kernels::DType::I64, {NumWords}}, words),
@@ -56,6 +66,7 @@ Result<Verdict> agree(comm::Communicator &communicator, const Verdict &mine, ker
     verdict.stops |= theirs[Stops] != 0;
     verdict.isWritten &= theirs[IsWritten] != 0;
     verdict.residentBytes = std::max(verdict.residentBytes, theirs[ResidentBytes]);
+    verdict.overflows |= theirs[Overflows] != 0;
     verdict.brokenTensor = std::max(verdict.brokenTensor, theirs[BrokenTensor]);
     if (!theirs[HasLoss])
       continue;

@@ -17,6 +17,7 @@ struct Verdict {
   bool isWritten = true;     // whether all ranks have written the pending checkpoint
   kernels::Tensor loss;      // a scalar; without value if no rank has it
   int64_t residentBytes = 0; // the largest of all ranks
+  bool overflows = false;    // whether a gradient of any rank overflows, so the step is skipped
   int64_t brokenTensor = -1; // StartValues::tensor; the largest of all ranks
 };
 

@@ -4,12 +4,13 @@
 #include "runtime/abi/Sha256.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/exec/Failed.h"
-#include "runtime/exec/GradientReductions.h"
 #include "runtime/kernels/Finite.h"
 #include "runtime/train/Agreement.h"
 #include "runtime/train/Anomaly.h"
 #include "runtime/train/Continuation.h"
 #include "runtime/train/GradientNorm.h"
+#include "runtime/train/OptimizerName.h"
+#include "runtime/train/SkippedSteps.h"
 #include "runtime/train/StartValues.h"
 #include "runtime/train/Trace.h"
 #include "runtime/train/Weights.h"
@@ -67,7 +68,7 @@ public:
       : loaded(loaded), options(options), communicator(communicator), callbacks(callbacks),
         executor(std::move(executor)), feed(std::move(feed)),
         rate(options.learningRate.forBatch(this->feed.globalBatch())), lastStep(options.steps),
-        scalesLoss(runtime::skipsOverflow(loaded.program)), norm(loaded.manifest.gradientNorm),
+        skipped(loaded.program), norm(loaded.manifest.gradientNorm),
         trace(loaded.program, communicator.rank()) {
     this->feed.useThreads(options.threads);
   }
@@ -91,7 +92,6 @@ private:
   Status initialize(bool checksHashes);
   Result<bool> step(int64_t step);
   Status runStep(int64_t step, bool &isApplied);
-  Status checkLoss(const StepReport &report, bool isFinite, int64_t brokenTensor);
   Status countSteps();
   Status observe();
   Status afterStep(int64_t step, bool isLast);
@@ -110,8 +110,7 @@ private:
   std::optional<Feed> evaluationFeed;
   LearningRate rate;
   int64_t lastStep, numDone = 0, lastSaved = -1;
-  int64_t numSkipped = 0;                     // steps in a row
-  const bool scalesLoss;                      // the step scales its loss and skips overflows
+  SkippedSteps skipped;
   std::optional<checkpoint::FolderLock> lock; // on rank 0, if checkpoints are written
   std::string runId;
   std::set<std::string> infinite; // tensors that were not finite at the start
@@ -145,6 +144,7 @@ checkpoint::Progress Run::progressAt(int64_t step) const {
   progress.residualsOf = residualsOf(loaded, options);
   progress.run = runId;
   progress.model = loaded.manifest.model;
+  progress.optimizer = optimizerName(loaded.program);
   return progress;
 }
 
@@ -165,6 +165,13 @@ Status Run::resume(const std::string &path, int64_t step) {
                      "parameters differ (" +
                      was.model.substr(0, 12) + ", here " + loaded.manifest.model.substr(0, 12) +
                      "); name that model's folder, or give this run a folder of its own"};
+  const std::string optimizer = optimizerName(loaded.program);
+  if (!was.optimizer.empty() && was.optimizer != optimizer)
+    return Error{ErrorCode::Usage,
+                 path + " has the states of " + was.optimizer + ", and the Program steps by " +
+                     optimizer +
+                     "; to begin anew from its weights, join them by tbc checkpoint consolidate "
+                     "and give the file to --init-weights"};
   if (was.step != step)
     return refuse("step", std::to_string(was.step), std::to_string(step) + " from rank 0");
   if (was.dataSeed != options.data.seed)
@@ -308,6 +315,8 @@ Status Run::countSteps() {
 /// Registers the observers of executed instructions.
 Status Run::observe() {
   executor.observe(norm);
+  if (skipped.scalesLoss())
+    executor.observe(skipped);
   if (options.detectsAnomalies)
     executor.observe(anomalies);
   if (!options.profile.isWanted())
@@ -333,6 +342,7 @@ Result<bool> Run::step(int64_t step) {
   auto begin = std::chrono::steady_clock::now();
   trace.isOn = step == profiledStep;
   bool isApplied = true;
+  skipped.beginStep();
   if (Status status = runStep(step, isApplied); !status)
     return status.error();
   if (trace.isOn)
@@ -343,6 +353,7 @@ Result<bool> Run::step(int64_t step) {
   mine.isWritten = !pending || pending->isWritten();
   mine.loss = executor.loss();
   mine.residentBytes = residentBytes();
+  mine.overflows = skipped.overflows();
   mine.brokenTensor = startValues.tensor();
   Result<Verdict> verdict = agree(communicator, mine, options.arith);
   if (!verdict)
@@ -364,12 +375,13 @@ Result<bool> Run::step(int64_t step) {
     line.plannedBytes = std::max(line.plannedBytes, stage.memory.arenaBytes);
   bool isFinite = kernels::isFinite(verdict->loss);
   // A step that scales its loss skips overflows by itself.
-  line.isSkipped = !isApplied || (!isFinite && scalesLoss);
+  line.isSkipped = !isApplied || verdict->overflows || (!isFinite && skipped.scalesLoss());
   callbacks.report(line);
   if (pending && verdict->isWritten)
     if (Status finished = finishSave(); !finished)
       return finished.error();
-  if (Status status = checkLoss(line, isFinite, verdict->brokenTensor); !status)
+  auto cause = [&] { return startOfNan(loaded.program, verdict->brokenTensor); };
+  if (Status status = skipped.check(line.isSkipped, isFinite, cause, lastSaved); !status)
     return status.error();
   return verdict->stops;
 }
@@ -377,7 +389,8 @@ Result<bool> Run::step(int64_t step) {
 /// Runs one training step. If requested, the update is left out when the step is not finite.
 Status Run::runStep(int64_t step, bool &isApplied) {
   runtime::StepInputs inputs = feed.inputs(step, rate.at(step));
-  if (options.onNotFinite == OnNotFinite::Stop || scalesLoss || kernels::isModular(options.arith))
+  if (options.onNotFinite == OnNotFinite::Stop || skipped.scalesLoss() ||
+      kernels::isModular(options.arith))
     return executor.runStep(communicator, inputs);
   return executor.runGatedStep(communicator, inputs, [&](const Tensor &loss) -> Result<bool> {
     Verdict mine;
@@ -388,29 +401,6 @@ Status Run::runStep(int64_t step, bool &isApplied) {
     isApplied = !verdict->stops; // if any rank stops
     return isApplied;
   });
-}
-
-/// Ends a run that no longer learns. All ranks have the same report.
-Status Run::checkLoss(const StepReport &report, bool isFinite, int64_t brokenTensor) {
-  constexpr int64_t mostInARow = 10;
-  numSkipped = report.isSkipped ? numSkipped + 1 : 0;
-  bool isStuck = numSkipped >= mostInARow;
-  if (!isStuck && (isFinite || report.isSkipped))
-    return Status::ok();
-  std::string why = isStuck
-                        ? std::to_string(numSkipped) +
-                              " steps in a row were skipped, because the loss or a gradient was "
-                              "NaN or infinite"
-                        : "the loss is NaN or infinite";
-  if (const std::string start = startOfNan(loaded.program, brokenTensor); !start.empty())
-    return Error{ErrorCode::NotFinite, why + "; " + start};
-  if (lastSaved > 0)
-    why += "; --resume goes on from the checkpoint of step " + std::to_string(lastSaved);
-  return Error{ErrorCode::NotFinite,
-               why +
-                   ". --detect-anomaly names the op that begins it; a lower --lr, "
-                   "or gradients clipped by tbc plan --clip-norm, may prevent it" +
-                   (isStuck || scalesLoss ? "" : "; --on-nan skip leaves such steps out")};
 }
 
 Status Run::save(int64_t step, bool isLast) {

@@ -381,6 +381,47 @@ TEST_F(Run, ACheckpointOfAnotherModelIsRefused) {
   EXPECT_THAT(joined.err, HasSubstr("tanh.onnx is not the model that the checkpoint is of"));
 }
 
+TEST_F(Run, ACheckpointOfAnotherOptimizerIsRefused) {
+  ASSERT_EQ(run(mlp(), "--steps 2 --checkpoint saved").code, 0);
+  auto resumed = [&](const std::string &optimizer) {
+    return run(program("tiny-mlp", "--gpus 2 --mesh dp=2 --optimizer " + optimizer),
+               "--steps 4 --checkpoint saved --resume");
+  };
+  // The buffer of a momentum has the name and the shape of Adam's first moment.
+  for (const char *other : {"sgd-momentum", "sgd", "muon"}) {
+    Outcome outcome = resumed(other);
+    EXPECT_EQ(outcome.code, 2) << other;
+    EXPECT_THAT(outcome.err, HasSubstr(std::string("saved/step-00000002 has the states of adam, "
+                                                   "and the Program steps by ") +
+                                       other));
+  }
+  EXPECT_EQ(resumed("adam --weight-decay 0.1 --beta1 0.8").code, 0);
+}
+
+/// Scaled gradients overflow while the loss is finite.
+TEST_F(Run, StepsThatOverflowAreSaidToBeSkipped) {
+  const std::string flags = "--gpus 2 --mesh dp=2 --precision f16 ";
+  auto skipped = [&] {
+    std::istringstream lines(readAll(folder + "/log"));
+    std::string text;
+    for (std::string line; std::getline(lines, line);)
+      text += line.find("\"skipped\":true") != std::string::npos ? 's' : '.';
+    return text;
+  };
+  Outcome fixed = run(program("tiny-mlp", flags + "--loss-scale 1e9"), "--steps 20 --log log");
+  EXPECT_EQ(fixed.code, 11);
+  EXPECT_THAT(fixed.err, AllOf(HasSubstr("10 steps in a row were skipped"),
+                               HasSubstr("a lower --loss-scale")));
+  EXPECT_EQ(skipped(), "ssssssssss");
+  // A dynamic scale falls as long as it must, and then steps.
+  Outcome dynamic =
+      run(program("tiny-mlp", flags + "--loss-scale-init 1e9"), "--steps 30 --log log");
+  EXPECT_EQ(dynamic.code, 0) << dynamic.err;
+  const std::string steps = skipped();
+  EXPECT_THAT(steps, AllOf(testing::StartsWith("ssssssssss"), testing::EndsWith("..")));
+  EXPECT_EQ(steps.find("s", steps.find('.')), std::string::npos) << steps;
+}
+
 TEST_F(Run, ALossThatIsNoNumberEndsTheRunAndKeepsWhatWasGood) {
   for (const char *async : {"", " --async-checkpoint"}) {
     Outcome outcome =
