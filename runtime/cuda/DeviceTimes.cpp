@@ -12,12 +12,14 @@ namespace {
 
 class Span : public runtime::DeviceSpan {
 public:
-  Span(DeviceTimes::Origin origin, std::shared_ptr<const Event> begun,
-       std::shared_ptr<const Event> ended)
-      : origin(std::move(origin)), begun(std::move(begun)), ended(std::move(ended)) {}
+  Span(std::shared_ptr<Streams> streams, DeviceTimes::Origin origin,
+       std::shared_ptr<const Event> begun, std::shared_ptr<const Event> ended)
+      : streams(std::move(streams)), origin(std::move(origin)), begun(std::move(begun)),
+        ended(std::move(ended)) {}
 
   Result<Times> times() const override {
-    if (Status status = ended->wait(); !status)
+    // With the time-out of all waits: the kernel may hang, or a communicator may be aborted.
+    if (Status status = streams->waitUntil(*ended); !status)
       return status.error();
     auto at = [&](const Event &event) -> Result<Clock::time_point> {
       Result<double> seconds = event.secondsSince(*origin.event);
@@ -33,6 +35,7 @@ public:
   }
 
 private:
+  std::shared_ptr<Streams> streams;
   DeviceTimes::Origin origin;
   std::shared_ptr<const Event> begun, ended;
 };
@@ -79,7 +82,8 @@ Status DeviceTimes::end(program::Stream stream, const std::string &op) {
   auto event = recordIn(device, streams->of(stream));
   if (!event)
     return event.error();
-  lastSpan = std::make_shared<Span>(origins[size_t(stream)], std::move(begun), std::move(*event));
+  lastSpan =
+      std::make_shared<Span>(streams, origins[size_t(stream)], std::move(begun), std::move(*event));
   spans.emplace_back(op, lastSpan);
   return Status::ok();
 }

@@ -353,5 +353,43 @@ TEST_F(CudaGraphsTest, ARankThatStaysAwayIsNamedWithTheCollectiveOfAGraph) {
   expectAbsenceIsNamed(program, o, recorded(GraphUse::On), 3);
 }
 
+/// Asks for the time of each kernel while it runs.
+class Timer : public runtime::Observer {
+public:
+  bool timesDevices() const override { return true; }
+  Status executed(const runtime::Executed &executed) override {
+    if (!executed.onDevice)
+      return Status::ok();
+    auto times = executed.onDevice->times();
+    return times ? Status::ok() : Status(times.error());
+  }
+};
+
+TEST_F(CudaGraphsTest, TheTimeOfAKernelThatNeverEndsHasATimeOut) {
+  MlpOptions o = mlp();
+  Program program = programOf(o);
+  auto gpus = gpusFor(program);
+  Setting setting;
+  setting.timeout = 3s;
+  setting.body = [&](int64_t rank, comm::Communicator &communicator,
+                     const runtime::MachineMaker &maker) -> Result<std::vector<Tensor>> {
+    auto executor = executorOf(program, o, rank, maker);
+    if (!executor)
+      return executor.error();
+    Timer timer;
+    executor->observe(timer);
+    Status status = executor->runStep(communicator, stepInputs(o, 0));
+    if (!status)
+      return status.error();
+    gpus->driver.hangKernel("s0_b1_i2");
+    status = executor->runStep(communicator, stepInputs(o, 1));
+    return status ? Result<std::vector<Tensor>>(std::vector<Tensor>{}) : status.error();
+  };
+  Outcome outcome = onGpus(program, o, setting);
+  ASSERT_FALSE(outcome[0]);
+  EXPECT_EQ(outcome[0].error().code, ErrorCode::HangDetected) << outcome[0].error().message;
+  EXPECT_THAT(outcome[0].error().message, HasSubstr("waited 3000 ms for"));
+}
+
 } // namespace
 } // namespace tbc::test
