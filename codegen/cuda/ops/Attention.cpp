@@ -222,6 +222,7 @@ FailureOr<region::Kernel> attention(MLIRContext &context, const OpCall &call, Fo
         },
         [&] { return Values(old); });
   });
+  state[1] = rowSumOf(k, a, state[1]);
   Value isHidden = k.e.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, state[1], k.number(0));
   Value divisor = k.e.select(isHidden, k.number(1), state[1]);
   Values out;

@@ -4,6 +4,8 @@
 
 #include "codegen/region/ops/Philox.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace tbc::cuda {
@@ -34,10 +36,20 @@ AttentionCall::AttentionCall(const OpCall &call, int first, int terms)
   right = call.attrs.getInt("right", -1);
 }
 
+bool AttentionCall::mayHideRows() const {
+  return keyMask >= 0 || segments >= 0 || ordered >= 0 || placed >= 0;
+}
+
 bool AttentionCall::isSupported() const {
-  bool hasMasks = keyMask >= 0 || segments >= 0 || ordered >= 0 || placed >= 0;
   std::string hidden = call.attrs.has("hidden_rows") ? call.attrs.getString("hidden_rows") : "zero";
-  return keys > 0 && width > 0 && valueWidth > 0 && (!hasMasks || hidden == "zero");
+  return keys > 0 && width > 0 && valueWidth > 0 && (!mayHideRows() || hidden == "zero");
+}
+
+Value rowSumOf(const ThreadKernel &k, const AttentionCall &a, Value l) {
+  if (a.biases.empty() || a.mayHideRows())
+    return l;
+  Value isEmpty = k.e.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, l, k.number(0));
+  return k.e.select(isEmpty, k.number(std::numeric_limits<double>::quiet_NaN()), l);
 }
 
 Value dropoutFactor(const ThreadKernel &k, const AttentionCall &a, Value number) {

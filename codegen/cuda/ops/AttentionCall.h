@@ -27,6 +27,8 @@ struct AttentionCall {
 
   /// Whether rows without a key are zeros, or cannot exist. `hidden_rows` has other treatments.
   bool isSupported() const;
+  /// Whether masks that are data may leave a query without a key.
+  bool mayHideRows() const;
   HeadLayout layout(int operand, char tensor) const {
     return {call.attrs, tensor, call.operands[size_t(first) + size_t(operand)].shape};
   }
@@ -46,6 +48,11 @@ struct AttentionCall {
   int sink = -1;  // operand
   double cap = 0; // 0: none
 };
+
+/// Returns the row sum l as it is stored and divided by. It is 0 for a row without a key, and NaN
+/// for one that reads keys whose scores are all -inf by a bias, as in the reference. Beside masks
+/// that are data the two are not told apart, and it is 0.
+mlir::Value rowSumOf(const ThreadKernel &k, const AttentionCall &a, mlir::Value l);
 
 /// Returns the dropout factor of a weight, 0 or 1 / (1 - ratio), for the number of its element:
 /// the sum of one index of each dim.

@@ -127,7 +127,7 @@ public:
       });
     if (task == Task::Forward) // by all lanes, before rows that are absent part from the others
       for (Value l : ArrayRef<Value>(state).take_back(numHalves))
-        rowSums.push_back(tiles.cores.overQuad(l, /*isSum=*/true));
+        rowSums.push_back(rowSumOf(k, a, tiles.cores.overQuad(l, /*isSum=*/true)));
     forRows([&](size_t half) { storeRow(half, state); });
   }
 

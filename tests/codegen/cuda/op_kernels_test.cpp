@@ -6,11 +6,15 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/cuda/LowerPtx.h"
+#include "ir/Interpreter.h"
 #include "tests/codegen/cuda/Assemble.h"
 #include "tests/codegen/cuda/OpKernelCheck.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 
 using namespace mlir;
 using namespace tbc;
@@ -54,6 +58,41 @@ std::vector<OpCase> inBFloat16(std::vector<OpCase> cases) {
       if (opCase.mnemonic == op)
         opCase = withType(opCase, "xf32", "xbf16");
   return cases;
+}
+
+/// A row whose scores are all -inf by a bias is NaN, and one with some of them is a number.
+TEST(CudaOpKernels, ABiasMayHideKeys) {
+  constexpr int64_t queries = 5, keys = 37;
+  OpKernelCase one({"attention", "1x1x5x8xf32, 1x1x37x8xf32, 1x1x37x3xf32, 5x37xf32",
+                    "1x1x5x3xf32, 1x1x5xf32, 1x1x5xf32",
+                    "scale = 0.3 : f64, causal = false, biases = \"st\""});
+  auto source = one.source(cuda::Form::Host, 0);
+  ASSERT_TRUE(source);
+  std::vector<Tensor> operands = one.operands(Arith::Native);
+  std::vector<double> bias = operands[3].toDoubles();
+  std::fill_n(bias.begin(), keys, -INFINITY);            // all of the first row
+  std::fill_n(bias.begin() + keys, keys - 1, -INFINITY); // all but one of the second
+  operands[3] = Tensor::fromDoubles(operands[3].type(), Arith::Native, bias);
+  auto target = cpu::findCpuTarget("native");
+  ASSERT_TRUE(target);
+  KernelLibrary library({*source}, *target);
+  ASSERT_TRUE(library.isOpen());
+  KernelRun run;
+  run.extent = one.kernel.extent;
+  std::vector<Tensor> made =
+      runKernel(library.find(source->symbol, one.kernel), run, operands, one.call.results);
+  auto exact = evaluateFunction(one.module->function("f"), operands, Arith::Native);
+  ASSERT_TRUE(succeeded(exact)) << one.module->messages;
+  for (size_t result : {0, 2}) { // o and l
+    std::vector<double> here = made[result].toDoubles(), there = (*exact)[result].toDoubles();
+    const size_t width = here.size() / queries;
+    for (size_t i = 0; i < here.size(); ++i) {
+      EXPECT_EQ(std::isnan(here[i]), i < width) << result << " " << i;
+      EXPECT_EQ(std::isnan(there[i]), i < width) << result << " " << i;
+      if (i >= width)
+        EXPECT_NEAR(here[i], there[i], 1e-5);
+    }
+  }
 }
 
 TEST(CudaOpKernels, AgreeWithTheReference) {
