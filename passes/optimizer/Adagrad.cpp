@@ -11,7 +11,7 @@ using namespace mlir;
 
 namespace tbc {
 
-/// Whether `op` looks up rows of operand `number`: a result has its columns, and none its rows.
+/// Whether `op` looks up rows of operand `number`: a result has its columns but not its rows.
 static bool looksUpRows(Operation *op, unsigned number) {
   auto cost = dyn_cast<CostOpInterface>(op);
   auto shardable = dyn_cast<ShardableOpInterface>(op);

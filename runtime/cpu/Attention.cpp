@@ -92,7 +92,7 @@ struct ScoreTerms {
     size_t operand;
     DType dtype;
   };
-  float cap = 0; // 0: none
+  float cap = 0; // 0: no cap
   std::vector<Bias> biases;
   std::optional<size_t> sink; // its operand
   DType sinkType = DType::F32;
@@ -235,7 +235,7 @@ private:
     readsAny[size_t(row)] = true;
     float before = largest[size_t(row)];
     float most = std::max(before, vectors().largest(z, count)); // leaves NaN out
-    // Biases of -inf may hide all keys so far; their weights are 0, whatever is subtracted.
+    // Biases of -inf may hide all keys so far; their weights are 0 for any finite row max.
     const bool isFinite = most > -std::numeric_limits<float>::infinity();
     float sum = vectors().expSum(z, count, isFinite ? most : 0);
     if (before > -std::numeric_limits<float>::infinity() && before < most) {

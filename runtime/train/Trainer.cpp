@@ -324,7 +324,7 @@ Status Run::observe() {
   int64_t first = numDone + 1;
   profiledStep = options.profile.step > 0 ? options.profile.step : std::min(first + 1, lastStep);
   if (options.profile.file.empty() && first > lastStep)
-    return Status::ok(); // a resumed run that is at its end times nothing
+    return Status::ok(); // a resumed run that is at its end has no step to time
   if (profiledStep < first || profiledStep > lastStep)
     return stepOutside(profiledStep, first, lastStep);
   executor.observe(trace);

@@ -6,7 +6,7 @@
 // key by key (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018), so no
 // tensor over queries and keys is stored.
 //
-// Fully masked rows read nothing here. If `hidden_rows` asks for another result and masks may hide
+// Fully masked rows read no key here. If `hidden_rows` asks for another result and masks may hide
 // all keys of a query, there is no kernel.
 //
 //===----------------------------------------------------------------------===//
