@@ -13,13 +13,6 @@ static double secondsOf(const RangeSums &range) {
          range.operandsBackward;
 }
 
-/// Returns the seconds between two prefix sums.
-static double secondsOf(const RangeSums &before, const RangeSums &after) {
-  return (after.forward - before.forward) + (after.backward - before.backward) +
-         (after.recompute - before.recompute) + (after.operandsForward - before.operandsForward) +
-         (after.operandsBackward - before.operandsBackward);
-}
-
 std::vector<int> cutPositions(const Profile &profile, int buckets) {
   int n = profile.numForward;
   std::vector<int> positions{0};
@@ -29,13 +22,14 @@ std::vector<int> cutPositions(const Profile &profile, int buckets) {
         positions.push_back(i);
     return positions;
   }
-  double total = secondsOf(profile.sums[n]);
+  auto before = [&](int op) { return profile.sums.range(0, op)(secondsOf); };
+  const double total = before(n);
   int begin = 1;
   for (int bucket = 1; bucket <= buckets && begin < n; ++bucket) {
     int best = -1, at = begin;
-    for (; at < n && secondsOf(profile.sums[at]) <= total * bucket / buckets; ++at)
+    for (; at < n && before(at) <= total * bucket / buckets; ++at)
       if (profile.stageMayBegin[at] &&
-          (best < 0 || profile.crossingBytes[at - 1] < profile.crossingBytes[best - 1]))
+          (best < 0 || profile.crossingBytes(at - 1) < profile.crossingBytes(best - 1)))
         best = at;
     if (best > 0)
       positions.push_back(best);
@@ -52,13 +46,14 @@ StageCutter::StageCutter(const std::vector<const Profile *> &profiles, std::vect
       counted(counted) {
   const size_t n = positions.size();
   for (size_t i = 1; i + 1 < n; ++i)
-    send[i] = sendSeconds(profiles[0]->crossingBytes[positions[i] - 1]);
+    send[i] = sendSeconds(profiles[0]->crossingBytes(positions[i] - 1));
   for (const Profile *profile : profiles) {
-    std::vector<double> &of = seconds.emplace_back(n * n, infinity);
-    for (size_t i = 0; i < n; ++i)
-      for (size_t j = i + 1; j < n; ++j)
-        of[i * n + j] =
-            secondsOf(profile->sums[positions[i]], profile->sums[positions[j]]) + send[i] + send[j];
+    Ends &of = ends.emplace_back();
+    for (size_t i = 0; i < n; ++i) {
+      const double before = profile->sums.range(0, positions[i])(secondsOf);
+      of.first.push_back(send[i] - before);
+      of.last.push_back(send[i] + before);
+    }
   }
 }
 

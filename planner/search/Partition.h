@@ -75,13 +75,19 @@ private:
   int kindAt(int stage) const { return kindOf.empty() ? 0 : kindOf[size_t(stage)]; }
   /// Seconds of stage `stage` from position i to position j.
   double at(int stage, int i, int j) const {
-    return seconds[size_t(kindAt(stage))][size_t(i) * positions.size() + j];
+    const Ends &of = ends[size_t(kindAt(stage))];
+    return of.first[size_t(i)] + of.last[size_t(j)];
   }
 
   std::vector<int> kindOf; // by stage; empty: all use the first
   std::vector<int> positions;
-  std::vector<std::vector<double>> seconds; // by kind: of a stage from one position to another
-  std::vector<double> send;                 // by position
+  /// By position: what a stage that begins or ends there has of its seconds. Their sum is the time
+  /// of all ops between, with both sends.
+  struct Ends {
+    std::vector<double> first, last;
+  };
+  std::vector<Ends> ends;   // by kind
+  std::vector<double> send; // by position
   std::atomic<int64_t> *counted;
   mutable OnceMap<int, std::optional<std::vector<int>>> cuts;
   mutable OnceMap<int, std::vector<std::vector<double>>> rests; // by number of chunks: restOf

@@ -159,9 +159,9 @@ std::vector<StageSeconds> Pricer::chunkSeconds(const Candidate &candidate, const
         messageSeconds(known.devices.of(stage), c > 0 && stageOf[c - 1] != stage,
                        !isLast && stageOf[c + 1] != stage);
     if (!isLast)
-      chunk.sendForward = send(c, c + 1, profile.crossingBytes[last - 1]);
+      chunk.sendForward = send(c, c + 1, profile.crossingBytes(last - 1));
     if (c > 0)
-      chunk.sendBackward = send(c - 1, c, profile.crossingBytes[first - 1]);
+      chunk.sendBackward = send(c - 1, c, profile.crossingBytes(first - 1));
     chunks.push_back(chunk);
   }
   chunks.back().parameterStep += lossSeconds(candidate, profile);

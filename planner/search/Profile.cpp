@@ -18,76 +18,6 @@ using namespace tbc::reshard;
 
 namespace tbc::planner {
 
-void ParameterSums::add(const ParameterSums &o, double sign) {
-  using Sums = ParameterSums;
-  for (auto part : {&Sums::gathersForward, &Sums::gatherForwardBytes, &Sums::gathersBackward,
-                    &Sums::gatherBackwardBytes, &Sums::bytes, &Sums::trained, &Sums::trainedBytes,
-                    &Sums::gradientBytes, &Sums::stateBytes, &Sums::matrices, &Sums::matrixBytes,
-                    &Sums::matrixSeconds, &Sums::wholeStateBytes, &Sums::totals, &Sums::updateBytes,
-                    &Sums::updateTensors, &Sums::masterBytes})
-    this->*part += sign * o.*part;
-}
-
-void RangeSums::operator+=(const RangeSums &o) {
-  forward += o.forward;
-  backward += o.backward;
-  recompute += o.recompute;
-  operandsForward += o.operandsForward;
-  operandsBackward += o.operandsBackward;
-  launchForward += o.launchForward;
-  launchBackward += o.launchBackward;
-  launchWeight += o.launchWeight;
-  residualBytes += o.residualBytes;
-  weight += o.weight;
-  recomputeWeight += o.recomputeWeight;
-  operandsWeight += o.operandsWeight;
-  weightResidualBytes += o.weightResidualBytes;
-  cotangentBytes += o.cotangentBytes;
-  for (size_t kind = 0; kind < parameters.size(); ++kind)
-    parameters[kind].add(o.parameters[kind], 1);
-}
-
-RangeSums RangeSums::operator-(const RangeSums &o) const {
-  RangeSums d = *this;
-  d.forward -= o.forward;
-  d.backward -= o.backward;
-  d.recompute -= o.recompute;
-  d.operandsForward -= o.operandsForward;
-  d.operandsBackward -= o.operandsBackward;
-  d.launchForward -= o.launchForward;
-  d.launchBackward -= o.launchBackward;
-  d.launchWeight -= o.launchWeight;
-  d.residualBytes -= o.residualBytes;
-  d.weight -= o.weight;
-  d.recomputeWeight -= o.recomputeWeight;
-  d.operandsWeight -= o.operandsWeight;
-  d.weightResidualBytes -= o.weightResidualBytes;
-  d.cotangentBytes -= o.cotangentBytes;
-  for (size_t kind = 0; kind < parameters.size(); ++kind)
-    d.parameters[kind].add(o.parameters[kind], -1);
-  return d;
-}
-
-RangeMaximum::RangeMaximum(std::vector<double> values) {
-  size_t n = values.size();
-  levels.push_back(std::move(values));
-  for (size_t length = 2; length <= n; length *= 2) {
-    const std::vector<double> &half = levels.back();
-    std::vector<double> level(n - length + 1);
-    for (size_t i = 0; i < level.size(); ++i)
-      level[i] = std::max(half[i], half[i + length / 2]);
-    levels.push_back(std::move(level));
-  }
-}
-
-double RangeMaximum::operator()(int first, int last) const {
-  if (first >= last)
-    return 0;
-  const int level = 31 - __builtin_clz(unsigned(last - first)); // of the longest that fits
-  const std::vector<double> &values = levels[size_t(level)];
-  return std::max(values[size_t(first)], values[size_t(last - (1 << level))]);
-}
-
 namespace {
 
 /// Fills one profile from the derivation of its step on tp devices.
@@ -98,7 +28,7 @@ public:
            bool isInOrder)
       : job(job), cluster(cluster), isInOrder(isInOrder), graph(profiled.graph),
         cloneOf(profiled.cloneOf), anchors(profiled.anchors), canWait(profiled.canWait),
-        likeOf(profiled.likeOf) {
+        folding(profiled.folding) {
     assignment.mesh = mesh;
     assignment.exchangesTokens = !cluster.executor.isOwn();
     for (int source : profiled.sourceOf)
@@ -110,7 +40,8 @@ public:
         plan.reduceAxes.push_back(wholeAxis(mesh, axis));
     assignment.parameterPlans.assign(graph.parameters.size(), plan);
     derivation = derive(graph, assignment);
-    profile.numForward = int(likeOf.size());
+    profile.numForward = folding->numOps();
+    profile.folding = folding;
     profile.stageMayBegin = profiled.mayBegin;
     at.resize(size_t(numForwardOps(graph)));
   }
@@ -128,23 +59,11 @@ public:
       profile.lossIsSplit |= reshard.where == Where::Loss && !reshard.steps.empty();
     profile.stepTotalBytes = graph.stepTotalBytes;
     profile.stepStateBytes = graph.stepStateBytes;
-    profile.sums.resize(likeOf.size() + 1);
-    for (size_t i = 0; i < likeOf.size(); ++i) {
-      profile.sums[i + 1] = profile.sums[i];
-      profile.sums[i + 1] += at[size_t(likeOf[i])];
-    }
+    profile.sums = FoldedSums(folding, at);
     return std::move(profile);
   }
 
 private:
-  /// Returns `values`, of the forward ops of `graph`, by forward op of the original.
-  std::vector<double> ofOriginal(const std::vector<double> &values) const {
-    std::vector<double> result;
-    for (int like : likeOf)
-      result.push_back(values[size_t(like)]);
-    return result;
-  }
-
   /// Adds kernels, collectives between ops, and live bytes at each op's anchor.
   void addOps() {
     OpSeconds ops = opSeconds(graph, assignment, derivation, cluster, isInOrder);
@@ -172,8 +91,8 @@ private:
       double &here = most[anchors[op]];
       here = std::max(here, live.transients[op] + live.buffers[op]);
     }
-    profile.liveBytes = RangeMaximum(ofOriginal(most));
-    profile.workspaceBytes = RangeMaximum(ofOriginal(workspaces));
+    profile.liveBytes = FoldedMaximum(folding, std::move(most));
+    profile.workspaceBytes = FoldedMaximum(folding, std::move(workspaces));
   }
 
   /// Adds residuals at their producer, and cotangents kept for wgrad at the chunk that keeps them.
@@ -266,7 +185,7 @@ private:
       if (parameter.matrices)
         addMatrices(p, here);
     }
-    profile.largestParameter = RangeMaximum(ofOriginal(largest));
+    profile.largestParameter = FoldedMaximum(folding, std::move(largest));
   }
 
   /// Adds what the update of parameter `p` does on whole matrices: its kernels, and what gathers
@@ -311,11 +230,9 @@ private:
       change[value.producer] += bytes;
       change[last] -= bytes;
     }
-    std::vector<double> crossing(at.size());
     double live = 0;
     for (size_t i = 0; i < at.size(); ++i)
-      crossing[i] = live += change[i];
-    profile.crossingBytes = ofOriginal(crossing);
+      profile.crossing.push_back(live += change[i]);
   }
 
   const Job &job;
@@ -324,7 +241,7 @@ private:
   const Graph &graph;
   const std::vector<int> &cloneOf, &anchors;
   const std::vector<bool> &canWait; // by op
-  const std::vector<int> &likeOf;   // by forward op of the original
+  const std::shared_ptr<const Folding> folding;
   Assignment assignment;
   Derivation derivation;
   std::vector<RangeSums> at;
@@ -350,11 +267,12 @@ ProfiledGraph::ProfiledGraph(const Graph &original, const std::vector<bool> &rec
     graph = withRecompute(withBatch(fewer->graph, samplesOf(original)), flags, &cloneOf, &sourceOf);
     for (int &source : sourceOf)
       source = fewer->opOf[size_t(source)];
-    likeOf = fewer->likeOf;
+    folding = std::make_shared<Folding>(fewer->likeOf);
   } else {
     graph = withRecompute(original, recompute, &cloneOf, &sourceOf);
-    likeOf.resize(size_t(numForwardOps(original)));
-    std::iota(likeOf.begin(), likeOf.end(), 0);
+    std::vector<int> itself(size_t(numForwardOps(original)));
+    std::iota(itself.begin(), itself.end(), 0);
+    folding = std::make_shared<Folding>(itself);
   }
   anchors = forwardAnchors(graph);
   canWait = weightOps(graph);
@@ -507,9 +425,8 @@ namespace {
 class BytesOfRange {
 public:
   BytesOfRange(const Mix &mix, int first, int middle, int last)
-      : recomputedFirst(mix.recomputed->sums[size_t(first)]),
-        recomputedMiddle(mix.recomputed->sums[size_t(middle)]),
-        keptMiddle(mix.kept->sums[size_t(middle)]), keptLast(mix.kept->sums[size_t(last)]) {}
+      : recomputed(mix.recomputed->sums.range(first, middle)),
+        kept(mix.kept->sums.range(middle, last)) {}
 
   double operator()(double RangeSums::*member) const {
     return sumOf([&](const RangeSums &sums) { return sums.*member; });
@@ -519,11 +436,9 @@ public:
   }
 
 private:
-  template <typename Get> double sumOf(Get get) const {
-    return (get(recomputedMiddle) - get(recomputedFirst)) + (get(keptLast) - get(keptMiddle));
-  }
+  template <typename Get> double sumOf(Get get) const { return recomputed(get) + kept(get); }
 
-  const RangeSums &recomputedFirst, &recomputedMiddle, &keptMiddle, &keptLast;
+  const FoldedSums::Range recomputed, kept;
 };
 
 } // namespace

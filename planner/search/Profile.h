@@ -1,7 +1,7 @@
 //===- Profile.h - Costs of ranges of forward ops, for scoring ------------===//
 //
-// Plain C++. Prefix sums over the forward order for one placement on tp devices, one micro-batch
-// and one choice of recomputation. A stage is then priced without visiting its ops.
+// Plain C++. Sums over the forward order for one placement on tp devices, one micro-batch and one
+// choice of recomputation. A stage is then priced without visiting its ops.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,6 +14,7 @@
 #include "planner/memory/Memory.h"
 #include "planner/place/Place.h"
 #include "planner/predict/Time.h"
+#include "planner/search/RangeSums.h"
 
 #include <algorithm>
 #include <array>
@@ -21,61 +22,19 @@
 
 namespace tbc::planner {
 
-/// Sums of parameters, each counted at its first user: local bytes after tp and ep.
-struct ParameterSums {
-  double gathersForward = 0, gatherForwardBytes = 0;   // used by forward ops
-  double gathersBackward = 0, gatherBackwardBytes = 0; // used by backward ops
-  double bytes = 0;
-  double trained = 0, trainedBytes = 0, gradientBytes = 0, stateBytes = 0, updateBytes = 0;
-  double updateTensors = 0; // planner::updateTensors
-  double masterBytes = 0;
-  /// Of the parameters whose update reads whole matrices: their number and bytes, and the seconds
-  /// of this part on a rank, without gathers over the zero group.
-  double matrices = 0, matrixBytes = 0, matrixSeconds = 0;
-  /// Of these: bytes of states that no zero group divides, and the number with sums over all
-  /// shards.
-  double wholeStateBytes = 0, totals = 0;
-
-  void add(const ParameterSums &o, double sign);
-};
-
-/// Sums over forward ops [0, i), each with its backward ops.
-struct RangeSums {
-  double forward = 0, backward = 0, recompute = 0;
-  double operandsForward = 0, operandsBackward = 0;
-  double launchForward = 0, launchBackward = 0; // of the host, recomputation included
-  double residualBytes = 0;
-  // The part of the backward that a schedule may split off as wgrad: its kernels, recomputation and
-  // collectives between ops; its residuals; and its cotangents, kept for it.
-  double weight = 0, recomputeWeight = 0, operandsWeight = 0, launchWeight = 0;
-  double weightResidualBytes = 0, cotangentBytes = 0;
-  /// Parameters whole on every rank along ep, and parameters split by ep.
-  std::array<ParameterSums, 2> parameters;
-
-  RangeSums operator-(const RangeSums &o) const;
-  void operator+=(const RangeSums &o);
-};
-
-/// The maximum of any range of values, in constant time (sparse table).
-class RangeMaximum {
-public:
-  RangeMaximum() = default;
-  explicit RangeMaximum(std::vector<double> values);
-  /// Returns the maximum of values [first, last); 0 if empty.
-  double operator()(int first, int last) const;
-
-private:
-  std::vector<std::vector<double>> levels; // levels[k][i]: of 2^k values from i
-};
-
 struct Profile {
   int numForward = 0;
-  std::vector<RangeSums> sums;       // numForward + 1 entries
-  RangeMaximum liveBytes;            // by forward op: the peak in it or its backward
-  RangeMaximum largestParameter;     // by forward op: bytes of the parameters it uses
-  RangeMaximum workspaceBytes;       // by forward op: of its largest kernel, forward or backward
-  std::vector<double> crossingBytes; // by forward op: bytes sent if a stage ends after it
-  std::vector<bool> stageMayBegin;   // by forward op
+  FoldedSums sums;                 // of forward ops
+  FoldedMaximum liveBytes;         // by forward op: the peak in it or its backward
+  FoldedMaximum largestParameter;  // by forward op: bytes of the parameters it uses
+  FoldedMaximum workspaceBytes;    // by forward op: of its largest kernel, forward or backward
+  std::vector<double> crossing;    // by op of the shorter graph: crossingBytes
+  std::vector<bool> stageMayBegin; // by forward op
+  std::shared_ptr<const Folding> folding;
+
+  /// The bytes sent if a stage ends after forward op `op`.
+  double crossingBytes(int op) const { return crossing[size_t(folding->like(op))]; }
+
   double modelStateBytes = 0, inputBytes = 0;
   bool lossIsSplit = false;   // over tp: it is summed once per step
   int64_t stepTotalBytes = 0; // of the scalars that are summed over all ranks instead
@@ -91,9 +50,10 @@ struct ProfiledGraph {
   std::vector<int> cloneOf;  // by op, as withRecompute
   std::vector<int> sourceOf; // by op: the op of the original graph
   reshard::Graph graph;
-  std::vector<int> anchors;   // by op, as forwardAnchors
-  std::vector<bool> canWait;  // by op, as weightOps
-  std::vector<int> likeOf;    // by forward op of the original: the one of `graph` with its costs
+  std::vector<int> anchors;  // by op, as forwardAnchors
+  std::vector<bool> canWait; // by op, as weightOps
+  /// From the forward ops of the original to those of `graph` with their costs.
+  std::shared_ptr<const Folding> folding;
   std::vector<bool> mayBegin; // by forward op of the original, as stageMayBegin
 };
 
@@ -142,8 +102,8 @@ struct Mix {
 
   /// Sums over forward ops [first, last), with those before `middle` from `recomputed`.
   RangeSums sums(int first, int middle, int last) const {
-    RangeSums range = recomputed->sums[middle] - recomputed->sums[first];
-    range += kept->sums[last] - kept->sums[middle];
+    RangeSums range = recomputed->sums(first, middle);
+    range.add(kept->sums(middle, last), 1);
     return range;
   }
 };

@@ -254,11 +254,18 @@ private:
 } // namespace
 
 int64_t mostLiveBytes(const std::vector<Lifetime> &lifetimes) {
+  // Each lifetime adds its bytes at its first time, and takes them away after its last.
+  std::vector<std::pair<int64_t, int64_t>> changes; // time, bytes
+  changes.reserve(2 * lifetimes.size());
+  for (const Lifetime &lifetime : lifetimes) {
+    changes.push_back({lifetime.first, alignedBytes(lifetime.bytes)});
+    changes.push_back({lifetime.last + 1, -alignedBytes(lifetime.bytes)});
+  }
+  // At one time ends come first: they have ended before it.
+  std::sort(changes.begin(), changes.end());
   int64_t live = 0, most = 0;
-  sweep(
-      lifetimes, Order(lifetimes),
-      [&](size_t i) { most = std::max(most, live += alignedBytes(lifetimes[i].bytes)); },
-      [&](size_t i) { live -= alignedBytes(lifetimes[i].bytes); });
+  for (const auto &[time, bytes] : changes)
+    most = std::max(most, live += bytes);
   return most;
 }
 

@@ -245,8 +245,8 @@ static void checkKept(const Graph &graph, const Cluster &cluster) {
     const MeshShape &mesh = candidate.mesh;
     const double kept = searcher.costs.models.unforcedKeptBytes(candidate.microBatch * mesh.ep) /
                         double(mesh.tp * mesh.cp * mesh.ep);
-    const double scored =
-        searcher.costs.models.profileOf(candidate, RecomputeMode::None).sums.back().residualBytes;
+    const Profile &profile = searcher.costs.models.profileOf(candidate, RecomputeMode::None);
+    const double scored = profile.sums(0, profile.numForward).residualBytes;
     ASSERT_LE(kept, scored * (1 + 1e-9)) << toString(mesh);
     tightest = std::max(tightest, kept / scored);
     const bool isTooMuch = keepsTooMuch(searcher.boundTables, candidate);

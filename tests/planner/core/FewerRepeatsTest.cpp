@@ -57,19 +57,19 @@ TEST(FewerRepeats, CostWhatAllRepeatsCost) {
                       folded = profileOf(graph, &*fewer, mode);
         ASSERT_EQ(whole.numForward, folded.numForward);
         EXPECT_EQ(whole.stageMayBegin, folded.stageMayBegin);
-        EXPECT_EQ(whole.crossingBytes, folded.crossingBytes);
         EXPECT_EQ(whole.inputBytes, folded.inputBytes);
         for (int op = 0; op <= whole.numForward; ++op) {
-          const RangeSums &a = whole.sums[size_t(op)], &b = folded.sums[size_t(op)];
+          const RangeSums a = whole.sums(0, op), b = folded.sums(0, op);
           for (auto member :
                {&RangeSums::forward, &RangeSums::backward, &RangeSums::recompute,
                 &RangeSums::operandsForward, &RangeSums::operandsBackward,
                 &RangeSums::residualBytes, &RangeSums::weight, &RangeSums::cotangentBytes})
-            EXPECT_DOUBLE_EQ(a.*member, b.*member) << op;
+            EXPECT_NEAR(a.*member, b.*member, 1e-12 * a.*member) << op; // summed in another order
           EXPECT_DOUBLE_EQ(a.parameters[0].bytes, b.parameters[0].bytes) << op;
           EXPECT_DOUBLE_EQ(a.parameters[0].trained, b.parameters[0].trained) << op;
           if (op == whole.numForward)
             continue;
+          EXPECT_EQ(whole.crossingBytes(op), folded.crossingBytes(op)) << op;
           EXPECT_EQ(whole.liveBytes(op, op + 1), folded.liveBytes(op, op + 1)) << op;
           EXPECT_EQ(whole.largestParameter(op, op + 1), folded.largestParameter(op, op + 1)) << op;
         }

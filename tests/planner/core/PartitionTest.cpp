@@ -18,16 +18,21 @@ namespace {
 struct RandomOrder {
   explicit RandomOrder(unsigned seed, int numOps) : random(seed) {
     profile.numForward = numOps;
-    profile.sums.resize(size_t(numOps) + 1);
     profile.stageMayBegin.assign(size_t(numOps), true);
     for (int op = 0; op < numOps; ++op) {
       RangeSums one;
       one.forward = double(1 + random() % 20);
       weight.push_back(double(1 + random() % 20));
-      profile.sums[op + 1] = profile.sums[op];
-      profile.sums[op + 1] += one;
-      profile.crossingBytes.push_back(double(random() % 4));
+      each.push_back(one);
+      profile.crossing.push_back(double(random() % 4));
     }
+    setSums();
+  }
+  void setSums() {
+    std::vector<int> itself(each.size());
+    std::iota(itself.begin(), itself.end(), 0);
+    profile.folding = std::make_shared<Folding>(itself);
+    profile.sums = FoldedSums(profile.folding, each);
   }
   StageCutter cutter() const {
     return StageCutter(
@@ -44,16 +49,16 @@ struct RandomOrder {
     return sum;
   }
   std::vector<double> secondsOfEach(const std::vector<int> &firstOps) const {
-    std::vector<double> each;
+    std::vector<double> seconds;
     for (size_t c = 0; c < firstOps.size(); ++c) {
       int first = firstOps[c],
           last = c + 1 < firstOps.size() ? firstOps[c + 1] : profile.numForward;
-      double own = profile.sums[last].forward - profile.sums[first].forward;
-      own += first > 0 ? profile.crossingBytes[first - 1] : 0;
-      own += last < profile.numForward ? profile.crossingBytes[last - 1] : 0;
-      each.push_back(own);
+      double own = profile.sums(first, last).forward;
+      own += first > 0 ? profile.crossingBytes(first - 1) : 0;
+      own += last < profile.numForward ? profile.crossingBytes(last - 1) : 0;
+      seconds.push_back(own);
     }
-    return each;
+    return seconds;
   }
   double seconds(const std::vector<int> &firstOps) const {
     const std::vector<double> each = secondsOfEach(firstOps);
@@ -108,6 +113,7 @@ struct RandomOrder {
 
   std::mt19937 random;
   Profile profile;
+  std::vector<RangeSums> each; // by op
   mutable std::atomic<int64_t> counted{0};
   std::vector<double> weight;
 };
@@ -155,9 +161,10 @@ TEST(Partition, OfEquallyLongStagesTheOthersAreEven) {
 
 TEST(Partition, LayersThatDoNotDivideLeaveNoStageEmpty) {
   RandomOrder order(1, 61);
-  std::fill(order.profile.crossingBytes.begin(), order.profile.crossingBytes.end(), 0);
-  for (int op = 0; op <= 61; ++op)
-    order.profile.sums[size_t(op)].forward = op;
+  std::fill(order.profile.crossing.begin(), order.profile.crossing.end(), 0);
+  for (RangeSums &one : order.each)
+    one.forward = 1;
+  order.setSums();
   auto cut = order.cutter().cut(32);
   ASSERT_TRUE(cut);
   const std::vector<double> each = order.secondsOfEach(*cut);
