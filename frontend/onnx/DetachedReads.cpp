@@ -2,7 +2,7 @@
 
 #include "frontend/onnx/DetachedReads.h"
 
-#include "frontend/onnx/Scan.h"
+#include "frontend/onnx/TorchCalls.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -10,29 +10,8 @@
 
 namespace tbc::frontend {
 
-/// Returns the values that a call reads. Example: {"detach", "y"} of "(%detach, [%y, 2])".
-static std::vector<std::string> valuesOf(llvm::StringRef arguments) {
-  std::vector<std::string> names;
-  for (size_t at = arguments.find('%'); at != llvm::StringRef::npos; at = arguments.find('%', at)) {
-    llvm::StringRef name =
-        arguments.drop_front(++at).take_while([](char c) { return llvm::isAlnum(c) || c == '_'; });
-    names.push_back(name.str());
-  }
-  return names;
-}
-
-/// Calls `visit` with the text of each call of `node` in PyTorch, and with the values that it
-/// reads.
-template <typename Visit> static void forEachCall(const onnx::NodeProto &node, Visit visit) {
-  for (const onnx::StringStringEntryProto &entry : node.metadata_props())
-    if (entry.key() == kTorchCallKey)
-      visit(entry.value(), valuesOf(llvm::StringRef(entry.value()).split("](args = (").second));
-}
-
 /// Whether `name` is one that PyTorch gives to the results of detach: detach, detach_1, detach__2.
-static bool isDetachName(llvm::StringRef name) {
-  return name.consume_front("detach") && name.ltrim('_').find_if_not(llvm::isDigit) == name.npos;
-}
+static bool isDetachName(const std::string &name) { return isTorchResultOf("detach", name); }
 
 /// Whether the names of two values of PyTorch are numbers of one op. Example: relu_1 and relu_3.
 static bool areOfOneOp(llvm::StringRef a, llvm::StringRef b) {
@@ -51,10 +30,11 @@ DetachedReads::DetachedReads(const Model &model) {
   for (const GraphNode &node : model.nodes) {
     for (const std::string &output : node.proto->output())
       values[output] = node.proto;
-    forEachCall(*node.proto, [&](const std::string &text, std::vector<std::string> arguments) {
+    auto keep = [&](const std::string &text, const std::vector<std::string> &arguments) {
       if (llvm::any_of(arguments, isDetachName))
-        calls[node.proto] = {text, std::move(arguments)};
-    });
+        calls[node.proto] = {text, arguments};
+    };
+    forEachTorchCall(*node.proto, keep);
   }
   if (!calls.empty())
     findJoined(model);
@@ -70,13 +50,14 @@ void DetachedReads::findJoined(const Model &model) {
       joined.insert(node->proto);
       wanted.insert(node->proto->input().begin(), node->proto->input().end());
     }
-    forEachCall(*node->proto, [&](const std::string &, const std::vector<std::string> &arguments) {
+    auto want = [&](const std::string &, const std::vector<std::string> &arguments) {
       for (const std::string &argument : arguments)
         if (!values.count(argument))
           for (const std::string &input : node->proto->input())
             if (areOfOneOp(argument, input))
               wanted.insert(input);
-    });
+    };
+    forEachTorchCall(*node->proto, want);
   }
 }
 

@@ -254,6 +254,70 @@ TEST(TorchArguments, ReadsOfDetachedValues) {
   EXPECT_THAT(text, HasSubstr("the file does not say which, so gradients pass"));
 }
 
+/// Returns the warnings about dropped offsets of a model with `op` at `input`, of a call that reads
+/// `read`; with `isMoved` a view of the input makes that call. "product" is no sum, "add_1" is one,
+/// and so is "renamed", which PyTorch names add_2.
+std::string droppedOffsets(const std::string &op, const std::string &read,
+                           const std::string &input = "product", bool isMoved = false) {
+  ModelBuilder b;
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  b.floats("w", {2}, {1, 3});
+  b.ints("axes", {1}, {0});
+  b.node("Softmax", {"x"}, {"weights"});
+  b.node("Mul", {"weights", "w"}, {"product"});
+  b.node("Add", {"product", "w"}, {"add_1"});
+  onnx::NodeProto &other = b.node("Add", {"product", "w"}, {"renamed"});
+  writtenFrom(other, "aten.add.Tensor](args = (%mul, %w), kwargs = {})");
+  other.mutable_metadata_props(0)->set_value(
+      "%add_2 : [num_users=1] = call_function[target=torch."
+      "ops.aten.add.Tensor](args = (%mul, %w), kwargs = {})");
+  writtenFrom(b.node("Neg", {"add_1"}, {"negated"}),
+              std::string("aten.neg.default](args = (%") +
+                  (input == "add_1" && read == "add_7" ? "add_1" : "x") + ",), kwargs = {})");
+  std::string source = input;
+  const std::string call = "aten.op.default](args = (%" + read + ",), kwargs = {})";
+  if (isMoved) {
+    writtenFrom(b.node("Unsqueeze", {source, "axes"}, {"moved"}), call);
+    b.node("Squeeze", {"moved", "axes"}, {"back"});
+    source = "back";
+  }
+  std::vector<std::string> inputs{source};
+  if (op == "Div")
+    inputs = {"w", source};
+  onnx::NodeProto &node = b.node(op, inputs, {"result"});
+  if (!isMoved)
+    writtenFrom(node, call);
+  b.node("Add", {"result", "negated"}, {"total"});
+  b.node("Add", {"total", "renamed"}, {"y"});
+  ModelRunner runner;
+  runner.options.parameters = {"w"};
+  runner.run(b);
+  std::string text;
+  for (const std::string &warning : runner.model->warnings)
+    if (warning.find("has dropped a number") != std::string::npos)
+      text += warning;
+  return text;
+}
+
+/// The exporter's optimizer takes 1e-8 for zero; the readers of the sum still name it.
+TEST(TorchArguments, OffsetsThatTheOptimizerDrops) {
+  for (const char *op : {"Log", "Sqrt", "Reciprocal", "Div"})
+    for (const char *read : {"add_4", "add", "sub_1", "add__1"})
+      EXPECT_THAT(droppedOffsets(op, read), HasSubstr("optimize=False")) << op << " " << read;
+  EXPECT_THAT(droppedOffsets("Log", "add_4", "product", /*isMoved=*/true),
+              HasSubstr("optimize=False"));
+  // Not singular at zero; another op; named; a sum of another name in the file.
+  EXPECT_EQ(droppedOffsets("Exp", "add_4"), "");
+  EXPECT_EQ(droppedOffsets("Log", "mul_4"), "");
+  EXPECT_EQ(droppedOffsets("Log", "product"), "");
+  EXPECT_EQ(droppedOffsets("Log", "add_2"), "");
+  EXPECT_EQ(droppedOffsets("Log", "add_2", "renamed"), "");
+  // A sum of a sum, and one that was joined with an equal one, which its own reader names.
+  EXPECT_THAT(droppedOffsets("Log", "add_4", "add_1"), HasSubstr("optimize=False"));
+  EXPECT_EQ(droppedOffsets("Log", "add_7", "add_1"), "");
+}
+
 /// The optimizer has joined relu(x) and relu(x.detach()): the call of one is kept, and a reader of
 /// the other names its own result.
 TEST(TorchArguments, DetachedReadsOfJoinedNodes) {
