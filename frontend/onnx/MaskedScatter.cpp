@@ -24,6 +24,7 @@ private:
   std::optional<std::string> sourceOf(const onnx::NodeProto &scatter,
                                       const onnx::NodeProto &selection) const;
   const onnx::NodeProto *selectionOf(const std::string &places) const;
+  std::string maskOf(const onnx::NodeProto &selection, const std::string &data) const;
   bool isNumber(const std::string &value) const;
   std::optional<std::string> onAllPlaces(const std::string &value, const GraphNode &scatter);
   std::optional<std::string> assignedOnAllPlaces(const GraphNode &scatter);
@@ -87,6 +88,19 @@ const onnx::NodeProto *Joiner::selectionOf(const std::string &places) const {
   return list ? producer(list->input(0), "NonZero") : nullptr;
 }
 
+/// Returns the mask of `selection`, without an expansion to the shape of `data`, which the mask of
+/// an assignment to `data` has already.
+std::string Joiner::maskOf(const onnx::NodeProto &selection, const std::string &data) const {
+  const std::string &mask = selection.input(0);
+  const onnx::NodeProto *expand = producer(mask, "Expand");
+  const onnx::NodeProto *shape = expand ? producer(expand->input(1), "Shape") : nullptr;
+  const bool isWhole = shape && shape->input(0) == data &&
+                       llvm::all_of(shape->attribute(), [](const onnx::AttributeProto &attribute) {
+                         return attribute.name() == "start" && attribute.i() == 0;
+                       });
+  return isWhole ? expand->input(0) : mask;
+}
+
 bool Joiner::isNumber(const std::string &value) const {
   auto it = model.initializers.find(value);
   return it != model.initializers.end() &&
@@ -111,14 +125,16 @@ std::optional<std::string> Joiner::onAllPlaces(const std::string &value, const G
     bool isPlain = llvm::all_of(
         node.attribute(), [](const onnx::AttributeProto &attribute) { return attribute.i() == 0; });
     const onnx::NodeProto *selection = selectionOf(node.input(1));
+    const std::string &data = scatter.proto->input(0);
     if (!isPlain || !selection ||
-        selection->input(0) != selectionOf(scatter.proto->input(1))->input(0))
+        maskOf(*selection, data) != maskOf(*selectionOf(scatter.proto->input(1)), data))
       return std::nullopt;
     selected.insert(selection);
     return copies[value] = node.input(0);
   }
-  // The list of places keeps its elements: the scatter takes one for each.
-  if (type == "Expand" || type == "Reshape")
+  // The list of places keeps its elements: the scatter takes one for each. So a slice, forwards, is
+  // one of all.
+  if (type == "Expand" || type == "Reshape" || (type == "Slice" && node.input_size() < 5))
     return onAllPlaces(node.input(0), scatter);
   if (!elementwise.count(type))
     return std::nullopt;

@@ -72,7 +72,8 @@ TEST(MaskedScatter, TheFeaturesMustBeThoseOfSamples) {
 
 /// Intersections of boxes in torchvision: area[mask] = (high[mask] - low[mask]) * 2, as written by
 /// its exporter, with the list expanded to its own length. `selections`: 3 without an optimizer.
-ModelBuilder withAreas(int selections) {
+/// `isExpanded`: the mask of the assignment is expanded to the shape of the tensor.
+ModelBuilder withAreas(int selections, bool isExpanded = false) {
   ModelBuilder b;
   b.input("low", {"batch", "3"});
   b.input("high", {"batch", "3"});
@@ -82,9 +83,13 @@ ModelBuilder withAreas(int selections) {
   b.ints("list", {1}, {-1});
   b.node("Greater", {"high", "low"}, {"mask"});
   b.node("Mul", {"low", "zero"}, {"zeros"});
+  ModelBuilder::attr(b.node("Shape", {"zeros"}, {"shape"}), "start", int64_t(0));
+  if (isExpanded)
+    b.node("Expand", {"mask", "shape"}, {"own_mask"});
   for (int i = 0; i < selections; ++i) {
     std::string number = std::to_string(i);
-    b.node("NonZero", {"mask"}, {"found" + number});
+    const bool isOwn = isExpanded && i == 2;
+    b.node("NonZero", {isOwn ? "own_mask" : "mask"}, {"found" + number});
     ModelBuilder::attr(b.node("Transpose", {"found" + number}, {"places" + number}), "perm",
                        std::vector<int64_t>{1, 0});
   }
@@ -92,18 +97,25 @@ ModelBuilder withAreas(int selections) {
   b.node("GatherND", {"low", selections > 1 ? "places1" : "places0"}, {"b"});
   b.node("Sub", {"a", "b"}, {"difference"});
   b.node("Mul", {"difference", "two"}, {"twice"});
-  b.node("Reshape", {"twice", "list"}, {"updates"});
+  b.node("Reshape", {"twice", "list"}, {isExpanded ? "all" : "updates"});
+  if (isExpanded) { // as in a file of the older exporter, which counts the places
+    b.ints("first", {1}, {0});
+    b.node("Reshape", {"mask", "list"}, {"flat"});
+    ModelBuilder::attr(b.node("Cast", {"flat"}, {"ones"}), "to", int64_t(7));
+    b.node("ReduceSum", {"ones", "first"}, {"count"});
+    b.node("Slice", {"all", "first", "count", "first"}, {"updates"});
+  }
   b.node("ScatterND", {"zeros", selections > 2 ? "places2" : "places0", "updates"}, {"y"},
          "assign");
   return b;
 }
 
 TEST(MaskedAssign, ComputesForAllPlaces) {
-  for (int selections : {1, 3}) {
+  for (auto [selections, isExpanded] : {std::pair(1, false), {3, false}, {3, true}}) {
     ModelRunner runner;
     runner.inputs["low"] = {0, 5, 1, 7, 2, 2};
     runner.inputs["high"] = {3, 4, 1, 9, 1, 8};
-    EXPECT_THAT(runner.run(withAreas(selections)), ElementsAre(6, 0, 0, 4, 0, 12));
+    EXPECT_THAT(runner.run(withAreas(selections, isExpanded)), ElementsAre(6, 0, 0, 4, 0, 12));
   }
 }
 
