@@ -119,12 +119,12 @@ template <typename T> bool holds(llvm::StringRef predicate, T x, T y) {
 }
 
 /// Reads one operand at an index over the op's dims.
-struct Reader {
+struct KnownReader {
   const Value &value;
   std::vector<size_t> positions; // of the core dims among the op's
   mutable Shape index;
 
-  Reader(const Value &value, const std::vector<unsigned> &dims)
+  KnownReader(const Value &value, const std::vector<unsigned> &dims)
       : value(value), index(value.dims.size()) {
     for (unsigned dim : value.dims)
       positions.push_back(llvm::find(dims, dim) - dims.begin());
@@ -153,8 +153,8 @@ int64_t realToInt(double x, DType resultType) {
 }
 
 int64_t intElement(llvm::StringRef op, llvm::StringRef predicate,
-                   const std::vector<Reader> &operands, const Shape &at, DType resultType) {
-  const Reader &x = operands[0];
+                   const std::vector<KnownReader> &operands, const Shape &at, DType resultType) {
+  const KnownReader &x = operands[0];
   if (op == "compare")
     return x.isFloat() ? holds(predicate, x.real(at), operands[1].real(at))
                        : holds(predicate, x.integer(at), operands[1].integer(at));
@@ -180,8 +180,8 @@ int64_t intElement(llvm::StringRef op, llvm::StringRef predicate,
   throw ImportError("cannot compute integer '" + op.str() + "' at import");
 }
 
-double realElement(llvm::StringRef op, const std::vector<Reader> &operands, const Shape &at) {
-  const Reader &x = operands[0];
+double realElement(llvm::StringRef op, const std::vector<KnownReader> &operands, const Shape &at) {
+  const KnownReader &x = operands[0];
   if (op == "select")
     return operands[x.integer(at) ? 1 : 2].real(at);
   if (UnaryReal function = operands.size() == 1 ? unaryReal(op) : nullptr)
@@ -275,7 +275,7 @@ std::optional<Known> evaluateAffine(llvm::StringRef mnemonic, const std::vector<
 Known evaluate(llvm::StringRef mnemonic, llvm::StringRef predicate,
                const std::vector<Value> &operands, const std::vector<unsigned> &dims,
                const Shape &shape, DType resultType) {
-  std::vector<Reader> readers;
+  std::vector<KnownReader> readers;
   for (const Value &operand : operands)
     readers.emplace_back(operand, dims);
   if (kernels::isFloat(resultType)) {

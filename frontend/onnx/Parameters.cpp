@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/Parameters.h"
 
+#include "frontend/onnx/CustomFunctions.h"
 #include "frontend/onnx/DroppedOffsets.h"
 #include "frontend/onnx/Elements.h"
 #include "frontend/onnx/Roles.h"
@@ -165,6 +166,7 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
   for (std::string &text : roles.warnings())
     result.warnings.push_back(std::move(text));
   llvm::append_range(result.warnings, droppedOffsetWarnings(model));
+  llvm::append_range(result.warnings, customFunctionWarnings(model));
   joinTies(result, options.ties);
   joinCopies(result, roles.copies());
   const PartsOfParameters parts = roles.parts();

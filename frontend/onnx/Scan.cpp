@@ -413,9 +413,12 @@ private:
   }
 
   /// Whether to keep a metadata entry: module paths of nodes, their calls in PyTorch, sources of
-  /// initializers, and flags of an annotated plan. The rest (stack traces) is most of the file.
+  /// initializers, and flags of an annotated plan. The rest is most of the file: stack traces
+  /// without calls of custom functions.
   bool isWantedMetadata(const WireField &entry) {
-    const std::string_view key = textsOf(entry).first;
+    const auto [key, value] = textsOf(entry);
+    if (key == kStackTraceKey)
+      return value.find(kApplyCall) != std::string_view::npos;
     return key == "pkg.torch.onnx.name_scopes" || key == "namespace" || key == kTorchCallKey ||
            key == kInputKindKey || key == kFoldedFromKey || key == kPlanFlagsKey;
   }

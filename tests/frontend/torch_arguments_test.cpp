@@ -318,6 +318,33 @@ TEST(TorchArguments, OffsetsThatTheOptimizerDrops) {
   EXPECT_EQ(droppedOffsets("Log", "add_7", "add_1"), "");
 }
 
+/// The stack trace of a node tells of a torch.autograd.Function, whose backward no file has.
+TEST(TorchArguments, CustomFunctions) {
+  auto warningsOf = [](const std::string &call, const std::string &frame) {
+    ModelBuilder b;
+    b.input("x", {"batch", "2"});
+    b.output("y");
+    b.floats("w", {2}, {1, 3});
+    b.node("Mul", {"x", "w"}, {"scaled"});
+    onnx::StringStringEntryProto &entry = *b.node("Tanh", {"scaled"}, {"y"}).add_metadata_props();
+    entry.set_key("pkg.torch.onnx.stack_trace");
+    entry.set_value("File \"model.py\", line 9, in forward\n    y = " + call +
+                    "\n  File \"model.py\", line 3, in " + frame + "\n    return x.tanh()");
+    ModelRunner runner;
+    runner.options.parameters = {"w"};
+    runner.run(b);
+    std::string text;
+    for (const std::string &warning : runner.model->warnings)
+      if (warning.find("torch.autograd.Function") != std::string::npos)
+        text += warning;
+    return text;
+  };
+  EXPECT_THAT(warningsOf("ops.Round.apply(x)", "forward"), HasSubstr("in Round.apply()"));
+  EXPECT_EQ(warningsOf("ops.Round.apply(x)", "helper"), "");
+  EXPECT_EQ(warningsOf("self.apply(x)", "forward"), "");
+  EXPECT_EQ(warningsOf("self.round(x)", "forward"), "");
+}
+
 /// The optimizer has joined relu(x) and relu(x.detach()): the call of one is kept, and a reader of
 /// the other names its own result.
 TEST(TorchArguments, DetachedReadsOfJoinedNodes) {
