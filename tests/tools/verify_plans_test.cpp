@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -85,10 +86,14 @@ TEST(SerialRuns, AreThoseOfThePlanAndTheSetting) {
     for (const Setting &setting :
          {Setting{1, kernels::Arith::F64, 1}, Setting{2, kernels::Arith::F64, 1},
           Setting{1, kernels::Arith::Native, 1}, Setting{1, kernels::Arith::F64, 2},
-          Setting{1, kernels::Arith::F64, 1, std::nullopt, driver::InputRange::positive()}}) {
+          Setting{1, kernels::Arith::F64, 1, std::nullopt, driver::InputRange::positive()},
+          Setting{1, kernels::Arith::F64, 1, std::nullopt, {}, 1},
+          Setting{1, kernels::Arith::F64, 1, std::nullopt, {}, 2}}) {
       auto data = driver::makeRunData(*model.step, *plan, setting.steps, setting.arith,
                                       setting.seed, setting.range);
       ASSERT_TRUE(data) << data.error().message;
+      if (setting.neighbour > 0)
+        driver::moveParameters(*data, *model.step, setting.arith, setting.neighbour);
       auto expected = driver::runSerial(*model.step, *plan, *data, setting.arith);
       ASSERT_TRUE(expected) << expected.error().message;
       for (int time = 0; time < 2; ++time) {
@@ -100,6 +105,46 @@ TEST(SerialRuns, AreThoseOfThePlanAndTheSetting) {
       }
     }
   }
+}
+
+/// A neighbour has the inputs of its seed and parameters within an ulp, the same in both
+/// arithmetics. Its roundings are others than those of the seed.
+TEST(SerialRuns, NeighboursDifferByAnUlpAndRoundAnew) {
+  test::Model model = test::loadModel("tiny-mlp", "sgd");
+  auto plan = test::makePlan(model, {"dp=2"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  std::map<std::string, std::vector<double>> moved;
+  for (kernels::Arith arith : {kernels::Arith::F64, kernels::Arith::Native}) {
+    auto data = driver::makeRunData(*model.step, *plan, 1, arith, 1);
+    ASSERT_TRUE(data) << data.error().message;
+    const driver::RunData before = *data;
+    driver::moveParameters(*data, *model.step, arith, 1);
+    for (const auto &[name, tensor] : data->initial) {
+      const std::vector<double> old = before.initial.at(name).toDoubles(), now = tensor.toDoubles();
+      size_t differing = 0;
+      for (size_t i = 0; i < old.size(); ++i) {
+        EXPECT_LE(std::abs(now[i] - old[i]), 0x1p-22 * std::abs(old[i])) << name;
+        differing += now[i] != old[i];
+      }
+      EXPECT_GT(differing, old.size() / 3) << name;
+      EXPECT_EQ(moved.try_emplace(name, now).first->second, now) << name;
+    }
+    EXPECT_TRUE(
+        bitwiseEqual(data->steps[0][0].begin()->second, before.steps[0][0].begin()->second));
+  }
+  using Setting = driver::SerialRuns::Setting;
+  driver::SerialRuns runs;
+  auto errorOf = [&](uint64_t neighbour) {
+    std::vector<double> losses;
+    for (kernels::Arith arith : {kernels::Arith::F64, kernels::Arith::Native}) {
+      auto run = runs.run(*model.step, *plan, Setting{1, arith, 1, std::nullopt, {}, neighbour});
+      EXPECT_TRUE(run);
+      losses.push_back(run ? run->at("loss 1").toDoubles()[0] : 0);
+    }
+    return losses[1] - losses[0];
+  };
+  EXPECT_NE(errorOf(0), errorOf(1));
+  EXPECT_NE(errorOf(1), errorOf(2));
 }
 
 /// Several chunks per stage, looped and V-shaped, and a split backward. Covers tied weights, long

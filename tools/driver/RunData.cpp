@@ -177,4 +177,34 @@ Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int s
   return data;
 }
 
+/// Returns the distance of 1 to the next number of `dtype`.
+static double ulpOfOne(kernels::DType dtype) {
+  switch (dtype) {
+  case kernels::DType::F64:
+    return 0x1p-52;
+  case kernels::DType::BF16:
+    return 0x1p-7;
+  case kernels::DType::F16:
+    return 0x1p-10;
+  default:
+    return 0x1p-23;
+  }
+}
+
+void moveParameters(RunData &data, TrainingStep &step, kernels::Arith arith, uint64_t number) {
+  std::mt19937_64 random(number);
+  for (const frontend::ParameterSource &source : step.model.parameters) {
+    if (source.isState || !kernels::isFloat(source.dtype))
+      continue;
+    kernels::Tensor &tensor = data.initial.at(source.name);
+    std::vector<double> values = tensor.toDoubles();
+    for (double &value : values)
+      value *= 1 + (double(random() % 3) - 1) * ulpOfOne(source.dtype);
+    // Both arithmetics start from the same numbers, those of the dtype.
+    kernels::Tensor rounded =
+        kernels::Tensor::fromDoubles(tensor.type(), kernels::Arith::Native, values);
+    tensor = kernels::Tensor::fromDoubles(tensor.type(), arith, rounded.toDoubles());
+  }
+}
+
 } // namespace tbc::driver

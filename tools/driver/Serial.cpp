@@ -49,12 +49,15 @@ Result<RunRecord> SerialRuns::run(TrainingStep &step, const planner::Plan &plan,
                 plan.job.globalBatch, plan.microBatch * plan.mesh.dataRanks(),
                 setting.steps,        setting.arith,
                 setting.seed,         setting.lossScale,
-                setting.range.low,    setting.range.high};
+                setting.range.low,    setting.range.high,
+                setting.neighbour};
   if (auto known = made.find(key); known != made.end())
     return known->second;
   auto data = makeRunData(step, plan, setting.steps, setting.arith, setting.seed, setting.range);
   if (!data)
     return data.error();
+  if (setting.neighbour > 0)
+    moveParameters(*data, step, setting.arith, setting.neighbour);
   data->lossScale = setting.lossScale;
   auto record = runSerial(step, plan, *data, setting.arith);
   if (record)

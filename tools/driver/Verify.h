@@ -43,6 +43,10 @@ struct InputRange {
 Result<RunData> makeRunData(TrainingStep &step, const planner::Plan &plan, int steps,
                             kernels::Arith arith, uint64_t seed, const InputRange &range = {});
 
+/// Moves elements of the parameters up or down by about an ulp, at random by `number`, so that all
+/// roundings of a run are others and its conditioning is the same.
+void moveParameters(RunData &data, TrainingStep &step, kernels::Arith arith, uint64_t number);
+
 /// Runs the unpartitioned step in the interpreter, with the plan's batch and accumulation.
 Result<RunRecord> runSerial(TrainingStep &step, const planner::Plan &plan, const RunData &data,
                             const kernels::KernelContext &context);
@@ -57,6 +61,8 @@ public:
     uint64_t seed = 1;
     std::optional<double> lossScale = std::nullopt;
     InputRange range = {};
+    /// Of moveParameters(); 0 leaves the data as they are.
+    uint64_t neighbour = 0;
   };
   /// Returns runSerial() on the data of makeRunData().
   Result<RunRecord> run(TrainingStep &step, const planner::Plan &plan, const Setting &setting);
@@ -64,7 +70,7 @@ public:
 private:
   /// Hashes of model and step; batch and samples of a micro-batch; the setting.
   using Key = std::tuple<std::string, std::string, int64_t, int64_t, int, kernels::Arith, uint64_t,
-                         std::optional<double>, double, double>;
+                         std::optional<double>, double, double, uint64_t>;
   std::map<Key, RunRecord> made;
 };
 
