@@ -12,7 +12,7 @@
 
 namespace tbc::frontend {
 
-/// Returns the class whose `apply` a line calls, by a name in capitals as classes have; else "".
+/// Returns X if a line calls X.apply() and X begins with a capital, as classes do; else "".
 static llvm::StringRef appliedClass(llvm::StringRef line) {
   llvm::StringRef before = line.split(kApplyCall).first;
   if (before.size() == line.size())

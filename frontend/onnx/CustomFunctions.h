@@ -1,7 +1,7 @@
 //===- CustomFunctions.h - torch.autograd.Function in a file ---*- C++ -*-===//
 //
 // Exporters write the forward of a torch.autograd.Function, and no file has its backward. torch's
-// newer exporter keeps stack traces, in which such calls show: "context = Cumulation.apply(q, k)",
+// newer exporter keeps stack traces, and they show such a call: "context = Cumulation.apply(q, k)",
 // with a frame in `forward` below.
 //
 //===----------------------------------------------------------------------===//
@@ -16,7 +16,7 @@
 
 namespace tbc::frontend {
 
-/// Returns a warning for each custom function that nodes come from.
+/// Returns a warning for each custom function in the stack traces of nodes.
 std::vector<std::string> customFunctionWarnings(const Model &model);
 
 } // namespace tbc::frontend

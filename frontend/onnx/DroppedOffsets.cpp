@@ -20,13 +20,13 @@ public:
   std::vector<std::string> find(const Model &model);
 
 private:
-  /// Whether `node` reads `input` where its call in PyTorch reads a sum that is not in the file.
+  /// Whether `node` reads `input` in place of a sum of its call in PyTorch, and the file lacks it.
   bool readsInstead(const onnx::NodeProto &node, const std::string &input) const;
   bool isDropped(const std::string &read) const;
 
-  /// All values of the graph; those that nodes compute have their node.
+  /// All values of the graph, with the nodes that compute them.
   std::map<std::string, const onnx::NodeProto *> values;
-  /// The results of the calls that nodes have, and all values that calls read.
+  /// The results and the operands of the calls of all nodes.
   std::set<std::string> results, named;
 };
 
@@ -57,7 +57,7 @@ bool OffsetFinder::readsInstead(const onnx::NodeProto &node, const std::string &
     return false;
   bool isFound = false;
   auto look = [&](const std::string &text, const std::vector<std::string> &reads) {
-    // One call may be several nodes; only those that read values of other calls read its arguments.
+    // One call may be several nodes, and the inner ones read values of the same call.
     bool isInner = false;
     auto compare = [&](const std::string &other, const std::vector<std::string> &) {
       isInner |= other == text;
@@ -66,7 +66,7 @@ bool OffsetFinder::readsInstead(const onnx::NodeProto &node, const std::string &
     if (isInner || llvm::is_contained(reads, input) ||
         llvm::none_of(reads, [&](const auto &read) { return isDropped(read); }))
       return;
-    // The optimizer also joins equal sums. Readers of the one that is kept name it.
+    // The optimizer also joins equal sums and keeps one of them. Its other readers name it.
     const std::string &op = source->second->op_type();
     isFound |= (op != "Add" && op != "Sub") || !named.count(input);
   };
@@ -74,7 +74,7 @@ bool OffsetFinder::readsInstead(const onnx::NodeProto &node, const std::string &
   return isFound;
 }
 
-/// Returns the input at which a derivative of the op is infinite if it is zero, or -1.
+/// Returns the number of the input at whose zero a derivative is infinite, or -1.
 int singularInput(llvm::StringRef op) {
   static const llvm::StringMap<int> inputs{{"Div", 1},        {"Log", 0},      {"Pow", 0},
                                            {"Reciprocal", 0}, {"ReduceL2", 0}, {"ReduceLogSum", 0},

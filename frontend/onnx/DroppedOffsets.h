@@ -2,8 +2,8 @@
 //
 // The optimizer of torch's newer exporter takes numbers up to 1e-8 for zero and leaves out
 // `x + 1e-8`. Readers then read x, and keep their call: "args = (%add,)". The number is lost. Most
-// such sums keep the argument of a division, root or logarithm from zero, where a gradient is
-// infinite or NaN without them.
+// such sums keep the argument of a division, root or logarithm from zero, because a gradient there
+// is infinite or NaN.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,8 +17,8 @@
 
 namespace tbc::frontend {
 
-/// Returns a warning if nodes that are singular at zero read x where PyTorch reads a sum or
-/// difference of x that the file has no node for; else an empty list.
+/// Returns a warning if nodes with a singularity at zero read x in place of a sum or difference of
+/// x, and the file has no node for this sum; else an empty list.
 std::vector<std::string> droppedOffsetWarnings(const Model &model);
 
 } // namespace tbc::frontend

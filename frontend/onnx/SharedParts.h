@@ -10,11 +10,11 @@
 
 namespace tbc::frontend {
 
-/// Returns the names of those of `parts` that share elements with another one. Each part is made of
-/// one tensor by ops that only move elements. Two parts share elements if a slab of one, all
-/// elements at one index of a dim, is a slab of the other, or is all of it. A slab has at least 4
-/// elements, and not all of one value: of zeros it is open whether they are the same. Of vectors, 4
-/// elements in a row are a slab.
+/// Returns the names of parts that share elements with another part. Ops that only move elements
+/// have made all parts of one tensor. A slab is all elements at one index of a dim, or 4 elements
+/// in a row of a vector. Two parts share elements if a slab of one is a slab of the other, or is
+/// all of it. A slab has at least 4 elements, and not all of one value: equal zeros may be two
+/// slabs of the tensor.
 ///
 /// Only the first 4 Mi elements of a part are read; none if its data is missing.
 ///

@@ -143,8 +143,8 @@ void joinCopies(Parameters &parameters,
   }
 }
 
-/// Whether `a` and `b`, parts of one parameter, have the same elements of it in the same order.
-/// Parts of zeros are equal and may lie apart in it, unless both are all of it.
+/// Whether two parts of a parameter have the same of its elements in the same order. Two parts of
+/// zeros may be at two places of it, unless both are all of it.
 static bool areOnePart(const ParameterSource &a, const ParameterSource &b, bool areWhole) {
   if (a.dtype != b.dtype || a.shape != b.shape)
     return false;

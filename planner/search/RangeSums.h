@@ -1,8 +1,8 @@
 //===- RangeSums.h - Sums and maxima over ranges of forward ops ------------===//
 //
-// Plain C++. A model of 61 layers has some 60 times the ops of one layer, and their costs are
-// equal. A profile keeps costs by op of the graph with fewer repeats, and answers for ranges of all
-// ops: it is as small as that graph, and a search has hundreds of profiles.
+// Plain C++. The ops of 61 equal layers have equal costs. A profile keeps costs by op of the graph
+// with fewer repeats and answers for ranges of all ops, so it is as small as that graph. A search
+// has hundreds of profiles.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,7 +51,7 @@ struct RangeSums {
   void add(const RangeSums &o, double sign);
 };
 
-/// Which op of a shorter graph each op is like. The ops form runs in which both go on one by one.
+/// For each op, the op of a shorter graph with its costs. Both go on one by one within a run.
 /// Example: {0, 1, 2, 1, 2, 3} has the runs {0, 1, 2} and {1, 2, 3}.
 class Folding {
 public:
@@ -59,8 +59,7 @@ public:
     int first = 0;          // op
     int begin = 0, end = 0; // ops of the shorter graph
   };
-  /// A place between ops: `at` ops of the shorter graph are before it, of those that its run is
-  /// like.
+  /// A place between ops, within a run: before op `at` of the shorter graph.
   struct Place {
     int run = 0, at = 0;
   };
@@ -73,7 +72,7 @@ public:
   const Run &run(int index) const { return runs[size_t(index)]; }
   /// The place before `op`, in the run of `op`; numOps() is the end.
   Place place(int op) const { return places[size_t(op)]; }
-  /// The op of the shorter graph that `op` is like.
+  /// The op of the shorter graph with the costs of `op`.
   int like(int op) const { return place(op).at; }
 
 private:
@@ -96,7 +95,7 @@ public:
   private:
     friend class FoldedSums;
     const RangeSums *first, *last;       // of the shorter graph
-    const RangeSums *firstRun, *lastRun; // of what is before each run, without the former
+    const RangeSums *firstRun, *lastRun; // FoldedSums::before of their runs
   };
 
   FoldedSums() = default;
@@ -133,7 +132,7 @@ private:
   std::vector<std::vector<double>> levels; // levels[k][i]: of 2^k values from i
 };
 
-/// The same for ops that are like those of a shorter graph.
+/// The same for folded ops.
 class FoldedMaximum {
 public:
   FoldedMaximum() = default;

@@ -13,11 +13,10 @@
 
 namespace tbc::train {
 
-/// Returns the name of the optimizer by whose rule the states of a Program change; empty for a
-/// Program without an optimizer. Optimizers with the same name have the same states with the same
-/// meaning. Example: "adam" for Adam and AdamW, whose weight decay is not in the states;
-/// "sgd-momentum" for SGD with momentum, whose buffer has the name of Adam's first moment, and is
-/// 10 times as large at a decay of 0.9.
+/// Returns the name of the optimizer of a Program; empty if it has no optimizer. Two optimizers
+/// have one name if their states mean the same. Examples: "adam" for Adam and AdamW, because weight
+/// decay is not in the states; "sgd-momentum" for SGD with momentum. Its buffer is called as Adam's
+/// first moment is, and at a decay of 0.9 it is 10 times as large.
 std::string optimizerName(const program::Program &program);
 
 } // namespace tbc::train

@@ -49,9 +49,9 @@ struct AttentionCall {
   double cap = 0; // 0: none
 };
 
-/// Returns the row sum l as it is stored and divided by. It is 0 for a row without a key, and NaN
-/// for one that reads keys whose scores are all -inf by a bias, as in the reference. Beside masks
-/// that are data the two are not told apart, and it is 0.
+/// Returns the row sum l as it is stored and divided by: 0 for a row without a key, and NaN if a
+/// bias makes all scores of a row -inf, as in the reference. Beside masks that are data both are 0,
+/// because l alone does not tell them apart.
 mlir::Value rowSumOf(const ThreadKernel &k, const AttentionCall &a, mlir::Value l);
 
 /// Returns the dropout factor of a weight, 0 or 1 / (1 - ratio), for the number of its element:
