@@ -26,6 +26,7 @@ private:
   const onnx::NodeProto *selectionOf(const std::string &places) const;
   std::string maskOf(const onnx::NodeProto &selection, const std::string &data) const;
   bool isNumber(const std::string &value) const;
+  bool isZero(const std::string &value) const;
   std::optional<std::string> onAllPlaces(const std::string &value, const GraphNode &scatter);
   std::optional<std::string> assignedOnAllPlaces(const GraphNode &scatter);
   void join(GraphNode &node);
@@ -107,6 +108,17 @@ bool Joiner::isNumber(const std::string &value) const {
          llvm::all_of(it->second->dims(), [](int64_t size) { return size == 1; });
 }
 
+/// Whether `value` is the number 0 in i64, as PyTorch writes the begin and the dim of a slice.
+bool Joiner::isZero(const std::string &value) const {
+  if (!isNumber(value))
+    return false;
+  const onnx::TensorProto &number = *model.initializers.find(value)->second;
+  if (number.data_type() != onnx::TensorProto::INT64)
+    return false;
+  return number.int64_data_size() == 1 ? number.int64_data(0) == 0
+                                       : number.raw_data() == std::string(sizeof(int64_t), '\0');
+}
+
 /// Returns the value that has, at each place, what `value` has for a selected one; nullopt unless
 /// it is computed from elements at the places of `scatter` and numbers, each element by itself.
 /// Ops without a finite slope everywhere are left out: a gradient of 0 times infinity is no number.
@@ -132,9 +144,11 @@ std::optional<std::string> Joiner::onAllPlaces(const std::string &value, const G
     selected.insert(selection);
     return copies[value] = node.input(0);
   }
-  // The list of places keeps its elements: the scatter takes one for each. So a slice, forwards, is
-  // one of all.
-  if (type == "Expand" || type == "Reshape" || (type == "Slice" && node.input_size() < 5))
+  // The list of places keeps its elements, because the scatter takes one for each. So a slice of
+  // the list from its begin has all of them.
+  const bool isOfList =
+      type == "Slice" && node.input_size() == 4 && isZero(node.input(1)) && isZero(node.input(3));
+  if (type == "Expand" || type == "Reshape" || isOfList)
     return onAllPlaces(node.input(0), scatter);
   if (!elementwise.count(type))
     return std::nullopt;

@@ -119,4 +119,24 @@ TEST(MaskedAssign, ComputesForAllPlaces) {
   }
 }
 
+/// A slice of the columns is none of the list: x[mask] = y[mask][:, 1:].
+TEST(MaskedAssign, LeavesOutNoColumns) {
+  ModelBuilder b;
+  b.input("x", {"batch", "3", "1"});
+  b.input("y", {"batch", "3", "2"});
+  b.input("mask", {"batch", "3"}, /*isFloat=*/false);
+  b.output("z");
+  b.ints("zero", {1}, {0});
+  b.ints("one", {1}, {1});
+  b.ints("two", {1}, {2});
+  b.node("Greater", {"mask", "zero"}, {"chosen"});
+  b.node("NonZero", {"chosen"}, {"found"});
+  ModelBuilder::attr(b.node("Transpose", {"found"}, {"places"}), "perm",
+                     std::vector<int64_t>{1, 0});
+  b.node("GatherND", {"y", "places"}, {"rows"}, "take");
+  b.node("Slice", {"rows", "one", "two", "one"}, {"updates"});
+  b.node("ScatterND", {"x", "places", "updates"}, {"z"}, "assign");
+  EXPECT_THAT(importError(b.bytes()), HasSubstr("node 'take' (GatherND): reads [batch, 3, 2]"));
+}
+
 } // namespace
