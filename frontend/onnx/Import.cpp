@@ -5,7 +5,9 @@
 
 #include "frontend/onnx/Batch.h"
 #include "frontend/onnx/Bindings.h"
+#include "frontend/onnx/CustomFunctions.h"
 #include "frontend/onnx/Detach.h"
+#include "frontend/onnx/DroppedOffsets.h"
 #include "frontend/onnx/Elements.h"
 #include "frontend/onnx/GroupedRows.h"
 #include "frontend/onnx/MaskedScatter.h"
@@ -22,14 +24,13 @@
 #include "frontend/onnx/TrainedParameters.h"
 #include "frontend/onnx/ops/Families.h"
 #include "ir/Roles.h"
+#include "runtime/abi/Sha256.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/ScopeExit.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/SHA256.h"
 
 #include <algorithm>
 #include <list>
@@ -502,12 +503,6 @@ void verifyModule(ModuleOp module) {
     throw ImportError(text);
 }
 
-std::string hashOf(const Model &model) {
-  llvm::SHA256 hash;
-  hash.update(StringRef(model.scanned.skeleton));
-  return llvm::toHex(hash.final(), /*LowerCase=*/true);
-}
-
 ImportedModel importModel(MLIRContext &context, const Model &model, const ImportOptions &options) {
   context.loadDialect<TbcDialect, func::FuncDialect>();
   constexpr int64_t maxWork = int64_t(1) << 26;
@@ -554,8 +549,9 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
   }
   imported.batch = bindings.batch;
   imported.seq = bindings.seq;
-  imported.hash = hashOf(model);
-  for (const auto &list : {openRoleWarnings(parameters), parameters.warnings, bindings.warnings})
+  imported.hash = sha256Hex(model.scanned.skeleton);
+  for (const auto &list : {openRoleWarnings(parameters), customFunctionWarnings(model),
+                           droppedOffsetWarnings(model), parameters.warnings, bindings.warnings})
     imported.warnings.insert(imported.warnings.begin(), list.begin(), list.end());
   imported.notes = parameters.notes;
   imported.constants = parameters.constants;

@@ -2,16 +2,12 @@
 
 #include "frontend/onnx/Parameters.h"
 
-#include "frontend/onnx/CustomFunctions.h"
-#include "frontend/onnx/DroppedOffsets.h"
 #include "frontend/onnx/Elements.h"
 #include "frontend/onnx/Roles.h"
 #include "frontend/onnx/SharedParts.h"
 #include "frontend/onnx/Sources.h"
 #include "frontend/onnx/Ties.h"
 #include "frontend/onnx/Value.h"
-
-#include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 #include <set>
@@ -165,8 +161,6 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
   roles.requireAllMatched();
   for (std::string &text : roles.warnings())
     result.warnings.push_back(std::move(text));
-  llvm::append_range(result.warnings, droppedOffsetWarnings(model));
-  llvm::append_range(result.warnings, customFunctionWarnings(model));
   joinTies(result, options.ties);
   joinCopies(result, roles.copies());
   const PartsOfParameters parts = roles.parts();
