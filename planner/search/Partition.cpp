@@ -14,7 +14,7 @@ static double secondsOf(const RangeSums &range) {
 }
 
 std::vector<int> cutPositions(const Profile &profile, int buckets) {
-  int n = profile.numForward;
+  int n = profile.numForward();
   std::vector<int> positions{0};
   if (n <= 64) {
     for (int i = 1; i <= n; ++i)

@@ -75,7 +75,8 @@ void Pricer::refineCuts(Candidate &candidate, const Mix &mix, const DataMode &mo
     improved = false;
     for (size_t s = 1; s < candidate.firstOps.size(); ++s) {
       int low = candidate.firstOps[s - 1];
-      int high = s + 1 < candidate.firstOps.size() ? candidate.firstOps[s + 1] : profile.numForward;
+      int high =
+          s + 1 < candidate.firstOps.size() ? candidate.firstOps[s + 1] : profile.numForward();
       for (int position : positions) {
         if (position <= low || position >= high || position == candidate.firstOps[s])
           continue;
@@ -144,7 +145,7 @@ std::vector<StageSeconds> Pricer::chunkSeconds(const Candidate &candidate, const
   for (size_t c = 0; c < candidate.firstOps.size(); ++c) {
     int first = candidate.firstOps[c], stage = stageOf[c];
     bool isLast = c + 1 == candidate.firstOps.size();
-    int last = isLast ? profile.numForward : candidate.firstOps[c + 1];
+    int last = isLast ? profile.numForward() : candidate.firstOps[c + 1];
     const Mix here = costs.models.mixOn(candidate, mix, stage);
     const DataMode modeHere = modeOn(costs, candidate, mode, stage);
     RangeSums range =

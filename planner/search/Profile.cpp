@@ -40,7 +40,6 @@ public:
         plan.reduceAxes.push_back(wholeAxis(mesh, axis));
     assignment.parameterPlans.assign(graph.parameters.size(), plan);
     derivation = derive(graph, assignment);
-    profile.numForward = folding->numOps();
     profile.folding = folding;
     profile.stageMayBegin = profiled.mayBegin;
     at.resize(size_t(numForwardOps(graph)));

@@ -23,7 +23,6 @@
 namespace tbc::planner {
 
 struct Profile {
-  int numForward = 0;
   FoldedSums sums;                 // of forward ops
   FoldedMaximum liveBytes;         // by forward op: the peak in it or its backward
   FoldedMaximum largestParameter;  // by forward op: bytes of the parameters it uses
@@ -32,6 +31,7 @@ struct Profile {
   std::vector<bool> stageMayBegin; // by forward op
   std::shared_ptr<const Folding> folding;
 
+  int numForward() const { return folding->numOps(); }
   /// The bytes sent if a stage ends after forward op `op`.
   double crossingBytes(int op) const { return crossing[size_t(folding->like(op))]; }
 

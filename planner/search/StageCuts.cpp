@@ -18,7 +18,7 @@ std::vector<int> StageCuts::positions(const Profile &profile, int64_t chunks) co
     return cutPositions(profile, buckets);
   std::vector<int> allowed{0};
   allowed.insert(allowed.end(), problem.stageBegins.begin(), problem.stageBegins.end());
-  allowed.push_back(profile.numForward);
+  allowed.push_back(profile.numForward());
   return allowed;
 }
 
@@ -76,7 +76,7 @@ static double leastTogether(const CostTables &costs, const Candidate &candidate,
       least.untilWeight = std::min(least.untilWeight, chunk.untilWeight);
       least.weight = std::min(least.weight, chunk.weight);
     }
-  const int all = profile.numForward;
+  const int all = profile.numForward();
   const double one = profiledBytes(profile, {{0, all, all, candidate.offloadsResiduals ? all : 0}},
                                    {{least}}, mode, costs.problem.job, costs.problem.cluster);
   return one + double(candidate.mesh.pp - 1) * double(costs.problem.cluster.contextBytes);

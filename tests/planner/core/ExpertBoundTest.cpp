@@ -246,7 +246,7 @@ static void checkKept(const Graph &graph, const Cluster &cluster) {
     const double kept = searcher.costs.models.unforcedKeptBytes(candidate.microBatch * mesh.ep) /
                         double(mesh.tp * mesh.cp * mesh.ep);
     const Profile &profile = searcher.costs.models.profileOf(candidate, RecomputeMode::None);
-    const double scored = profile.sums(0, profile.numForward).residualBytes;
+    const double scored = profile.sums(0, profile.numForward()).residualBytes;
     ASSERT_LE(kept, scored * (1 + 1e-9)) << toString(mesh);
     tightest = std::max(tightest, kept / scored);
     const bool isTooMuch = keepsTooMuch(searcher.boundTables, candidate);

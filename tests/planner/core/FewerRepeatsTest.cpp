@@ -55,10 +55,10 @@ TEST(FewerRepeats, CostWhatAllRepeatsCost) {
         const Graph graph = withBatch(chain, batch);
         const Profile whole = profileOf(graph, nullptr, mode),
                       folded = profileOf(graph, &*fewer, mode);
-        ASSERT_EQ(whole.numForward, folded.numForward);
+        ASSERT_EQ(whole.numForward(), folded.numForward());
         EXPECT_EQ(whole.stageMayBegin, folded.stageMayBegin);
         EXPECT_EQ(whole.inputBytes, folded.inputBytes);
-        for (int op = 0; op <= whole.numForward; ++op) {
+        for (int op = 0; op <= whole.numForward(); ++op) {
           const RangeSums a = whole.sums(0, op), b = folded.sums(0, op);
           for (auto member :
                {&RangeSums::forward, &RangeSums::backward, &RangeSums::recompute,
@@ -67,7 +67,7 @@ TEST(FewerRepeats, CostWhatAllRepeatsCost) {
             EXPECT_NEAR(a.*member, b.*member, 1e-12 * a.*member) << op; // summed in another order
           EXPECT_DOUBLE_EQ(a.parameters[0].bytes, b.parameters[0].bytes) << op;
           EXPECT_DOUBLE_EQ(a.parameters[0].trained, b.parameters[0].trained) << op;
-          if (op == whole.numForward)
+          if (op == whole.numForward())
             continue;
           EXPECT_EQ(whole.crossingBytes(op), folded.crossingBytes(op)) << op;
           EXPECT_EQ(whole.liveBytes(op, op + 1), folded.liveBytes(op, op + 1)) << op;

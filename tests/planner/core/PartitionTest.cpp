@@ -17,7 +17,6 @@ namespace {
 /// Ops of random length and weight, sends of random size; any op may begin a stage.
 struct RandomOrder {
   explicit RandomOrder(unsigned seed, int numOps) : random(seed) {
-    profile.numForward = numOps;
     profile.stageMayBegin.assign(size_t(numOps), true);
     for (int op = 0; op < numOps; ++op) {
       RangeSums one;
@@ -52,10 +51,10 @@ struct RandomOrder {
     std::vector<double> seconds;
     for (size_t c = 0; c < firstOps.size(); ++c) {
       int first = firstOps[c],
-          last = c + 1 < firstOps.size() ? firstOps[c + 1] : profile.numForward;
+          last = c + 1 < firstOps.size() ? firstOps[c + 1] : profile.numForward();
       double own = profile.sums(first, last).forward;
       own += first > 0 ? profile.crossingBytes(first - 1) : 0;
-      own += last < profile.numForward ? profile.crossingBytes(last - 1) : 0;
+      own += last < profile.numForward() ? profile.crossingBytes(last - 1) : 0;
       seconds.push_back(own);
     }
     return seconds;
@@ -77,7 +76,7 @@ struct RandomOrder {
       return unevenness(firstOps);
     constexpr double infinity = std::numeric_limits<double>::infinity();
     std::pair<double, double> least{infinity, infinity};
-    for (int next = firstOps.back() + 1; next < profile.numForward; ++next) {
+    for (int next = firstOps.back() + 1; next < profile.numForward(); ++next) {
       firstOps.push_back(next);
       least = std::min(least, mostEven(firstOps, chunks));
       firstOps.pop_back();
@@ -91,7 +90,7 @@ struct RandomOrder {
       for (size_t c = 0; c < firstOps.size(); ++c)
         if (chunkStage[c] == stage)
           spans.push_back({int(c), firstOps[c],
-                           c + 1 < firstOps.size() ? firstOps[c + 1] : profile.numForward});
+                           c + 1 < firstOps.size() ? firstOps[c + 1] : profile.numForward()});
       if (bytes(spans) > limit)
         return false;
     }
@@ -103,7 +102,7 @@ struct RandomOrder {
       return fits(firstOps, chunkStage, limit) ? seconds(firstOps)
                                                : std::numeric_limits<double>::infinity();
     double shortest = std::numeric_limits<double>::infinity();
-    for (int next = firstOps.back() + 1; next < profile.numForward; ++next) {
+    for (int next = firstOps.back() + 1; next < profile.numForward(); ++next) {
       firstOps.push_back(next);
       shortest = std::min(shortest, best(firstOps, chunkStage, limit));
       firstOps.pop_back();
@@ -126,7 +125,7 @@ TEST(Partition, SeveralChunksPerStageAreCutAsByBruteForce) {
         (seed % 2 ? schedule::Pipeline::loop(2, 2) : schedule::Pipeline::vee(2, 2)).chunkStage;
     if (seed % 5 == 0)
       chunkStage = {1, 0, 0, 1, 1};
-    double whole = order.weigh(0, order.profile.numForward);
+    double whole = order.weigh(0, order.profile.numForward());
     double limit = whole * (0.6 + 0.1 * double(seed % 7));
     double expected = order.best({0}, chunkStage, limit);
     StageCutter cutter = order.cutter();
