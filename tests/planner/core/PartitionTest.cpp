@@ -137,7 +137,7 @@ TEST(Partition, SeveralChunksPerStageAreCutAsByBruteForce) {
       continue;
     EXPECT_EQ(order.seconds(*cut), expected) << "seed " << seed;
     EXPECT_TRUE(order.fits(*cut, chunkStage, limit)) << "seed " << seed;
-    auto free = cutter.cut(int(chunkStage.size()));
+    const auto &free = cutter.cut(int(chunkStage.size()));
     ASSERT_TRUE(free);
     bound += order.seconds(*free) < expected;
     EXPECT_GT(order.counted, 0);
