@@ -447,13 +447,13 @@ Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_
       cut.shape[k] = 1;
       continue;
     }
-    std::optional<Range> range;
-    if (part.isKnown() && part.isSplat()) {
+    const bool isSplat = part.isKnown() && part.isSplat();
+    const std::optional<Range> range = part.isKnown() && !isSplat ? asRange(part) : std::nullopt;
+    if (isSplat) {
       cut = slice(emitter, cut, k, part.splatInt(), 1, 1);
       if (!cut.isKnown())
         cut = emitter.withoutUnitDims(cut);
-    } else if (part.isKnown() && (range = asRange(part)) &&
-               !llvm::is_contained(target, std::optional<unsigned>(range->dim))) {
+    } else if (range && !llvm::is_contained(target, std::optional<unsigned>(range->dim))) {
       cut = slice(emitter, cut, k, range->start, 1, range->size);
       target[k] = range->dim;
     } else if (general < 0) {

@@ -63,8 +63,12 @@ std::set<size_t> slabsOf(const ParameterSource &part) {
     else
       for (size_t dim = 0; dim < shape.size(); ++dim)
         slabs[dim][size_t(index[dim])].add(element);
-    for (size_t dim = shape.size(); dim-- > 0 && ++index[dim] == shape[dim];)
-      index[dim] = 0;
+    for (size_t dim = shape.size(); dim > 0; --dim) {
+      ++index[dim - 1];
+      if (index[dim - 1] < shape[dim - 1])
+        break;
+      index[dim - 1] = 0;
+    }
     return ++count < maxElements;
   });
   std::set<size_t> numbers;

@@ -82,14 +82,15 @@ private:
       return false;
     const int part = op.results[0];
     const std::vector<int> &users = graph.values[size_t(part)].users;
+    auto isRead = [&](int user) {
+      const GraphOp &reader = graph.ops[size_t(user)];
+      bool isDirectly = inBlock[size_t(user)] && reader.isLoopNest;
+      for (size_t k = 0; k < reader.operands.size(); ++k)
+        isDirectly = isDirectly && (reader.operands[k] != part || isDirect(user, k));
+      return isDirectly;
+    };
     return !isKept[size_t(part)] && !users.empty() &&
-           std::all_of(users.begin(), users.end(), [&](int user) {
-             const GraphOp &reader = graph.ops[size_t(user)];
-             bool isRead = inBlock[size_t(user)] && reader.isLoopNest;
-             for (size_t k = 0; k < reader.operands.size(); ++k)
-               isRead = isRead && (reader.operands[k] != part || isDirect(user, k));
-             return isRead;
-           });
+           std::all_of(users.begin(), users.end(), isRead);
   }
 
   /// Whether operand k of the op is read as its producer makes it, without communication.

@@ -165,7 +165,7 @@ void check(const Sizes &n, const Masks &masks, DType dtype, const std::string &w
   ASSERT_EQ(native.size(), 3u) << what;
   // |dp|, |D| <= e. The error of p is 2 dz. It counts twice: m and l come from the forward.
   double ds = 2 * e * kept * (2 * relative + (e + 8) * u);
-  double queries = double(n.queries * n.heads / n.keyHeads);
+  double queries = double(n.queries) * double(n.heads) / double(n.keyHeads);
   test::expectClose(native[0], exact[0], one, scale * ds, what + " dq");
   if (masks.softCap > 0)
     ds += 2 * e * kept * 16 * u; // the slope
