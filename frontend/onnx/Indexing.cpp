@@ -366,11 +366,13 @@ static Value gatherFlat(Emitter &emitter, const Value &data, const Value &indice
   }
   // Each sample has indices of its own.
   Shape places = batch;
-  shape.push_back(saturatedElements(rest));
   places.push_back(saturatedElements(list));
-  places.push_back(1);
   Shape rows = places;
-  rows.back() = shape.back();
+  if (!rest.empty()) {
+    shape.push_back(saturatedElements(rest));
+    places.push_back(1);
+    rows.push_back(shape.back());
+  }
   Value everywhere = expand(emitter, reshape(emitter, flat, places), rows);
   mlir::Value gathered = emitter.createOne(
       "gather_elements", {emitter.full(reshape(emitter, data, shape)), emitter.full(everywhere)},
@@ -418,11 +420,16 @@ Value gatherNd(Emitter &emitter, const Value &data, const Value &indices, int64_
     throw ImportError("GatherND needs indices of rank 1 or more");
   int64_t depth = indices.shape.back();
   if (batchDims < 0 || batchDims >= int64_t(indices.rank()) || depth < 1 ||
-      batchDims > int64_t(data.rank()) - depth ||
-      !std::equal(data.shape.begin(), data.shape.begin() + batchDims, indices.shape.begin()))
+      batchDims > int64_t(data.rank()) - depth)
     throw ImportError("GatherND with " + std::to_string(depth) +
                       " coordinates for a tensor of rank " + std::to_string(data.rank()) + " and " +
                       std::to_string(batchDims) + " batch dims");
+  if (!std::equal(data.shape.begin(), data.shape.begin() + batchDims, indices.shape.begin()))
+    throw ImportError(
+        "reads " + printShape(data.shape, emitter.marker) + " by indices " +
+        printShape(indices.shape, emitter.marker) + ", which differ in the first " +
+        (batchDims == 1 ? "dim" : std::to_string(batchDims) + " dims") +
+        "; indices for a batch of one size are imported if the export has a dynamic batch");
   if (batchDims != 0)
     return gatherFlat(emitter, data, indices, batchDims);
   if (std::optional<Value> rows = gatherInSamples(emitter, data, indices))

@@ -98,6 +98,26 @@ static void warnOfSharedParts(Parameters &parameters, const PartsOfParameters &p
   }
 }
 
+/// Warns of `unread`, constants of no reader that takes weights, where they have more numbers than
+/// all parameters: the weights of the model may be among them.
+static void warnOfLargeConstants(Parameters &parameters,
+                                 const std::vector<ConstantTensor> &unread) {
+  int64_t trained = 0, constant = 0;
+  for (const ParameterSource &source : parameters.params)
+    trained += kernels::numElements(source.shape);
+  std::vector<std::string> names;
+  for (const ConstantTensor &tensor : unread) {
+    constant += kernels::numElements(tensor.shape);
+    names.push_back(tensor.displayName);
+  }
+  if (constant > trained)
+    parameters.warnings.push_back(
+        listOf(names) + ", with " + std::to_string(constant) + " numbers, " +
+        (names.size() > 1 ? "are" : "is") + " not trained, and all parameters have " +
+        std::to_string(trained) + ": " + unread[0].reason + "; --parameter '" + names[0] +
+        "' trains " + (names.size() > 1 ? "one of them" : "it"));
+}
+
 Parameters findParameters(const Model &model, const ImportOptions &options) {
   Parameters result;
   Users users(model);
@@ -105,6 +125,7 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
   RoleFinder roles(model, users, options);
   roles.pairAngles(sources);
   std::set<std::string> displayNames;
+  std::vector<ConstantTensor> unread;
   for (const onnx::TensorProto *initializer : model.initializerOrder) {
     const onnx::TensorProto &tensor = *initializer;
     if (isExternal(tensor)) // checked even if unused
@@ -140,6 +161,8 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
     if (isTensor && !isStatistic)
       result.constants.push_back({source.name, source.displayName, source.dtype, source.shape,
                                   describe(decision.evidence)});
+    if (decision.evidence == Evidence::GeneratedName)
+      unread.push_back(result.constants.back());
     // Constants too large for the function become state arguments.
     bool isHeld = decision.evidence == Evidence::Mask && bandOf(source);
     bool isTooLarge = kernels::numElements(source.shape) > kMaxStoredElements && !isHeld;
@@ -161,6 +184,7 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
   roles.requireAllMatched();
   for (std::string &text : roles.warnings())
     result.warnings.push_back(std::move(text));
+  warnOfLargeConstants(result, unread);
   joinTies(result, options.ties);
   joinCopies(result, roles.copies());
   const PartsOfParameters parts = roles.parts();

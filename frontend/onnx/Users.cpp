@@ -51,6 +51,39 @@ const GraphNode *Users::producer(const std::string &value) const {
   return it == producers.end() ? nullptr : it->second;
 }
 
+/// If `use` is that of a loop which carries the value unchanged through all iterations, or gives
+/// the body one slice of it in each, returns the body's input that holds it; else null. jax2onnx
+/// carries the weights of a scan.
+const std::string *Users::insideLoop(const Use &use) const {
+  const bool isScan = isOneOf(use.node, {"Scan"});
+  // Before its states a Loop takes the trip count and a condition, and its body the iteration.
+  const int firstState = isScan ? 0 : 2;
+  if ((!isScan && !isOneOf(use.node, {"Loop"})) || use.input < firstState ||
+      use.node->bodies.size() != 1)
+    return nullptr;
+  const Body &body = use.node->bodies[0];
+  if (size_t(use.input) >= body.inputs.size())
+    return nullptr;
+  const std::string &input = body.inputs[size_t(use.input)];
+  const size_t output = size_t(isScan ? use.input : use.input - 1);
+  const auto &attributes = use.node->proto->attribute();
+  auto numSlices = std::find_if(attributes.begin(), attributes.end(), [](const auto &attribute) {
+    return attribute.name() == "num_scan_inputs";
+  });
+  if (isScan && numSlices != attributes.end() &&
+      use.input >= use.node->proto->input_size() - numSlices->i())
+    return &input;
+  if (output >= body.outputs.size())
+    return nullptr;
+  const std::string *value = &body.outputs[output];
+  while (const GraphNode *node = producer(*value)) {
+    if (!isOneOf(node, {"Identity"}))
+      return nullptr;
+    value = &node->proto->input(0);
+  }
+  return *value == input ? &input : nullptr;
+}
+
 std::optional<std::vector<Use>> Users::readsOf(const std::string &value) const {
   constexpr size_t maxReads = 512;
   std::vector<Use> reads;
@@ -63,6 +96,8 @@ std::optional<std::vector<Use>> Users::readsOf(const std::string &value) const {
       if (use.input == 0 && operandUse(*use.node).isView)
         pending.insert(pending.end(), use.node->proto->output().begin(),
                        use.node->proto->output().end());
+      else if (const std::string *inside = insideLoop(use))
+        pending.push_back(*inside);
       else
         reads.push_back(use);
     }

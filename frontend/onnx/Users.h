@@ -40,8 +40,9 @@ public:
   const GraphNode *producer(const std::string &value) const;
   bool isOutput(const std::string &value) const { return outputs.count(value) != 0; }
 
-  /// Returns the reads of `value` behind ops that only rearrange or convert it, without these ops;
-  /// nullopt if there are more than a few hundred.
+  /// Returns the reads of `value` behind ops that only rearrange or convert it, without these ops,
+  /// and in bodies of loops that carry it unchanged or take its slices; nullopt if there are more
+  /// than a few hundred.
   std::optional<std::vector<Use>> readsOf(const std::string &value) const;
 
   /// Whether every read of `value`, behind the same ops, compares it or takes it as a condition, so
@@ -53,6 +54,7 @@ public:
 
 private:
   const GraphNode *producerBehindViews(std::string value) const;
+  const std::string *insideLoop(const Use &use) const;
   bool isRoot(const std::string &value) const;
   bool isNormalized(const std::string &value) const;
   bool isMadeWithWeights(const std::string &value) const;

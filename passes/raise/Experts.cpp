@@ -137,6 +137,9 @@ std::optional<Layer> matchLayer(const Labelled &value, int64_t summed) {
 bool isOneHotAlong(Value value, int64_t dim) {
   while (auto cast = definedBy<CastOp>(value))
     value = cast.getInput();
+  if (auto select = definedBy<SelectOp>(value))
+    if (splatNumber(select.getOnTrue()) == 1.0 && splatNumber(select.getOnFalse()) == 0.0)
+      value = select.getPred();
   auto compare = definedBy<CompareOp>(value);
   if (!compare || compare.getPredicate() != "eq")
     return false;

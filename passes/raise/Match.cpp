@@ -215,6 +215,35 @@ Spread &Spread::strip() {
 
 Spread Spread::operand(Value operand) const { return {operand, dims}; }
 
+/// Returns true if all dims but those of size 1 stay in their order.
+static bool movesUnitDimsOnly(TransposeOp transpose) {
+  int64_t last = -1;
+  for (int64_t dim : transpose.getPermutation()) {
+    if (tensorType(transpose.getInput()).getDimSize(dim) == 1)
+      continue;
+    if (dim < last)
+      return false;
+    last = dim;
+  }
+  return true;
+}
+
+Value skipUnitDims(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    auto reshape = dyn_cast<ReshapeOp>(op);
+    auto transpose = dyn_cast<TransposeOp>(op);
+    auto broadcast = dyn_cast<BroadcastOp>(op);
+    bool isView =
+        (reshape && changesUnitDimsOnly(reshape)) || (transpose && movesUnitDimsOnly(transpose)) ||
+        (broadcast && llvm::is_sorted(broadcast.getDims()) &&
+         tensorType(value).getNumElements() == tensorType(broadcast.getInput()).getNumElements());
+    if (!isView)
+      break;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
 /// Returns the input of a sum over its last dim, divided by the size of that dim.
 Value meanOverLastDim(Spread spread, int64_t numDims) {
   double factor = 1;

@@ -73,6 +73,9 @@ struct Spread {
 /// If `spread` is the mean over the last dim of squares or plain elements of a value, returns that
 /// value, else null. The mean lacks that dim and is broadcast along it.
 mlir::Value meanOverLastDim(Spread spread, int64_t numDims);
+/// Returns the value of which `value` is a view with other dims of size 1. Example: [b, 1] of a
+/// [1, b] that is a transpose of it.
+mlir::Value skipUnitDims(mlir::Value value);
 /// x if `value` is x * x or x to the power of 2.
 mlir::Value squareRoot(mlir::Value value);
 /// If `value` repeats a vector along every dim but the last of `numDims`, returns the vector, else

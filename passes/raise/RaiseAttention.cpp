@@ -94,6 +94,8 @@ private:
   ScoreTerms terms{table, reason};
   /// The weights that are not replaced by 0 after the softmax.
   std::vector<Truth> keptWeights;
+  /// The factors that mask weights whose rows then sum to 1 again.
+  SmallVector<View> masksOfWeights;
   /// The column of scores without values; null: none. The atoms of its dim if it is sliced off.
   View sink;
   std::optional<DimList> slicedDim;
@@ -119,6 +121,7 @@ bool Attention::match() {
     View right = viewOf(product.getRhs(), product.getRhsLabels(), lists);
     resultDims.clear();
     keptWeights.clear();
+    masksOfWeights.clear();
     dropout = 0;
     replacesNan = false;
     slicedDim.reset();
@@ -126,6 +129,9 @@ bool Attention::match() {
       resultDims.push_back(lists[label]);
     value = weightsAreLeft ? right : left;
     if (matchWeights(weightsAreLeft ? left : right)) {
+      for (const View &kept : masksOfWeights)
+        if (reason.empty() && !terms.addMaskOfWeights(kept))
+          reason = "its weights are multiplied by a tensor that is no mask";
       bool isRaised =
           reason.empty() && assignRoles() && readMasks() && readBiases() && readFactors();
       if (!isRaised && reason.empty() && (isParameter(key.value) || isParameter(value.value)))
@@ -171,6 +177,11 @@ bool Attention::matchWeights(View weights) {
     if (auto drop = dyn_cast<DropoutOp>(op); drop && dropout == 0) {
       dropout = drop.getRatio().convertToDouble();
       weights.value = drop.getInput();
+      continue;
+    }
+    if (auto found = matchRenormalized(op)) {
+      masksOfWeights.push_back({found->kept, weights.dims});
+      weights.value = found->weights;
       continue;
     }
     if (auto select = dyn_cast<SelectOp>(op)) {

@@ -42,13 +42,25 @@ Value logSumOf(Value value) {
   return exp.getInput();
 }
 
+/// Returns m if `value` is select(m - m == 0, m, 0), which is 0 where m is infinite; else `value`.
+Value unguarded(Value value) {
+  auto select = definedBy<SelectOp>(value);
+  auto compare = select ? definedBy<CompareOp>(select.getPred()) : nullptr;
+  auto difference = compare ? definedBy<SubOp>(compare.getLhs()) : nullptr;
+  bool isGuard = difference && compare.getPredicate() == "eq" &&
+                 splatNumber(compare.getRhs()) == 0.0 && splatNumber(select.getOnFalse()) == 0.0 &&
+                 difference.getLhs() == select.getOnTrue() &&
+                 difference.getRhs() == select.getOnTrue();
+  return isGuard ? select.getOnTrue() : value;
+}
+
 /// Returns x if `shifted` is x less the maximum of each row, which is `maximum` if that is given.
 Value unshifted(Value shifted, Value maximum = {}) {
   auto sub = definedBy<SubOp>(shifted);
   if (!sub)
     return {};
   Spread spread = Spread::of(sub.getRhs()).strip();
-  auto found = definedBy<StabilizerMaxOp>(spread.value);
+  auto found = definedBy<StabilizerMaxOp>(unguarded(spread.value));
   bool isMaximum = found && found.getInput() == sub.getLhs() && isOfRows(spread, shifted) &&
                    found.getDims() == ArrayRef<int64_t>{tensorType(shifted).getRank() - 1} &&
                    (!maximum || maximum == spread.value);
@@ -138,8 +150,7 @@ struct RaiseDifference : OpRewritePattern<SubOp> {
     for (bool isLoss : {false, true}) {
       Value chosen = isLoss ? sub.getRhs() : sub.getLhs();
       Value sum = isLoss ? sub.getLhs() : sub.getRhs();
-      auto reshape = definedBy<ReshapeOp>(chosen);
-      auto gather = definedBy<GatherElementsOp>(reshape ? reshape.getInput() : chosen);
+      auto gather = definedBy<GatherElementsOp>(skipUnitDims(chosen));
       if (!gather || !takesLabels(gather) || !gather->hasOneUse() || !sum.hasOneUse())
         continue;
       auto type = tensorType(sub.getResult());

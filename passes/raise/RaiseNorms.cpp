@@ -20,6 +20,34 @@ struct RootMeanSquare {
   double epsilon = 0;
 };
 
+/// Returns u if `variance` is mean(u^2) - mean(u)^2 over the last dim, at least 0 or not, else
+/// null. Flax computes variances so.
+Value matchFastVariance(Spread variance, int64_t numDims) {
+  variance.strip();
+  if (auto maximum = definedBy<MaximumOp>(variance.value)) {
+    bool isLeft = splatNumber(maximum.getLhs()) == 0.0;
+    if (!isLeft && splatNumber(maximum.getRhs()) != 0.0)
+      return {};
+    variance = variance.operand(isLeft ? maximum.getRhs() : maximum.getLhs()).strip();
+  }
+  auto sub = definedBy<SubOp>(variance.value);
+  if (!sub)
+    return {};
+  Value square = meanOverLastDim(variance.operand(sub.getLhs()), numDims);
+  Value mean = squareRoot(variance.operand(sub.getRhs()).strip().value);
+  Value u = mean ? meanOverLastDim(Spread{mean, variance.dims}, numDims) : Value();
+  return u && square && squareRoot(square) == u ? u : Value();
+}
+
+/// x if `value` is x - mean(x) over the last dim.
+Value matchCentred(Value value) {
+  auto sub = definedBy<SubOp>(value);
+  if (!sub)
+    return {};
+  Value x = meanOverLastDim(Spread::of(sub.getRhs()), tensorType(value).getRank());
+  return x == sub.getLhs() ? x : Value();
+}
+
 /// Matches `value` as x times its normalizing factor, or x divided by its root mean square.
 std::optional<RootMeanSquare> matchNormalized(Value value) {
   Operation *op = value.getDefiningOp();
@@ -30,7 +58,10 @@ std::optional<RootMeanSquare> matchNormalized(Value value) {
     if (!root)
       return false;
     Value square = meanOverLastDim(root->sum, numDims);
-    return square && squareRoot(square) == x;
+    if (square && squareRoot(square) == x)
+      return true;
+    Value u = matchFastVariance(root->sum, numDims);
+    return u && matchCentred(x) == u;
   };
   Value lhs = op->getOperand(0), rhs = op->getOperand(1);
   if (isa<DivOp>(op)) {
@@ -45,15 +76,6 @@ std::optional<RootMeanSquare> matchNormalized(Value value) {
       return RootMeanSquare{x, rstd->epsilon};
   }
   return std::nullopt;
-}
-
-/// x if `value` is x - mean(x) over the last dim.
-Value matchCentred(Value value) {
-  auto sub = definedBy<SubOp>(value);
-  if (!sub)
-    return {};
-  Value x = meanOverLastDim(Spread::of(sub.getRhs()), tensorType(value).getRank());
-  return x == sub.getLhs() ? x : Value();
 }
 
 /// A value scaled along its last dim: normalized * weight, perhaps with a cast in between.

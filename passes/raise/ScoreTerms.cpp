@@ -8,13 +8,49 @@
 #include "ir/Elementwise.h"
 #include "ir/HidingNumber.h"
 #include "ir/Movement.h"
+#include "ir/Normalization.h"
 #include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
 
 using namespace mlir;
 
 namespace tbc::raise {
 
 bool isFloatCast(Operation *op) { return isa<CastOp>(op) && cast<CastOp>(op).isAdditive(); }
+
+std::optional<Renormalized> matchRenormalized(Operation *op) {
+  auto guard = dyn_cast<SelectOp>(op);
+  if (guard && splatNumber(guard.getOnFalse()) != 0.0)
+    return std::nullopt;
+  auto div = guard ? definedBy<DivOp>(guard.getOnTrue()) : dyn_cast<DivOp>(op);
+  if (!div)
+    return std::nullopt;
+  Spread divisor = Spread::of(div.getRhs()).strip();
+  auto select = definedBy<SelectOp>(divisor.value);
+  auto compare = select ? definedBy<CompareOp>(select.getPred()) : nullptr;
+  if (!compare || compare.getPredicate() != "gt" || splatNumber(compare.getRhs()) != 0.0 ||
+      compare.getLhs() != select.getOnTrue() || splatNumber(select.getOnFalse()) != 1.0)
+    return std::nullopt;
+  if (guard) {
+    Spread pred = Spread::of(guard.getPred()).strip();
+    if (pred.value != select.getPred() || pred.dims != divisor.dims)
+      return std::nullopt;
+  }
+  Value masked = div.getLhs();
+  const int64_t last = tensorType(masked).getRank() - 1;
+  Spread total = divisor.operand(select.getOnTrue()).strip();
+  auto sum = definedBy<ReduceSumOp>(total.value);
+  auto product = definedBy<MulOp>(masked);
+  if (!product || !sum || sum.getInput() != masked || sum.getDims() != ArrayRef<int64_t>{last} ||
+      !llvm::equal(total.dims, llvm::seq<int64_t>(0, last)))
+    return std::nullopt;
+  for (auto [weights, kept] : {std::pair(product.getLhs(), product.getRhs()),
+                               std::pair(product.getRhs(), product.getLhs())})
+    if (auto softmax = definedBy<SoftmaxOp>(weights); softmax && int64_t(softmax.getDim()) == last)
+      return Renormalized{weights, kept};
+  return std::nullopt;
+}
 
 /// Returns true if only ops of scores stand between `value` and a matmul.
 static bool leadsToProduct(Value value, int depth = 0) {
@@ -187,6 +223,18 @@ void ScoreTerms::stepThroughFactors(View &view) {
     scale *= isa<MulOp>(op) ? *number : 1 / *number;
     view.value = lhs;
   }
+}
+
+bool ScoreTerms::addMaskOfWeights(View kept) {
+  while (stepThroughView(table, kept))
+    ;
+  auto cast = definedBy<CastOp>(kept.value);
+  if (!cast || !tensorType(cast.getInput()).getElementType().isInteger(1))
+    return false;
+  // The last mask that is applied, and rows without keys are 0.
+  masks.insert(masks.begin(),
+               MaskStep{truthOf({cast.getInput(), kept.dims}, false), -INFINITY, true});
+  return true;
 }
 
 void ScoreTerms::clear() {

@@ -5,6 +5,8 @@
 
 #include "passes/raise/MaskTerms.h"
 
+#include "ir/Elementwise.h"
+
 namespace tbc::raise {
 
 /// Whether `op` casts between floats.
@@ -22,6 +24,16 @@ struct ScoreFactor {
   bool divides = false;
 };
 
+/// Weights of a softmax that are multiplied by `kept`, and whose rows then sum to 1 again.
+struct Renormalized {
+  mlir::Value weights, kept;
+};
+
+/// Matches w / select(sum(w) > 0, sum(w), 1) over the last dim, w = softmax * kept. Rows without a
+/// positive sum may be replaced by 0 after it. With a mask as `kept` it is the softmax of the kept
+/// scores, and 0 in rows without any. Files of jax2onnx have the attention of Flax so.
+std::optional<Renormalized> matchRenormalized(mlir::Operation *op);
+
 /// The terms of an attention's scores: a factor, masks, biases and a soft cap. It walks from the
 /// softmax up to the matmul of queries and keys. Example: softmax(q k' / 8 + bias) has the scale
 /// 1/8 and one bias.
@@ -35,6 +47,9 @@ public:
   bool stepUp(View &scores);
   /// Walks up from queries or keys through views and factors.
   void stepThroughFactors(View &view);
+  /// Adds the mask that weights were multiplied with before their rows were normalized again.
+  /// Returns false if `kept` is not made of booleans.
+  bool addMaskOfWeights(View kept);
   void clear();
 
   double scale = 1;

@@ -207,8 +207,10 @@ void importOneHot(NodeContext &node) {
   };
   Value chosen = isAt(0);
   // Negative indices count from the end; those of a topk are never negative.
-  bool isPlace = indices.ir && indices.ir.getDefiningOp() &&
-                 indices.ir.getDefiningOp()->getName().stripDialect() == "topk";
+  mlir::Operation *origin = indices.ir ? indices.ir.getDefiningOp() : nullptr;
+  while (origin && origin->getName().stripDialect() == "cast")
+    origin = origin->getOperand(0).getDefiningOp();
+  bool isPlace = origin && origin->getName().stripDialect() == "topk";
   if (indices.isKnown() ? llvm::any_of(fullInts(indices), [](int64_t i) { return i < 0; })
                         : !isPlace)
     chosen = elementwise(emitter, "or", {chosen, isAt(-shape[axis])});

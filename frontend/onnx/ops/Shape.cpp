@@ -287,6 +287,11 @@ void importSlice(NodeContext &node) {
     int64_t size = value.shape[axis], step = steps[i];
     if (step == 0)
       throw ImportError("slices in steps of 0");
+    // In a file of fixed sizes the end of the whole batch is a number. JAX slices all dims.
+    const int64_t exported = node.emitter.exportedBatch;
+    if (exported > 1 && node.emitter.dependsOnBatch(size) && starts[i] == 0 && step == 1 &&
+        ends[i] == size / node.emitter.marker * exported)
+      continue;
     // Like numpy: out-of-range bounds are clamped; backwards, position -1 is before the first.
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
     auto clamp = [&](int64_t at) { return std::clamp(at < 0 ? at + size : at, low, high); };

@@ -397,3 +397,50 @@ func.func @multiplied(%q: tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32> {
   %o = tbc.einsum %p, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   return %o : tensor<2x2x3x4xf32>
 }
+
+// -----
+
+// A mask of the weights, whose rows then sum to 1 again: hidden keys, and rows of 0 without any.
+// CHECK-LABEL: func.func @renormalized(
+// CHECK:         tbc.attention %{{.*}} {causal = false, key_mask = true, scale
+func.func @renormalized(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %number = tbc.cast %mask : (tensor<2x3xi1>) -> tensor<2x3xf32>
+  %keys = tbc.broadcast %number {dims = array<i64: 0, 3>} : (tensor<2x3xf32>) -> tensor<2x2x3x3xf32>
+  %w = tbc.mul %p, %keys : tensor<2x2x3x3xf32>
+  %sum = tbc.reduce_sum %w {dims = array<i64: 3>} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3xf32>
+  %zero = tbc.constant dense<0.0> : tensor<2x2x3xf32> : tensor<2x2x3xf32>
+  %one = tbc.constant dense<1.0> : tensor<2x2x3xf32> : tensor<2x2x3xf32>
+  %any = tbc.compare %sum, %zero {predicate = "gt"} : (tensor<2x2x3xf32>, tensor<2x2x3xf32>) -> tensor<2x2x3xi1>
+  %divisor = tbc.select %any, %sum, %one : (tensor<2x2x3xi1>, tensor<2x2x3xf32>, tensor<2x2x3xf32>) -> tensor<2x2x3xf32>
+  %divisors = tbc.broadcast %divisor {dims = array<i64: 0, 1, 2>} : (tensor<2x2x3xf32>) -> tensor<2x2x3x3xf32>
+  %n = tbc.div %w, %divisors : tensor<2x2x3x3xf32>
+  %o = tbc.einsum %n, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}
+
+// -----
+
+// The same with these rows replaced by 0 again, as jax2onnx writes it.
+// CHECK-LABEL: func.func @renormalized_and_guarded(
+// CHECK:         tbc.attention %{{.*}} {causal = false, key_mask = true, scale
+func.func @renormalized_and_guarded(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xi1>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %number = tbc.cast %mask : (tensor<2x3xi1>) -> tensor<2x3xf32>
+  %keys = tbc.broadcast %number {dims = array<i64: 0, 3>} : (tensor<2x3xf32>) -> tensor<2x2x3x3xf32>
+  %w = tbc.mul %p, %keys : tensor<2x2x3x3xf32>
+  %sum = tbc.reduce_sum %w {dims = array<i64: 3>} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3xf32>
+  %zero = tbc.constant dense<0.0> : tensor<2x2x3xf32> : tensor<2x2x3xf32>
+  %one = tbc.constant dense<1.0> : tensor<2x2x3xf32> : tensor<2x2x3xf32>
+  %any = tbc.compare %sum, %zero {predicate = "gt"} : (tensor<2x2x3xf32>, tensor<2x2x3xf32>) -> tensor<2x2x3xi1>
+  %divisor = tbc.select %any, %sum, %one : (tensor<2x2x3xi1>, tensor<2x2x3xf32>, tensor<2x2x3xf32>) -> tensor<2x2x3xf32>
+  %divisors = tbc.broadcast %divisor {dims = array<i64: 0, 1, 2>} : (tensor<2x2x3xf32>) -> tensor<2x2x3x3xf32>
+  %n = tbc.div %w, %divisors : tensor<2x2x3x3xf32>
+  %anys = tbc.broadcast %any {dims = array<i64: 0, 1, 2>} : (tensor<2x2x3xi1>) -> tensor<2x2x3x3xi1>
+  %zeros = tbc.constant dense<0.0> : tensor<2x2x3x3xf32> : tensor<2x2x3x3xf32>
+  %r = tbc.select %anys, %n, %zeros : (tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %o = tbc.einsum %r, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}

@@ -69,3 +69,29 @@ func.func @layer(%x: tensor<2x4xf32>, %weight: tensor<4x7xf32>) -> tensor<2xf32>
   %l = tbc.log %s : tensor<2xf32>
   return %l : tensor<2xf32>
 }
+
+// -----
+
+// The same of one row in another order of unit dims, and with an infinite maximum read as 0: the
+// form of optax in files of jax2onnx.
+// CHECK-LABEL: func.func @optax
+// CHECK:         tbc.cross_entropy %arg0
+// CHECK-NOT:     tbc.exp
+func.func @optax(%x: tensor<2x7xf32>, %labels: tensor<2x1xi64>) -> tensor<2xf32> {
+  %m = tbc.stabilizer_max %x {dims = array<i64: 1>} : (tensor<2x7xf32>) -> tensor<2xf32>
+  %zero = tbc.constant dense<0.0> : tensor<2xf32> : tensor<2xf32>
+  %none = tbc.sub %m, %m : tensor<2xf32>
+  %finite = tbc.compare %none, %zero {predicate = "eq"} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xi1>
+  %g = tbc.select %finite, %m, %zero : (tensor<2xi1>, tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %ms = tbc.broadcast %g {dims = array<i64: 0>} : (tensor<2xf32>) -> tensor<2x7xf32>
+  %d = tbc.sub %x, %ms : tensor<2x7xf32>
+  %e = tbc.exp %d : tensor<2x7xf32>
+  %s = tbc.reduce_sum %e {dims = array<i64: 1>} : (tensor<2x7xf32>) -> tensor<2xf32>
+  %l = tbc.log %s : tensor<2xf32>
+  %sum = tbc.add %g, %l : tensor<2xf32>
+  %p = tbc.gather_elements %x, %labels {dim = 1 : i64} : (tensor<2x7xf32>, tensor<2x1xi64>) -> tensor<2x1xf32>
+  %t = tbc.transpose %p {permutation = array<i64: 1, 0>} : (tensor<2x1xf32>) -> tensor<1x2xf32>
+  %q = tbc.reshape %t {sizes = array<i64: 2>, in = array<i64: 0, 1>, out = array<i64: 1>} : (tensor<1x2xf32>) -> tensor<2xf32>
+  %y = tbc.sub %sum, %q : tensor<2xf32>
+  return %y : tensor<2xf32>
+}

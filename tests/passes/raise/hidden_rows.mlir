@@ -139,3 +139,25 @@ func.func @lengths_of_columns(%q: tensor<2x2x3x4xf32>, %k: tensor<2x2x10x4xf32>,
   %o = tbc.einsum %p, %k {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x10xf32>, tensor<2x2x10x4xf32>) -> tensor<2x2x3x4xf32>
   return %o : tensor<2x2x3x4xf32>
 }
+
+// -----
+
+// Weights times a tensor that is no mask are no attention.
+// CHECK-LABEL: func.func @weighted_again(
+// CHECK-NOT:     tbc.attention
+func.func @weighted_again(%q: tensor<2x2x3x4xf32>, %mask: tensor<2x3xf32>) -> tensor<2x2x3x4xf32> {
+  %z = tbc.einsum %q, %q {lhs_labels = array<i64: 0, 1, 2, 3>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 4>} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x3xf32>
+  %p = tbc.softmax %z {dim = 3 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %keys = tbc.broadcast %mask {dims = array<i64: 0, 3>} : (tensor<2x3xf32>) -> tensor<2x2x3x3xf32>
+  %w = tbc.mul %p, %keys : tensor<2x2x3x3xf32>
+  %sum = tbc.reduce_sum %w {dims = array<i64: 3>} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3xf32>
+  %zero = tbc.constant dense<0.0> : tensor<2x2x3xf32> : tensor<2x2x3xf32>
+  %one = tbc.constant dense<1.0> : tensor<2x2x3xf32> : tensor<2x2x3xf32>
+  %any = tbc.compare %sum, %zero {predicate = "gt"} : (tensor<2x2x3xf32>, tensor<2x2x3xf32>) -> tensor<2x2x3xi1>
+  %divisor = tbc.select %any, %sum, %one : (tensor<2x2x3xi1>, tensor<2x2x3xf32>, tensor<2x2x3xf32>) -> tensor<2x2x3xf32>
+  %divisors = tbc.broadcast %divisor {dims = array<i64: 0, 1, 2>} : (tensor<2x2x3xf32>) -> tensor<2x2x3x3xf32>
+  %n = tbc.div %w, %divisors : tensor<2x2x3x3xf32>
+  // expected-remark@+1 {{its weights are multiplied by a tensor that is no mask}}
+  %o = tbc.einsum %n, %q {lhs_labels = array<i64: 0, 1, 2, 4>, rhs_labels = array<i64: 0, 1, 4, 3>, out_labels = array<i64: 0, 1, 2, 3>} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  return %o : tensor<2x2x3x4xf32>
+}

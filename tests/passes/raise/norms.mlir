@@ -164,3 +164,60 @@ func.func @epsilon_rounded(%x: tensor<3x4xf16>, %w: tensor<4xf16>) -> tensor<3x4
   %y = tbc.mul %h, %ws : tensor<3x4xf16>
   return %y : tensor<3x4xf16>
 }
+
+// -----
+
+// The variance as mean(x^2) - mean(x)^2, at least 0: Flax's.
+// CHECK-LABEL: func.func @fast_variance
+// CHECK:         tbc.layer_norm %arg0, %arg1, %arg2 {epsilon = {{9.99.*E-6|9.99.*e-06}} : f64
+// CHECK-NOT:     tbc.sqrt
+func.func @fast_variance(%x: tensor<2x3x4xf32>, %w: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<2x3x4xf32> {
+  %n = tbc.constant dense<4.0> : tensor<2x3xf32> : tensor<2x3xf32>
+  %s = tbc.reduce_sum %x {dims = array<i64: 2>} : (tensor<2x3x4xf32>) -> tensor<2x3xf32>
+  %mean = tbc.div %s, %n : tensor<2x3xf32>
+  %means = tbc.broadcast %mean {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<2x3x4xf32>
+  %c = tbc.sub %x, %means : tensor<2x3x4xf32>
+  %sq = tbc.mul %x, %x : tensor<2x3x4xf32>
+  %ss = tbc.reduce_sum %sq {dims = array<i64: 2>} : (tensor<2x3x4xf32>) -> tensor<2x3xf32>
+  %second = tbc.div %ss, %n : tensor<2x3xf32>
+  %square = tbc.mul %mean, %mean : tensor<2x3xf32>
+  %difference = tbc.sub %second, %square : tensor<2x3xf32>
+  %zero = tbc.constant dense<0.0> : tensor<2x3xf32> : tensor<2x3xf32>
+  %var = tbc.maximum %difference, %zero : tensor<2x3xf32>
+  %eps = tbc.constant dense<1.0e-5> : tensor<2x3xf32> : tensor<2x3xf32>
+  %ve = tbc.add %var, %eps : tensor<2x3xf32>
+  %sd = tbc.sqrt %ve : tensor<2x3xf32>
+  %sds = tbc.broadcast %sd {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<2x3x4xf32>
+  %h = tbc.div %c, %sds : tensor<2x3x4xf32>
+  %ws = tbc.broadcast %w {dims = array<i64: 2>} : (tensor<4xf32>) -> tensor<2x3x4xf32>
+  %bs = tbc.broadcast %b {dims = array<i64: 2>} : (tensor<4xf32>) -> tensor<2x3x4xf32>
+  %hw = tbc.mul %ws, %h : tensor<2x3x4xf32>
+  %y = tbc.add %hw, %bs : tensor<2x3x4xf32>
+  return %y : tensor<2x3x4xf32>
+}
+
+// -----
+
+// The variance of another tensor is none.
+// CHECK-LABEL: func.func @other_variance
+// CHECK-NOT:     tbc.layer_norm
+func.func @other_variance(%x: tensor<3x4xf32>, %u: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %n = tbc.constant dense<4.0> : tensor<3xf32> : tensor<3xf32>
+  %s = tbc.reduce_sum %x {dims = array<i64: 1>} : (tensor<3x4xf32>) -> tensor<3xf32>
+  %mean = tbc.div %s, %n : tensor<3xf32>
+  %means = tbc.broadcast %mean {dims = array<i64: 0>} : (tensor<3xf32>) -> tensor<3x4xf32>
+  %c = tbc.sub %x, %means : tensor<3x4xf32>
+  %sq = tbc.mul %u, %u : tensor<3x4xf32>
+  %ss = tbc.reduce_sum %sq {dims = array<i64: 1>} : (tensor<3x4xf32>) -> tensor<3xf32>
+  %second = tbc.div %ss, %n : tensor<3xf32>
+  %square = tbc.mul %mean, %mean : tensor<3xf32>
+  %difference = tbc.sub %second, %square : tensor<3xf32>
+  %zero = tbc.constant dense<0.0> : tensor<3xf32> : tensor<3xf32>
+  %var = tbc.maximum %difference, %zero : tensor<3xf32>
+  %eps = tbc.constant dense<1.0e-5> : tensor<3xf32> : tensor<3xf32>
+  %ve = tbc.add %var, %eps : tensor<3xf32>
+  %sd = tbc.sqrt %ve : tensor<3xf32>
+  %sds = tbc.broadcast %sd {dims = array<i64: 0>} : (tensor<3xf32>) -> tensor<3x4xf32>
+  %h = tbc.div %c, %sds : tensor<3x4xf32>
+  return %h : tensor<3x4xf32>
+}
