@@ -293,6 +293,10 @@ std::vector<std::string> RoleFinder::warnings() const {
         "module's: batch norms merged into convolutions, a softmax or exponential of a weight; "
         "torch.onnx.export(..., do_constant_folding=False, "
         "training=torch.onnx.TrainingMode.PRESERVE) keeps the ops");
+  if (model.proto->producer_name() == "tf2onnx")
+    result.push_back("tf2onnx has written the graph of inference: batch norms are parts of the "
+                     "layers before them or fixed arithmetic, and dropout is left out, so "
+                     "training differs from the TensorFlow model's");
   return result;
 }
 
