@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -218,23 +219,21 @@ bool isOfFormula(const ParameterSource &source) {
   return source.shape.size() == 2 ? isMatrixOfFormula(source) : areFilters(source);
 }
 
-std::optional<MaskBand> bandOf(const ParameterSource &source) {
-  size_t rank = source.shape.size();
-  if (rank < 2 ||
-      kernels::numElements(source.shape) != source.shape[rank - 2] * source.shape[rank - 1])
-    return std::nullopt;
-  int64_t queries = source.shape[rank - 2], keys = source.shape[rank - 1];
+/// Returns `table` [.., queries, keys], with dims of 1 before these, as a band that keeps by
+/// `kept`.
+static std::optional<MaskBand> bandKeptBy(const ParameterSource &table, double kept) {
+  int64_t queries = table.shape[table.shape.size() - 2], keys = table.shape.back();
   // Finds the kept keys of every row; both ends of the band advance with the query.
-  MaskBand band{-queries, keys, 0};
+  MaskBand band{-queries, keys, kept, kept};
   int64_t query = 0, key = 0, first = -1, last = -1;
-  bool isBand = forEachElement(source, [&](double element) {
-    if (element == 0) {
+  bool isBand = forEachElement(table, [&](double element) {
+    if (element == kept) {
       if (first >= 0 && last != key - 1)
         return false; // a gap
       first = first < 0 ? key : first;
       last = key;
     } else {
-      if (band.hidden != 0 && band.hidden != element)
+      if (band.hidden != kept && band.hidden != element)
         return false;
       band.hidden = element;
     }
@@ -251,20 +250,42 @@ std::optional<MaskBand> bandOf(const ParameterSource &source) {
     first = last = -1;
     return true;
   });
-  if (!isBand || band.hidden == 0)
+  if (!isBand || band.hidden == kept)
     return std::nullopt;
   // A pattern found in the first rows must hold in all.
   query = key = 0;
-  bool holds = forEachElement(source, [&](double element) {
+  bool holds = forEachElement(table, [&](double element) {
     int64_t ahead = key - query;
     bool isKept = ahead >= band.low && ahead <= band.high;
     if (++key == keys) {
       key = 0;
       ++query;
     }
-    return isKept == (element == 0);
+    return isKept == (element == kept);
   });
   return holds ? std::optional(band) : std::nullopt;
+}
+
+std::optional<MaskBand> bandOf(const ParameterSource &source) {
+  size_t rank = source.shape.size();
+  if (rank < 2)
+    return std::nullopt;
+  const int64_t elements = kernels::numElements(source.shape);
+  const int64_t pairs = source.shape[rank - 2] * source.shape[rank - 1];
+  if (source.dtype != DType::Bool)
+    return elements == pairs ? bandKeptBy(source, 0) : std::nullopt;
+  const uint8_t *data = bytesOf(source);
+  if (!data || source.encoding != ParameterSource::Encoding::Raw || source.bytes != elements)
+    return std::nullopt;
+  for (int64_t begin = pairs; begin < elements; begin += pairs)
+    if (std::memcmp(data, data + begin, size_t(pairs)) != 0)
+      return std::nullopt;
+  ParameterSource table = source;
+  table.shape = {source.shape[rank - 2], source.shape[rank - 1]};
+  table.bytes = pairs;
+  if (std::optional<MaskBand> band = bandKeptBy(table, 1))
+    return band;
+  return bandKeptBy(table, 0);
 }
 
 } // namespace tbc::frontend

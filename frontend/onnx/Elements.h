@@ -58,14 +58,16 @@ bool areFrequencies(const ParameterSource &source);
 /// Example: [1, 3, 3, 1] of a blur.
 bool isOfFormula(const ParameterSource &source);
 
-/// A mask [.., queries, keys] with 0 if low <= key - query <= high, and `hidden` elsewhere.
-/// Example: a causal mask has low = -queries and high = 0.
+/// A mask [.., queries, keys] with `kept` if low <= key - query <= high, and `hidden` elsewhere.
+/// Example: a causal mask that is added has low = -queries, high = 0, and keeps by 0.
 struct MaskBand {
   int64_t low = 0, high = 0;
-  double hidden = 0;
+  double kept = 0, hidden = 0;
 };
 
-/// Returns `source` as a band; nullopt if it is not one, or if a dim before the last two is not 1.
+/// Returns `source` as a band: of floats that keep by 0, or of booleans, which keep by either.
+/// Returns nullopt if it is not one, or differs along a dim before the last two. Example: jax2onnx
+/// stores a causal mask for every head.
 std::optional<MaskBand> bandOf(const ParameterSource &source);
 
 } // namespace tbc::frontend

@@ -293,7 +293,9 @@ Value GraphImporter::bandMask(const ParameterSource &source) {
     kept = f.both(kept, ahead("le", band.high));
   if (band.low > -shape[queries])
     kept = f.both(kept, ahead("ge", band.low));
-  return f.select(kept, Value::ofSplat(source.dtype, shape, 0),
+  if (source.dtype == DType::Bool)
+    return band.kept != 0 ? kept : f.negation(kept);
+  return f.select(kept, Value::ofSplat(source.dtype, shape, band.kept),
                   Value::ofSplat(source.dtype, shape, band.hidden));
 }
 

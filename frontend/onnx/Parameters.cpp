@@ -78,6 +78,16 @@ std::vector<std::string> openRoleWarnings(const Parameters &parameters) {
   return warnings;
 }
 
+/// Whether `source` is a boolean mask that is too large for a constant, or one for each head.
+static bool isLargeTruth(const ParameterSource &source) {
+  constexpr int64_t mostOfHeads = int64_t(1) << 16;
+  const int64_t elements = kernels::numElements(source.shape);
+  return source.dtype == kernels::DType::Bool && source.shape.size() >= 2 &&
+         (elements > kMaxStoredElements ||
+          (elements > mostOfHeads &&
+           elements > source.shape.back() * source.shape[source.shape.size() - 2]));
+}
+
 /// Warns of each parameter that the exporter replaced by parts with common elements: these are
 /// tensors of their own here. `parts`: by parameter of the module.
 static void warnOfSharedParts(Parameters &parameters, const PartsOfParameters &parts) {
@@ -164,7 +174,7 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
     if (decision.evidence == Evidence::GeneratedName)
       unread.push_back(result.constants.back());
     // Constants too large for the function become state arguments.
-    bool isHeld = decision.evidence == Evidence::Mask && bandOf(source);
+    bool isHeld = (decision.evidence == Evidence::Mask || isLargeTruth(source)) && bandOf(source);
     bool isTooLarge = kernels::numElements(source.shape) > kMaxStoredElements && !isHeld;
     bool isIndex = decision.evidence == Evidence::NotTrainable && isIndexTable(users, tensor);
     if (decision.role == Role::Constant && (isTensor || isIndex) && source.shape.size() > 0 &&

@@ -160,6 +160,8 @@ bool forEachElement(const ParameterSource &source, const std::function<bool(doub
   case DType::F16:
   case DType::BF16:
     return visitAs(uint16_t(), decode16);
+  case DType::Bool:
+    return visitAs(uint8_t(), [](uint8_t element) { return double(element != 0); });
   default:
     return false; // integers have no role
   }

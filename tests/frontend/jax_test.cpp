@@ -78,6 +78,39 @@ TEST(JaxSlice, KeepsTheWholeBatchOfTheExport) {
   EXPECT_THAT(runner.run(b), ElementsAre(0, 2));
 }
 
+/// The causal mask of jax.nn.dot_product_attention is a constant of booleans for each head. The sum
+/// of the kept elements of x, all 1, with True for kept and for hidden pairs.
+TEST(JaxMask, OfEachHeadIsOneOfPositions) {
+  constexpr int64_t kHeads = 2, kPositions = 300;
+  for (bool keeps : {true, false}) {
+    ModelBuilder b;
+    b.input("x", {"batch", "2", "300", "300"});
+    b.output("y");
+    std::string table;
+    for (int64_t i = 0; i < kHeads * kPositions * kPositions; ++i)
+      table += char((i % kPositions <= i / kPositions % kPositions) == keeps);
+    onnx::TensorProto &mask = *b.proto.mutable_graph()->add_initializer();
+    mask.set_name("mask");
+    mask.set_data_type(onnx::TensorProto::BOOL);
+    for (int64_t size : {int64_t(1), kHeads, kPositions, kPositions})
+      mask.add_dims(size);
+    mask.set_raw_data(table);
+    b.floats("zero", {}, {0});
+    b.ints("dims", {3}, {1, 2, 3});
+    b.node("Where",
+           keeps ? std::vector<std::string>{"mask", "x", "zero"}
+                 : std::vector<std::string>{"mask", "zero", "x"},
+           {"kept"});
+    ModelBuilder::attr(b.node("ReduceSum", {"kept", "dims"}, {"y"}), "keepdims", int64_t(0));
+    ModelRunner runner;
+    runner.options.batch = 1;
+    runner.inputs["x"] = std::vector<double>(size_t(kHeads * kPositions * kPositions), 1);
+    EXPECT_THAT(runner.run(b), ElementsAre(kHeads * kPositions * (kPositions + 1) / 2));
+    EXPECT_GE(runner.count("compare"), 1u);
+    EXPECT_THAT(rolesOf(b).states, IsEmpty());
+  }
+}
+
 /// A loop of two steps, h = h w[i], that carries w or another value of its shape. Weights of a
 /// `lax.scan` over layers are such a state.
 ModelBuilder scanOfLayers(const std::string &returned) {
