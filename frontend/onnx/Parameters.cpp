@@ -200,6 +200,7 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
   const PartsOfParameters parts = roles.parts();
   joinParts(result, parts);
   warnOfSharedParts(result, parts);
+  joinCalls(model, result);
   warnOfCopies(model, result);
   return result;
 }

@@ -188,6 +188,84 @@ void joinParts(Parameters &parameters, const PartsOfParameters &parts) {
                                "original");
 }
 
+namespace {
+
+/// The parameters that one node alone reads, in the order of its inputs.
+struct OwnWeights {
+  std::string type;
+  std::vector<size_t> parameters;
+};
+
+std::vector<OwnWeights> ownWeightsOf(const Model &model, const Parameters &parameters) {
+  std::map<std::string, size_t> indices, reads;
+  for (size_t i = 0; i < parameters.params.size(); ++i)
+    indices[parameters.params[i].name] = i;
+  forEachNode(model.nodes, [&](const GraphNode &node) {
+    for (const std::string &input : node.proto->input())
+      ++reads[input];
+  });
+  std::vector<OwnWeights> found;
+  forEachNode(model.nodes, [&](const GraphNode &node) {
+    OwnWeights own{node.proto->op_type(), {}};
+    for (const std::string &input : node.proto->input())
+      if (auto it = indices.find(input); it != indices.end() && reads[input] == 1)
+        own.parameters.push_back(it->second);
+    if (!own.parameters.empty())
+      found.push_back(std::move(own));
+  });
+  return found;
+}
+
+/// Whether the weights of two nodes are equal, and not all of equal numbers.
+bool areOneLayer(const Parameters &parameters, const OwnWeights &a, const OwnWeights &b) {
+  if (a.type != b.type || a.parameters.size() != b.parameters.size())
+    return false;
+  bool tells = false;
+  for (size_t i = 0; i < a.parameters.size(); ++i) {
+    const ParameterSource &x = parameters.params[a.parameters[i]];
+    const ParameterSource &y = parameters.params[b.parameters[i]];
+    const Elements left(x), right(y);
+    if (x.dtype != y.dtype || x.shape != y.shape || !left.areThere() || !right.areThere() ||
+        !areEqual(x, left, right, false))
+      return false;
+    tells |= kernels::numElements(x.shape) >= minCopyElements && !isUniform(x);
+  }
+  return tells;
+}
+
+} // namespace
+
+void joinCalls(const Model &model, Parameters &parameters) {
+  if (model.proto->producer_name() != "jax2onnx")
+    return;
+  std::vector<OwnWeights> layers;
+  std::map<size_t, std::string> originals; // by parameter
+  for (OwnWeights &own : ownWeightsOf(model, parameters)) {
+    auto first = std::find_if(layers.begin(), layers.end(), [&](const OwnWeights &other) {
+      return areOneLayer(parameters, own, other);
+    });
+    if (first == layers.end()) {
+      layers.push_back(std::move(own));
+      continue;
+    }
+    for (size_t i = 0; i < own.parameters.size(); ++i)
+      originals[own.parameters[i]] = parameters.params[first->parameters[i]].name;
+  }
+  if (originals.empty())
+    return;
+  const auto &[index, original] = *originals.begin();
+  parameters.warnings.push_back(
+      "jax2onnx stores the weights of a layer again for each of its calls: " +
+      std::to_string(originals.size()) +
+      " tensors are one parameter with those of the first call, " + "such as '" +
+      parameters.params[index].name + "' with '" + original +
+      "'. Layers that begin with equal weights are joined too: begin them with different ones");
+  for (auto it = originals.rbegin(); it != originals.rend(); ++it) {
+    parameters.ties.push_back({parameters.params[it->first].name, it->second, false});
+    parameters.params.erase(parameters.params.begin() + int64_t(it->first));
+  }
+}
+
 void warnOfCopies(const Model &model, Parameters &parameters) {
   std::set<std::string> tables = findTables(model);
   // Matrices of one size, by the sorted pair of their dims.

@@ -26,6 +26,12 @@ using PartsOfParameters = std::map<std::string, std::vector<RoleFinder::Part>>;
 /// exporter stores one transposed weight for each call of a module.
 void joinParts(Parameters &parameters, const PartsOfParameters &parts);
 
+/// Ties the weights that jax2onnx stores again for each call of a layer to those of the first call,
+/// and warns. Such calls have nodes of one type, whose weights and biases are equal and are read by
+/// them alone. Example: a model that sees chosen and rejected answers, each with its own
+/// "kernel2d".
+void joinCalls(const Model &model, Parameters &parameters);
+
 /// Warns of matrices that are copies of each other, transposed or not. With data, compares the
 /// data. Without data, looks for a weight with a generated name and the shape of an embedding
 /// table: the tracing exporter stores tied weights so.

@@ -11,6 +11,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 namespace {
 
@@ -109,6 +110,38 @@ TEST(JaxMask, OfEachHeadIsOneOfPositions) {
     EXPECT_GE(runner.count("compare"), 1u);
     EXPECT_THAT(rolesOf(b).states, IsEmpty());
   }
+}
+
+/// Two calls of one layer, of which the second has tensors of its own with the same data.
+TEST(JaxCalls, OfOneLayerTrainOneParameter) {
+  std::vector<float> weights, zeros(8, 0);
+  for (int i = 0; i < 64; ++i)
+    weights.push_back(float(i % 11) / 8);
+  auto called = [&](const std::string &producer, float changed) {
+    ModelBuilder b;
+    b.proto.set_producer_name(producer);
+    b.input("x", {"batch", "8"});
+    b.output("y");
+    std::string value = "x";
+    for (const std::string call : {"0", "1"}) {
+      b.floats("kernel2d_" + call, {8, 8}, weights);
+      std::vector<float> biases = zeros;
+      biases.back() += call == "1" ? changed : 0;
+      b.floats("bias_vec_" + call, {8}, biases);
+      const std::string next = call == "1" ? "y" : "h";
+      b.node("Gemm", {value, "kernel2d_" + call, "bias_vec_" + call}, {next});
+      value = next;
+    }
+    return rolesOf(b);
+  };
+  Roles roles = called("jax2onnx", 0);
+  EXPECT_THAT(roles.parameters, UnorderedElementsAre("kernel2d_0", "bias_vec_0"));
+  EXPECT_THAT(roles.warnings, ElementsAre(HasSubstr("2 tensors are one parameter with those of the "
+                                                    "first call, such as 'kernel2d_1' with "
+                                                    "'kernel2d_0'")));
+  // Another bias is another layer, and other exporters store each parameter once.
+  EXPECT_EQ(called("jax2onnx", 1).parameters.size(), 4u);
+  EXPECT_EQ(called("pytorch", 0).parameters.size(), 4u);
 }
 
 /// A loop of two steps, h = h w[i], that carries w or another value of its shape. Weights of a
