@@ -257,7 +257,7 @@ Value buildRoutedExperts(PatternRewriter &rewriter, Operation *root, const Exper
       auto type = RankedTensorType::get({shape[0], inner}, tensorType(in).getElementType());
       if (!bias)
         return splat(rewriter, loc, type, 0);
-      Labelled all = *bias;
+      const Labelled &all = *bias;
       // A bias equal for all experts lacks their dim.
       if (!all.has(kExpert))
         return broadcastTo(rewriter, loc, f.cast(all.value, element), type.getShape(), {1});

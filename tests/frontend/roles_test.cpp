@@ -443,7 +443,7 @@ TEST(RolesByReaders, NumbersThatHideOrAreTinyStay) {
 /// h * scale[0], which the newer exporter has folded to a number or to a tensor of one element.
 TEST(RolesByReaders, ElementsOfParametersAreTrained) {
   for (std::string name : {"select", "val_7"})
-    for (std::vector<int64_t> shape : {std::vector<int64_t>{}, std::vector<int64_t>{1}}) {
+    for (const std::vector<int64_t> &shape : {std::vector<int64_t>{}, std::vector<int64_t>{1}}) {
       ModelBuilder b = combined("Mul", name, shape, {2.5f});
       foldedFrom(b, name, "['scale', 'val_3']");
       EXPECT_THAT(rolesOf(b).parameters, Not(Contains("scale"))) << name;
