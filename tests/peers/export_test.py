@@ -54,6 +54,7 @@ REFUSED = {
 WARNED = {
     "fsdp deepspeed": {"RecomputeInScript"},
     "grad-op deepspeed": {"KeptParameters"},
+    "f16 deepspeed": {"GradientType"},
     "context megatron": {"ContextOrder"},
     "experts megatron": {"RouterInModel"},
     "context torchtitan": {"ContextSharding"},
@@ -155,6 +156,27 @@ class ExportTest(unittest.TestCase):
                 if output.suffix != ".json":  # JSON has no comments
                     for name in names:
                         self.assertIn(f"# {name}: ", output.read_text())
+
+    def test_megatron_recomputes_as_many_blocks_as_the_plan(self):
+        """One stage has all blocks, which its chunk does not name one by one."""
+        plan, flags = self.exporter.folder / "part.plan.json", self.exporter.folder / "part.args"
+        self.exporter.run("plan", SOURCE / "models/gpt2.onnx", "--gpus", 8, "--mesh", "dp=8", "--zero", 0, "--batch", 64,
+                          "--micro-batch", 4, "--seq", 256, "--recompute", "full:3", "-o", plan)
+        self.exporter.run("export", plan, "--to", "megatron", "-o", flags)
+        self.assertIn("--recompute-num-layers 3\n", flags.read_text())
+        self.assertIn("transformer.h.0 to 11", self.exporter.run("export", plan, "--to", "dot", "-o", "-"))
+
+    def test_deepspeed_sums_gradients_in_the_plans_type(self):
+        """tbc's programs sum in f32, those of DeepSpeed in the type of the parameters."""
+        plan, file = self.exporter.folder / "type.plan.json", self.exporter.folder / "type.json"
+        for executor, types in (("tbc", {"grad_accum_dtype": "fp32"}), ("deepspeed", None)):
+            self.exporter.run("plan", SOURCE / "models/gpt2.onnx", "--gpus", 8, "--mesh", "dp=8", "--zero", 1, "--batch", 64,
+                              "--seq", 256, "--executor", executor, "-o", plan)
+            self.exporter.run("export", plan, "--to", "deepspeed", "-o", file)
+            with self.subTest(executor):
+                config = json.loads(file.read_text())
+                self.assertEqual(config.get("data_types"), types)
+                self.assertEqual(config.get("communication_data_type"), "fp32" if types else None)
 
     def test_a_plan_that_was_edited_is_refused(self):
         plan = self.exporter.plan("ddp")

@@ -93,6 +93,25 @@ static json zeroOf(const PlanFacts &facts, Limits &limits) {
   return zero;
 }
 
+/// Writes the types in which gradients are reduced and accumulated. With 16 bits DeepSpeed takes
+/// those of the parameters, the plan f32. Without ZeRO it has no other.
+/// Source: get_data_types and _do_optimizer_sanity_check of deepspeed/runtime/engine.py.
+static void writeGradientType(const PlanFacts &facts, Limits &limits, json &config) {
+  constexpr double f32Bytes = 4;
+  const double width = facts.plan->cluster.executor.gradientWidth;
+  if (facts.job().precision == planner::Precision::F32 || (width > 0 && width < f32Bytes))
+    return;
+  if (config["zero_optimization"]["stage"] != 0) {
+    config["data_types"] = {{"grad_accum_dtype", "fp32"}};
+    config["communication_data_type"] = "fp32";
+  } else {
+    limits.warn("GradientType",
+                format("the plan sums gradients in f32; without ZeRO DeepSpeed does "
+                       "so in %s: --zero 1 has f32",
+                       planner::name(facts.job().precision)));
+  }
+}
+
 Result<Exported> writeDeepSpeed(const PlanFacts &facts) {
   Limits limits("DeepSpeed");
   const planner::Plan &plan = *facts.plan;
@@ -129,6 +148,7 @@ Result<Exported> writeDeepSpeed(const PlanFacts &facts) {
       config["fp16"]["loss_scale_window"] = int64_t(facts.setting("loss_scale_interval", 2000));
     }
   }
+  writeGradientType(facts, limits, config);
   if (plan.recompute.mode != planner::RecomputeMode::None)
     limits.warn("RecomputeInScript",
                 "the plan recomputes " + planner::toString(plan.recompute) +

@@ -85,6 +85,13 @@ std::string PlanFacts::paddingText() const {
   return text;
 }
 
+/// Whether `path` is the list of blocks or holds it. A chunk with all ops of a module names the
+/// module alone. Example: "model" holds "model.layers".
+static bool holdsBlocks(const PlanFacts &facts, const std::string &path) {
+  return !facts.blockPath.empty() &&
+         (path.empty() || (facts.blockPath + ".").rfind(path + ".", 0) == 0);
+}
+
 static void findChunks(const Plan &plan, PlanFacts &facts) {
   std::set<int64_t> before;
   for (size_t index = 0; index < plan.layout.chunks.size(); ++index) {
@@ -92,9 +99,13 @@ static void findChunks(const Plan &plan, PlanFacts &facts) {
     ChunkBlocks result;
     result.stage = chunk.stage;
     result.begin = index < plan.stageNames.size() ? plan.stageNames[index] : chunk.firstOp;
-    for (const std::string &path : chunk.modules)
+    for (const std::string &path : chunk.modules) {
       if (int64_t block = facts.blockOf(path); block >= 0)
         result.blocks.insert(block);
+      if (holdsBlocks(facts, path))
+        for (int64_t block = 0; block < facts.numBlocks; ++block)
+          result.blocks.insert(block);
+    }
     for (int64_t block : result.blocks)
       result.beginsInsideBlock |= before.count(block) > 0;
     before.insert(result.blocks.begin(), result.blocks.end());
