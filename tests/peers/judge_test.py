@@ -39,6 +39,7 @@ MEGATRON = (
     (f"--optimizer-cpu-offload {GPT2}", "Offload", "--use-distributed-optimizer"),
     (f"--recompute-granularity full {GPT2}", "Recompute", "--recompute-method"),
     (f"--recompute-granularity some {GPT2}", "Recompute", "some"),
+    (f"--recompute-granularity selective --recompute-modules layernorm mpl {GPT2}", "Recompute", "has no mpl"),
     (f"--expert-model-parallel-size 4 {GPT2}", "Experts", "--num-experts"),
     (f"--num-virtual-stages-per-pipeline-rank 2 {GPT2}", "Schedule", "without a pipeline"),
     (f"--tensor-model-parallel-size two {GPT2}", "Value", '"two"'),
@@ -278,6 +279,39 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual((first, counted, chunks), (layout, even, chunked))
         self.assertGreater(first, 1.05 * even)
         self.assertNotEqual(chunks, even)
+
+    def test_layers_are_recomputed_as_the_flags_say(self):
+        """Megatron recomputes so many layers of each chunk, or all of a shorter one."""
+        model, block = SOURCE / "models/gpt2.onnx", "--recompute-granularity full --recompute-method block --recompute-num-layers"
+        selective = "--recompute-granularity selective"
+        for flags, words, notes in (
+            (f"{STAGES} --num-layers-per-virtual-pipeline-stage 3 {block} 3", "recompute full", []),
+            (f"{GPT2} {block} 100", "recompute full", []),
+            (f"{STAGES} --decoder-first-pipeline-num-layers 3 {block} 4", "recompute full 7/",
+             ["tbc recomputes the first 7 layers, not the first 4 of each chunk"]),
+            (f"{GPT2} {selective} --recompute-modules core_attn layernorm", "recompute selective", []),
+            (f"{GPT2} {selective} --recompute-modules mlp", "recompute selective", ["--recompute-modules mlp: judged as "]),
+            (f"{GPT2} {selective}", "recompute none", ["recompute of core_attn alone: judged as none"]),
+            (f"{GPT2} --recompute-activations", "recompute none", ["recompute of core_attn alone: judged as none"]),
+        ):
+            with self.subTest(flags):
+                code, answer = self.judge(flags, model, 8, "--alone")
+                self.assertEqual((code, answer["problems"]), (0, []))
+                plan = answer["judged"]["plan"]
+                self.assertTrue(words in plan if words.endswith("/") else plan.endswith(words), plan)
+                kept = [note for note in answer["notes"] if "recompute" in note]
+                self.assertEqual([note[: len(start)] for note, start in zip(kept, notes, strict=True)], notes)
+
+    def test_gradients_have_the_type_of_deepspeeds_file(self):
+        config = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1},
+                  "bf16": {"enabled": True}}  # fmt: skip
+        wide = config | {"data_types": {"grad_accum_dtype": "fp32"}}
+        peaks = []
+        for content in (config, wide):
+            _, answer = self.judge(self.file("ds.json", json.dumps(content)), SOURCE / "models/gpt2.onnx", 8, "--seq", "256", "--alone")
+            peaks.append(answer["judged"]["bytes"]["value"])
+        parameters = 124_439_808
+        self.assertAlmostEqual(peaks[1] - peaks[0], 2 * parameters, delta=0.1 * parameters)
 
     def test_vocabularies_are_padded_as_megatron_does(self):
         """To a multiple of 128 x tp, of any size; the answer says so."""

@@ -16,6 +16,7 @@ static const std::vector<Word> words = {
     {"zero_optimization.zero_hpz_partition_size", Field::Instances},
     {"bf16.enabled", Field::Bf16},
     {"fp16.enabled", Field::F16},
+    {"data_types.grad_accum_dtype", Field::GradientType},
     {"tensor_parallel.autotp_size", Field::Tp},
     {"sequence_parallel_size", Field::Cp}};
 
@@ -67,7 +68,6 @@ static const std::vector<std::string> ignored = {
     "zero_optimization.zero_quantized_weights",
     "zero_optimization.zero_quantized_gradients",
     "tensor_parallel.",
-    "data_types.",
     "checkpoint.",
     "compile.",
     "sparse_gradients"};
@@ -119,6 +119,11 @@ Result<Setup> readDeepSpeed(const std::string &text, const std::string &source) 
   if (setup.isOn(Field::Bf16) && setup.isOn(Field::F16))
     setup.refuse("Precision", "bf16 and fp16 are both enabled");
   setup.precision = setup.isOn(Field::Bf16) ? "bf16" : setup.isOn(Field::F16) ? "f16" : "f32";
+  if (const std::string type = setup.text(Field::GradientType); !type.empty()) {
+    if (type != "fp32" && type != "bf16" && type != "fp16")
+      setup.refuse("Precision", "data_types.grad_accum_dtype is fp32, bf16 or fp16, not " + type);
+    setup.gradientWidth = type == "fp32" ? 4 : 2;
+  }
   if (setup.number(Field::Instances, 1) > 1)
     setup.notes.push_back("zero_hpz_partition_size: tbc has no second copy of parameters per node");
   readOffload(setup);

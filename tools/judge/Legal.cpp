@@ -271,6 +271,31 @@ static void pinCuts(Setup &setup, const ModelSizes &model, planner::Pins &pins) 
         {model.layerPath + "." + std::to_string(layer += chunks[chunk - 1]) + ".*", "begin"});
 }
 
+/// Returns the pin of recompute. tbc recomputes the first layers of the model, in the chunks where
+/// most micro-batches are in flight.
+/// Example: 2 layers of each of 4 chunks with 8 layers are "full:8"; 8 of each are "full".
+static std::string recomputeOf(Setup &setup, const ModelSizes &model) {
+  if (!setup.chunkRecompute)
+    return setup.recompute;
+  const int64_t count = setup.pp * setup.virtualStages.value_or(1);
+  std::vector<int64_t> chunks = setup.chunkLayers;
+  if (chunks.empty())
+    chunks.assign(size_t(count), model.layers / count);
+  int64_t recomputed = 0, all = 0;
+  for (int64_t layers : chunks) {
+    recomputed += std::min(layers, *setup.chunkRecompute);
+    all += layers;
+  }
+  if (recomputed == all)
+    return planner::name(planner::RecomputeMode::Full);
+  if (count > 1)
+    setup.notes.push_back(format("tbc recomputes the first %lld layers, not the first %lld of each "
+                                 "chunk",
+                                 (long long)recomputed, (long long)*setup.chunkRecompute));
+  return planner::name(planner::RecomputeMode::Full) + std::string(":") +
+         std::to_string(recomputed);
+}
+
 planner::Pins pinsOf(Setup &setup, const ModelSizes &model) {
   planner::Pins pins;
   int64_t dp = setup.dp, fsdp = setup.fsdp;
@@ -296,7 +321,7 @@ planner::Pins pinsOf(Setup &setup, const ModelSizes &model) {
          {planner::RecomputeMode::Selective, planner::RecomputeMode::Full})
       pins.conditions.push_back({"recompute", planner::name(mode), /*isForbidden=*/true});
   else if (!setup.recompute.empty())
-    pins.recompute = setup.recompute;
+    pins.recompute = recomputeOf(setup, model);
   pinCuts(setup, model, pins);
   if (!setup.offload.empty())
     pins.offload = setup.offload;

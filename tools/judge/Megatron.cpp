@@ -58,6 +58,7 @@ static const std::vector<Word> words = {
     {"--recompute-granularity", Field::Recompute},
     {"--recompute-method", Field::RecomputeMethod},
     {"--recompute-num-layers", Field::RecomputeLayers},
+    {"--recompute-modules", Field::RecomputeModules},
     {"--recompute-activations", Field::RecomputeActivations},
     {"--optimizer-cpu-offload", Field::OffloadOptimizer},
     {"--cp-comm-type", Field::Context},
@@ -162,6 +163,36 @@ static void readSharding(Setup &setup) {
   }
 }
 
+/// Reads the modules of a selective recompute. tbc's selective recomputes all but matmuls and
+/// attention. Attention is one kernel that keeps no scores, so recomputing it alone frees nothing
+/// to speak of.
+/// Source: recompute_modules of megatron/core/transformer/transformer_config.py.
+static void readRecomputedModules(Setup &setup) {
+  const std::string attention = "core_attn";
+  const std::vector<std::string> known = {attention, "moe_act", "layernorm",     "mla_up_proj",
+                                          "mlp",     "moe",     "shared_experts"};
+  const std::string text =
+      setup.has(Field::RecomputeModules) ? setup.text(Field::RecomputeModules) : attention;
+  std::istringstream words(text);
+  std::string others;
+  bool hasNorms = false;
+  for (std::string word; words >> word;) {
+    if (std::find(known.begin(), known.end(), word) == known.end())
+      setup.refuse("Recompute", "--recompute-modules has no " + word);
+    hasNorms |= word == "layernorm";
+    if (word != "layernorm" && word != attention)
+      others += (others.empty() ? "" : " ") + word;
+  }
+  if (!others.empty())
+    setup.notes.push_back("--recompute-modules " + others +
+                          ": judged as recompute of all but matmuls and attention");
+  else if (!hasNorms) {
+    setup.recompute = "none";
+    setup.notes.push_back("recompute of " + attention +
+                          " alone: judged as none, as attention in one kernel keeps no scores");
+  }
+}
+
 static void readRecompute(Setup &setup) {
   std::string granularity = setup.text(Field::Recompute),
               method = setup.text(Field::RecomputeMethod);
@@ -178,8 +209,9 @@ static void readRecompute(Setup &setup) {
     setup.refuse("Recompute", "--recompute-method is for --recompute-granularity full");
   std::optional<int64_t> layers = setup.number(Field::RecomputeLayers);
   if (granularity == "full" && method == "block" && layers)
-    setup.recompute =
-        "full:" + std::to_string(*layers * setup.pp * setup.virtualStages.value_or(1));
+    setup.chunkRecompute = layers;
+  if (setup.recompute == "selective")
+    readRecomputedModules(setup);
 }
 
 /// Checks the growth of the batch: a start, an increment, and the samples that it takes. The step

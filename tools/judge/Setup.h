@@ -68,6 +68,7 @@ enum class Field {
   Recompute,
   RecomputeMethod,
   RecomputeLayers,
+  RecomputeModules,
   RecomputeActivations,
   OffloadOptimizer,
   OffloadParameters,
@@ -75,6 +76,7 @@ enum class Field {
   Precision,
   Bf16,
   F16,
+  GradientType,
   SequenceParallel,
   ClipNorm,
   Distributed
@@ -102,6 +104,11 @@ struct Setup {
   std::optional<int64_t> expertTp;
   /// Layers of each chunk of the pipeline; empty: open.
   std::vector<int64_t> chunkLayers;
+  /// Layers of each chunk that are recomputed in full, or all where a chunk has fewer. Unset:
+  /// `recompute` is of all layers.
+  std::optional<int64_t> chunkRecompute;
+  /// Bytes of an element of the accumulated gradients. Unset: as the executor has them.
+  std::optional<int64_t> gradientWidth;
   std::optional<int> zero;
   bool keepGathered = false;
   std::string schedule, recompute, offload, context, precision;

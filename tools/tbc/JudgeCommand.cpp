@@ -177,15 +177,17 @@ static Result<planner::Cluster> clusterFor(const Options &options, Judgement &ju
   cluster = planner::runBy(*cluster, judgement.executor);
   if (!cluster)
     return ofKind(Problem::BadFlagValue, cluster.error());
-  if (setup.kind != "megatron" || setup.has(judge::Field::SequenceParallel))
-    return cluster;
-  auto keepTokensWhole = [](planner::Cluster &devices) {
-    if (devices.executor.tensorParallel == planner::TensorParallel::MegatronTokens)
-      devices.executor.tensorParallel = planner::TensorParallel::Megatron;
+  const bool keepsTokensWhole =
+      setup.kind == "megatron" && !setup.has(judge::Field::SequenceParallel);
+  auto adapt = [&](planner::Executor &executor) {
+    if (setup.gradientWidth)
+      executor.gradientWidth = double(*setup.gradientWidth);
+    if (keepsTokensWhole && executor.tensorParallel == planner::TensorParallel::MegatronTokens)
+      executor.tensorParallel = planner::TensorParallel::Megatron;
   };
-  keepTokensWhole(*cluster);
+  adapt(cluster->executor);
   for (planner::Cluster &group : cluster->groups)
-    keepTokensWhole(group);
+    adapt(group.executor);
   return cluster;
 }
 
