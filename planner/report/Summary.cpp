@@ -111,10 +111,12 @@ private:
     for (size_t axis = 0; axis < axes.axes.size(); ++axis) {
       GroupShape group =
           worstGroup(devices, networks, axes, axisIndex(axes, Axis::Pipeline), int(axis));
-      std::string where = group.nodes == 1
-                              ? "inside a node"
-                              : format("across %lld nodes, %lld of a group on each",
-                                       (long long)group.nodes, (long long)group.perNode);
+      const bool isEven = group.nodes * group.perNode == group.size;
+      std::string where =
+          group.nodes == 1
+              ? "inside a node"
+              : format("across %lld nodes, %s%lld of a group on each", (long long)group.nodes,
+                       isEven ? "" : "at least ", (long long)group.perNode);
       line(format("  %-4s %4lld  %s", axes.axes[axis].name.c_str(), (long long)axes.axes[axis].size,
                   where.c_str()));
     }
@@ -265,7 +267,8 @@ private:
     if (sums.empty())
       return;
     const TimeSplit &t = prediction.time;
-    line(format("communication per step and device: %s exposed, %s hidden",
+    line(format("communication per step and device%s: %s exposed, %s hidden",
+                plan.mesh.pp > 1 ? ", without sends between stages" : "",
                 formatSeconds(t.operands + t.data).c_str(), formatSeconds(t.hiddenData).c_str()));
     if (plan.overlap.bucketBytes > 0)
       line("  gradients are reduced in buckets of up to " + bucketText(plan.overlap.bucketBytes));

@@ -27,13 +27,15 @@ std::string signedPercent(double ratio) {
   return text;
 }
 
-/// Returns the words behind "takes" for a time of `ratio` times the plan's. Example: 0.988 gives
-/// "1.2 % less time".
-static std::string timeAgainst(double ratio) {
+/// Returns the words behind "takes" for a time of `ratio` times the plan's. `isBound`: plans that
+/// the search has not derived may be faster. Example: 0.988 gives "1.2 % less time".
+static std::string timeAgainst(double ratio, bool isBound = false) {
   const std::string percent = signedPercent(ratio);
   if (percent == signedPercent(1))
     return "as long";
-  return percent.substr(1) + (percent[0] == '-' ? " less time" : " more time");
+  if (percent[0] == '-')
+    return percent.substr(1) + " less time";
+  return (isBound ? "at most " : "") + percent.substr(1) + " more time";
 }
 
 /// Returns the disadvantage of `other` against the answer, in a few words.
@@ -201,7 +203,8 @@ private:
              timeAgainst(faster->seconds / chosen.seconds) + " but needs " +
              formatBytes(faster->peakBytes);
     if (!fits.name.empty())
-      text += (text.empty() ? "" : "; ") + fits.name + " takes " + timeAgainst(fits.ratio);
+      text += (text.empty() ? "" : "; ") + fits.name + " takes " +
+              timeAgainst(fits.ratio, /*isBound=*/fits.isDerived);
     if (text.empty())
       text = decision == std::string("mesh") ? "no other is as fast"
                                              : "on this mesh no other is as fast";
@@ -212,6 +215,7 @@ private:
   struct Rival {
     std::string name;
     double ratio = INFINITY;
+    bool isDerived = false; // its fastest derived plan; others of this value may be faster
   };
 
   /// Returns the fastest other value among the candidates that fit and that `differs` accepts. The
@@ -232,7 +236,7 @@ private:
       derived.insert(name);
       const double ratio = prediction.stepSeconds / plan.prediction.stepSeconds;
       if (ratio < best.ratio)
-        best = {name, ratio};
+        best = {name, ratio, /*isDerived=*/true};
     }
     for (const Candidate &c : exploration.scored) {
       const double ratio = std::max(1.0, c.seconds / chosen.seconds);

@@ -97,6 +97,22 @@ class ReportTest(unittest.TestCase):
         for word in ("Fits", "Mostly ", "Why not a simpler plan", view["others"][0]["name"], view["others"][0]["note"]):
             self.assertIn(word, text)
 
+    def test_groups_that_nodes_hold_unevenly(self):
+        """Seven ranks lie on nodes of six: six on one, and one on the other."""
+        cluster = self.folder / "six.toml"
+        cluster.write_text(tbc("cluster", "h100-sxm").stdout.replace("devices_per_node = 8", "devices_per_node = 6"))
+        run = tbc("plan", MODELS / "tiny-gpt2.onnx", "--gpus", "7", "--mesh", "dp=7", "--batch", "7", "--seq", "8",
+                  "--cluster", cluster, "-o", self.folder / "odd.json")
+        self.assertIn("across 2 nodes, at least 1 of a group on each", run.stdout)
+        self.report("odd")
+        self.show("odd")
+        self.assertIn("across 2 nodes, at least 1 of a group on each", self.browser.run("document.querySelector('#mesh').innerText"))
+
+    def test_sends_between_stages_are_neither_exposed_nor_hidden(self):
+        for name, words in (("dp", "step and device: "), ("pipeline", "step and device, without sends between stages: ")):
+            text = tbc("explain", self.folder / f"{name}.json").stdout
+            self.assertIn("\ncommunication per " + words, text)
+
     def test_search_finds_layers_by_name(self):
         self.show("dp")
         rows = "document.querySelectorAll('#layer-rows tbody tr').length"

@@ -89,7 +89,8 @@ function meshSection(plan) {
       : "";
   };
   const status = el("p", { class: "faint small", "aria-live": "polite" });
-  const where = (link) => (link.nodes === 1 ? "inside a node" : `across ${whole(link.nodes)} nodes, ${link.per_node} of a group on each`);
+  const least = (link) => (link.nodes * link.per_node < link.size ? "at least " : "") + link.per_node;
+  const where = (link) => (link.nodes === 1 ? "inside a node" : `across ${whole(link.nodes)} nodes, ${least(link)} of a group on each`);
   const links = table("mesh", "What travels over each axis, per step and device", [
     { head: "axis", get: (l) => l.axes.join("+") },
     { head: "size", n: true, get: (l) => l.size },
