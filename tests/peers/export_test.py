@@ -59,12 +59,14 @@ WARNED = {
     "experts megatron": {"RouterInModel"},
     "context torchtitan": {"ContextSharding"},
     "tensor jax": {"ContiguousSegments"},
+    "zero1 jax": {"PrecisionInLoss", "ClippingInOptimizer"},
+    "zero1 lightning": {"BatchInScript", "DeepSpeedPackage", "GradientType"},
     "pipeline megatron": {"TableForm"},
     "ddp megatron": set(),
     "ddp pytorch": {"PaddedVocabulary"},
     "ddp torchtitan": {"PaddedVocabulary"},
-    "hybrid accelerate": {"BatchInScript", "WrapPolicy"},
-    "hybrid lightning": {"BatchInScript", "GatherUnit"},
+    "hybrid accelerate": {"BatchInScript", "GradientType", "WrapPolicy"},
+    "hybrid lightning": {"BatchInScript", "GatherUnit", "GradientType"},
 }
 
 

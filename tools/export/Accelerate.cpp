@@ -72,6 +72,10 @@ Result<Exported> writeAccelerate(const PlanFacts &facts) {
   if (isSharded && facts.zero != ZeroForm::Replicated)
     limits.warn("WrapPolicy", "FSDP's units are the blocks that the model names in "
                               "_no_split_modules; the plan gathers each parameter by itself");
+  if (facts.zero != ZeroForm::Replicated && facts.widensGradients())
+    limits.warn("GradientType", "the plan reduces gradients in f32, accelerate's FSDP in 16 bits: "
+                                "your script sets reduce_dtype in the plugin's "
+                                "mixed_precision_policy");
   if (facts.hasSetting("clip_norm") || facts.hasSetting("clip_value"))
     limits.warn("ClippingInScript",
                 "your script clips gradients, with accelerator.clip_grad_norm_");

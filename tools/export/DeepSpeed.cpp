@@ -97,9 +97,7 @@ static json zeroOf(const PlanFacts &facts, Limits &limits) {
 /// those of the parameters, the plan f32. Without ZeRO it has no other.
 /// Source: get_data_types and _do_optimizer_sanity_check of deepspeed/runtime/engine.py.
 static void writeGradientType(const PlanFacts &facts, Limits &limits, json &config) {
-  constexpr double f32Bytes = 4;
-  const double width = facts.plan->cluster.executor.gradientWidth;
-  if (facts.job().precision == planner::Precision::F32 || (width > 0 && width < f32Bytes))
+  if (!facts.widensGradients())
     return;
   if (config["zero_optimization"]["stage"] != 0) {
     config["data_types"] = {{"grad_accum_dtype", "fp32"}};

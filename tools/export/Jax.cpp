@@ -226,6 +226,13 @@ Result<Exported> writeJax(const PlanFacts &facts) {
     limits.warn("WholeStates", list(differences.whole) +
                                    ": no dim is a multiple of the shards, so each device has all "
                                    "of it; the plan pads");
+  if (facts.job().precision != planner::Precision::F32)
+    limits.warn("PrecisionInLoss",
+                std::string("the plan has matmuls in ") + planner::name(facts.job().precision) +
+                    ": your loss casts parameters" +
+                    (facts.job().precision == planner::Precision::F16 ? ", and is scaled" : ""));
+  if (facts.hasSetting("clip_norm") || facts.hasSetting("clip_value"))
+    limits.warn("ClippingInOptimizer", "your optimizer clips gradients");
   if (mesh.cp > 1)
     limits.warn("ContextForm", std::string("the plan has ") + reshard::name(plan.context) +
                                    " attention over cp; XLA chooses its own collectives");

@@ -52,6 +52,10 @@ static std::string strategyOf(const PlanFacts &facts, Limits &limits) {
     if (recomputes)
       limits.warn("RecomputeInScript", "the plan recomputes all blocks: your module calls "
                                        "deepspeed.checkpointing.checkpoint");
+    if (facts.widensGradients())
+      limits.warn("GradientType", "the plan sums gradients in f32, DeepSpeed in 16 bits unless its "
+                                  "file says otherwise: --to deepspeed writes one for "
+                                  "DeepSpeedStrategy(config=...)");
     limits.warn("DeepSpeedPackage",
                 "Lightning has " + std::string(name(facts.zero)) + " by the package deepspeed");
     return format("DeepSpeedStrategy(stage=%d, offload_optimizer=%s)",
@@ -71,6 +75,9 @@ static std::string strategyOf(const PlanFacts &facts, Limits &limits) {
   }
   bool isHybrid = mesh.dp > 1;
   bool isFull = facts.zero == ZeroForm::Zero3;
+  if (facts.widensGradients())
+    limits.warn("GradientType", "the plan reduces gradients in f32, FSDP in 16 bits: give "
+                                "FSDPStrategy a mixed_precision with reduce_dtype=torch.float32");
   limits.warn("GatherUnit", "FSDP gathers a block together, the plan each parameter by itself");
   std::string text = "FSDPStrategy(\n            auto_wrap_policy={block},\n";
   if (recomputes)

@@ -287,6 +287,12 @@ bool PlanFacts::gathersTokensForExperts() const {
   });
 }
 
+bool PlanFacts::widensGradients() const {
+  constexpr double f32Bytes = 4;
+  const double width = plan->cluster.executor.gradientWidth; // 0: as tbc's
+  return job().precision != planner::Precision::F32 && (width == 0 || width == f32Bytes);
+}
+
 double PlanFacts::setting(const std::string &key, double otherwise) const {
   auto found = plan->job.settings.find(key);
   return found == plan->job.settings.end() ? otherwise : found->second;

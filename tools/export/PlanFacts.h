@@ -89,6 +89,8 @@ struct PlanFacts {
   double setting(const std::string &key, double otherwise) const;
   /// Whether parameters are sharded over `axis` by default.
   bool shardsOver(planner::Axis axis) const;
+  /// Whether matmuls are in 16 bits, and gradients are summed in f32. Executors may sum in 16.
+  bool widensGradients() const;
   bool hasSetting(const std::string &key) const { return plan->job.settings.count(key) > 0; }
   /// Returns the devices that run on each node, and the nodes.
   int64_t perNode() const;
