@@ -180,6 +180,12 @@ class ExportTest(unittest.TestCase):
                 self.assertEqual(config.get("data_types"), types)
                 self.assertEqual(config.get("communication_data_type"), "fp32" if types else None)
 
+    def test_a_script_of_pytorch_imports_each_module_once(self):
+        self.assertEqual(self.exporter.export("ddp", "pytorch").returncode, 0)
+        tree = ast.parse(self.exporter.output("ddp", "pytorch").read_text())
+        modules = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
+        self.assertEqual(len(modules), len(set(modules)), modules)
+
     def test_a_plan_that_was_edited_is_refused(self):
         plan = self.exporter.plan("ddp")
         plan["bucket_bytes"] = 1234

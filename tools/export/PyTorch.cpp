@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -132,6 +133,38 @@ static Part partOf(const std::string &text) {
   return part;
 }
 
+/// Returns `imports` with the names of each module once.
+/// Example: "from m import a" and "from m import a, b" give "from m import a, b".
+static std::string joinedImports(const std::set<std::string> &imports) {
+  const std::string from = "from ", import = " import ";
+  std::string text;
+  std::map<std::string, std::set<std::string>> byModule;
+  for (const std::string &line : imports) {
+    const size_t split = line.find(import);
+    if (!begins(line, from.c_str())) {
+      text += line + "\n";
+      continue;
+    }
+    std::string list = line.substr(split + import.size());
+    for (char &c : list)
+      if (c == '(' || c == ')' || c == '\n')
+        c = ' ';
+    std::istringstream names(list);
+    for (std::string name; std::getline(names >> std::ws, name, ',');) {
+      name.erase(name.find_last_not_of(' ') + 1);
+      if (!name.empty())
+        byModule[line.substr(from.size(), split - from.size())].insert(name);
+    }
+  }
+  for (const auto &[module, names] : byModule) {
+    std::string list;
+    for (const std::string &name : names)
+      list += (list.empty() ? "" : ", ") + name;
+    text += from + module + import + list + "\n";
+  }
+  return text;
+}
+
 static const char *const mainText = R"python(
 
 # ---- Yours: the module that was exported, its data, and the learning rate. ----
@@ -195,9 +228,7 @@ Result<Exported> writePyTorch(const PlanFacts &facts) {
       "# Start: torchrun --standalone --nproc-per-node %lld THIS_SCRIPT\nfrom __future__ import "
       "annotations\n\n",
       (long long)facts.mesh().numRanks());
-  for (const std::string &line : imports)
-    text += line + "\n";
-  text += mainText + body;
+  text += joinedImports(imports) + mainText + body;
   text += "\n\n# ---- The plan: decisions and layout of plan.json. ----\nPLAN = r'''\n" +
           planText(facts) + "'''\n" + endText;
   return Exported{text, limits.warnings()};
