@@ -51,6 +51,26 @@ static const SizeFlag sizeFlags[] = {
     {"--patch", &newmodel::Architecture::patchSize, "Side of a patch, in pixels (vit, dit)"},
     {"--classes", &newmodel::Architecture::classes, "Classes (vit, dit)"}};
 
+/// Returns an error for the first given flag of a part that the family of `a` lacks.
+static Status checkParts(const Options &options, const newmodel::Architecture &a) {
+  const bool isImage = a.imageSize > 0;
+  auto given = [&](const char *flag) { return options.sizes.at(flag).has_value(); };
+  auto lacks = [&](const std::string &flag, const char *what) {
+    return Error{ErrorCode::Usage, flag + ": " + a.kind + " has no " + what};
+  };
+  for (const char *flag : {"--image", "--patch", "--classes"})
+    if (given(flag) && !isImage)
+      return lacks(flag, "pictures");
+  for (const char *flag : {"--vocab", "--seq"})
+    if (given(flag) && isImage)
+      return lacks(flag, "tokens");
+  if (options.tied && isImage)
+    return lacks(*options.tied ? "--tied" : "--untied", "tokens");
+  if (given("--experts-per-token") && !given("--experts") && a.experts == 0)
+    return Error{ErrorCode::Usage, "--experts-per-token needs --experts"};
+  return Status::ok();
+}
+
 static Result<newmodel::Architecture> architectureOf(const Options &options) {
   newmodel::Architecture a;
   if (!options.from.empty()) {
@@ -69,6 +89,8 @@ static Result<newmodel::Architecture> architectureOf(const Options &options) {
   } else {
     a = newmodel::defaultsOf(options.kind);
   }
+  if (Status status = checkParts(options, a); !status)
+    return status.error();
   auto given = [&](const char *flag) { return options.sizes.at(flag).has_value(); };
   for (const SizeFlag &flag : sizeFlags)
     if (given(flag.flag))
