@@ -173,6 +173,17 @@ private:
                   hasMoney() ? ", device-hours and money" : " and device-hours");
   }
 
+  /// Returns how sizes have their batch. By default many devices have a sample each.
+  std::string batchText() const {
+    const auto [least, most] = std::minmax_element(
+        answer.rows.begin(), answer.rows.end(),
+        [](const SizeRow &a, const SizeRow &b) { return a.batchTokens < b.batchTokens; });
+    if (least->batchTokens == most->batchTokens)
+      return "the same at every size";
+    return "as tbc plan chooses it for the devices, " + countText(least->batchTokens) + " to " +
+           countText(most->batchTokens) + " " + answer.unit();
+  }
+
   void basis() {
     if (answer.maxBatchTokens)
       add("batch: the largest within " + countText(*answer.maxBatchTokens) + " " + answer.unit() +
@@ -180,8 +191,9 @@ private:
     else if (answer.sequence == 0)
       add("batch: as tbc plan chooses it for the devices (--batch)");
     else
-      add("batch: the same at every size; larger ones use many devices better, and "
-          "--max-batch-tokens says how large one may be");
+      add("batch: " + batchText() +
+          "; larger ones use many devices better, and --max-batch-tokens says how large one may "
+          "be");
     for (const auto &[cluster, price] : answer.prices)
       add(format("price: %s %g %s per device and hour, %s, ", cluster.c_str(), price.perDeviceHour,
                  answer.currency.c_str(), price.date.c_str()) +

@@ -151,6 +151,16 @@ class SizeTest(unittest.TestCase):
                 self.assertAlmostEqual(int(key) / 100, max(ratios), delta=0.006)
         self.assertIn("no size here keeps 0.042 days", run.stdout)
 
+    def test_the_text_says_where_batches_differ(self):
+        """A batch of 2^19 tokens has fewer samples than 64 devices where a sample has 16,384."""
+        model = self.folder / "llama.onnx"
+        self.tbc("new", "llama", "--layers", "2", "--hidden", "256", "--heads", "4", "--kv-heads", "4", "--ffn", "512",
+                 "--vocab", "1024", "-o", model)
+        for most, words in (("32", "batch: the same at every size;"), ("64", "for the devices, 524 k to 1.05 M tokens;")):
+            run = self.tbc("size", model, "--seq", "16384", "--tokens", "1B", "--gpus-from", "32", "--gpus-to", most,
+                           "--cluster", "h100-sxm")
+            self.assertIn(words, " ".join(run.stdout.split()), run.stderr)
+
     def test_what_does_not_fit_is_named(self):
         cluster = self.folder / "little.toml"
         text = self.tbc("cluster", "l4").stdout
