@@ -138,7 +138,11 @@ private:
     if (graphOp.forwardOp >= 0 && graphOp.forwardOp != op &&
         decided.count(graph.ops[graphOp.forwardOp].id))
       return "propagated from " + graph.ops[graphOp.forwardOp].id;
-    return "the batch alone splits " + graphOp.id;
+    if (explained.plan.mesh.ep > 1 && graphOp.expertLoop >= 0)
+      return "experts split over ep in " + graphOp.id;
+    return (explained.plan.mesh.cp > 1 ? "the batch and the sequence alone split "
+                                       : "the batch alone splits ") +
+           graphOp.id;
   }
 
   /// The plan's reason for a decision about all parameters or all ops.

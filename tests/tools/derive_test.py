@@ -1,6 +1,6 @@
 """usage: derive_test.py TBC SOURCE_DIR
 
-Reasons have the times of the runners-up. `tbc explain --derive` writes all derived keys of an edited plan: they are those of `tbc plan` with the
+Reasons have the times of the runners-up, and name what splits a tensor. `tbc explain --derive` writes all derived keys of an edited plan: they are those of `tbc plan` with the
 edited decision pinned, and texts of the search do not speak of the plan as it was.
 """
 
@@ -69,6 +69,17 @@ class DeriveTest(unittest.TestCase):
         percent = 100 * (min(row["step_seconds"] for row in rows) / plan["step_seconds"] - 1)
         self.assertGreater(percent, 0.05)
         self.assertEqual(takes, f"at most {percent:.1f} % more time")
+
+    def test_reasons_of_tensors_name_what_splits_them(self):
+        for model, mesh, name, words in (("moe-8l", "ep=4", "*mlp.down", "experts split over ep in "),
+                                         ("tiny-llama", "cp=4", "*q_proj*", "the batch and the sequence alone split "),
+                                         ("tiny-llama", "dp=4", "*q_proj*", "the batch alone splits ")):  # fmt: skip
+            self.tbc("plan", SOURCE / f"models/{model}.onnx", "--gpus", "4", "--mesh", mesh, "--batch", "64", "--seq", "32",
+                     "-o", "plan.json")
+            answer = json.loads(self.tbc("explain", "plan.json", "--tensor", name, "--json"))
+            reasons = [row["why"] for row in answer["shardings"] if row["as"].startswith("used by")]
+            self.assertTrue(reasons)
+            self.assertTrue(all(why.startswith(words) for why in reasons), reasons)
 
     def test_a_plan_that_is_as_fast_in_shown_numbers_is_not_the_fastest(self):
         # ZeRO-1 is faster by less than 0.05 %.
