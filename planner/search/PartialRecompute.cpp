@@ -60,7 +60,10 @@ bool recomputeStronger(const CostTables &costs, Candidate &candidate) {
   if (candidate.recompute == recomputeModes().back() || !space.recompute().isOpen() ||
       !space.mayBePartial())
     return false;
-  candidate.recompute = RecomputeMode(int(candidate.recompute) + 1);
+  const RecomputeMode stronger = RecomputeMode(int(candidate.recompute) + 1);
+  if (!space.allows(stronger))
+    return false;
+  candidate.recompute = stronger;
   for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)
     setRecomputed(costs, candidate, stage, 0);
   return true;
@@ -99,10 +102,12 @@ bool recomputeLess(const CostTables &costs, Candidate &candidate,
   Mix mix = costs.models.mixOf(candidate);
   DataMode mode = firstMode(costs, candidate);
   const std::vector<int64_t> before = candidate.recomputedBlocks;
+  // Without a block the plan has the weaker mode.
+  const int64_t least = costs.problem.space.allows(weakerMode(candidate.recompute)) ? 0 : 1;
   for (int stage = 0; stage < int(candidate.recomputedBlocks.size()); ++stage) {
     const int64_t now = candidate.recomputedBlocks[stage];
     double bytes = heldBytes(costs, candidate, mix, mode, stage);
-    for (int64_t fewer = now; fewer > 0; --fewer) {
+    for (int64_t fewer = now; fewer > least; --fewer) {
       double with = heldBytes(costs, candidate, mix, mode, stage);
       setRecomputed(costs, candidate, stage, fewer - 1);
       double without = heldBytes(costs, candidate, mix, mode, stage);

@@ -23,7 +23,7 @@ bool chooseRecomputed(const CostTables &costs, Candidate &candidate, const Mix &
 
 /// If recomputation is open, gives the candidate the next stronger mode, at first for no block: the
 /// start for recomputeMore(). Example: "selective 125/125" becomes "full 0/125", which is the same
-/// plan. Returns false if the mode is the strongest or pinned.
+/// plan. Returns false if the mode is the strongest or pinned, or the next one forbidden.
 bool recomputeStronger(const CostTables &costs, Candidate &candidate);
 
 /// For a partially recomputing candidate: recomputes enough further blocks, at least one, on each

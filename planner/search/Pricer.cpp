@@ -35,9 +35,10 @@ bool Pricer::score(Candidate &candidate, bool refine) const {
   if (costs.models.isPartial(candidate)) {
     mix = Mix(profile, costs.models.profileOf(candidate, weakerMode(candidate.recompute)));
     if (!chooseRecomputed(costs, candidate, mix, mode)) {
-      if (!refine)
-        return false;                  // the weaker mode is a candidate of its own
-      candidate.recomputeEnds.clear(); // recompute all, possibly faster for a small graph
+      if (!refine && costs.problem.space.allows(weakerMode(candidate.recompute)))
+        return false; // the weaker mode is a candidate of its own
+      // Recompute all: the weaker mode is forbidden, or a small graph may be faster so.
+      candidate.recomputeEnds.clear();
       candidate.recomputedBlocks.clear();
       mix = profile;
     }

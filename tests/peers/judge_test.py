@@ -302,6 +302,16 @@ class JudgeTest(unittest.TestCase):
                 kept = [note for note in answer["notes"] if "recompute" in note]
                 self.assertEqual([note[: len(start)] for note, start in zip(kept, notes, strict=True)], notes)
 
+    def test_nothing_is_recomputed_to_fit(self):
+        """Without recompute the upper end of the memory is over the limit, so some blocks would be recomputed."""
+        model = self.folder / "7b.onnx"
+        subprocess.run([TBC, "new", "llama", "--layers", "32", "--hidden", "4096", "--heads", "32", "--ffn", "11008",
+                        "--vocab", "32000", "-o", model], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+        flags = "--bf16 --micro-batch-size 1 --global-batch-size 128 --seq-length 4096 --use-distributed-optimizer"
+        _, answer = self.judge(flags, model, 8, "--alone")
+        self.assertTrue(answer["judged"]["plan"].endswith("recompute none"), answer)
+        self.assertEqual(answer["judged"]["memory"], "tight")
+
     def test_gradients_have_the_type_of_deepspeeds_file(self):
         config = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1},
                   "bf16": {"enabled": True}}  # fmt: skip

@@ -299,6 +299,10 @@ TEST(DecisionPins, AreConditionsOfTheSearch) {
   EXPECT_THAT(said, testing::IsSupersetOf({"pin tp=2", "pin zero=1", "forbid pp",
                                            "forbid recompute", "zero ZeRO-1", "recompute none"}));
 
+  Result<SearchAnswer> recomputed = planWith(graph, {{}, {"recompute=none"}}, onMesh("dp=4"));
+  ASSERT_TRUE(recomputed) << recomputed.error().message;
+  EXPECT_EQ(toString(recomputed->plan.recompute), "selective");
+
   Result<SearchAnswer> open = planWith(graph, {});
   ASSERT_TRUE(open);
   for (auto [axis, size] : open->plan.mesh.axes())
