@@ -302,6 +302,20 @@ class JudgeTest(unittest.TestCase):
                 kept = [note for note in answer["notes"] if "recompute" in note]
                 self.assertEqual([note[: len(start)] for note, start in zip(kept, notes, strict=True)], notes)
 
+    def test_keys_without_a_form_in_a_plan_are_noted(self):
+        titan = "[training]\nlocal_batch_size = 4\nglobal_batch_size = 64\ndtype = 'bfloat16'\n[quantize.linear.float8]\nrecipe_name = 'tensorwise'\n"
+        ds = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "zero_quantized_weights": True},
+              "bf16": {"enabled": True}}  # fmt: skip
+        for configuration, keys in (
+            (f"{GPT2} --fp8-format hybrid --exp-avg-dtype bf16 --main-grads-dtype fp32", ["--fp8-format hybrid", "--exp-avg-dtype bf16"]),
+            (self.file("job.toml", titan), ["quantize.linear.float8.recipe_name", "training.dtype bfloat16"]),
+            (self.file("ds.json", json.dumps(ds)), ["zero_optimization.zero_quantized_weights"]),
+        ):
+            with self.subTest(keys):
+                _, answer = self.judge(configuration, SOURCE / "models/gpt2.onnx", 8, "--seq", "256", "--alone")
+                notes = [note for note in answer["notes"] if "left out, though" in note]
+                self.assertEqual([note[: len(key)] for note, key in zip(sorted(notes), sorted(keys), strict=True)], sorted(keys))
+
     def test_nothing_is_recomputed_to_fit(self):
         """Without recompute the upper end of the memory is over the limit, so some blocks would be recomputed."""
         model = self.folder / "7b.onnx"
@@ -312,7 +326,7 @@ class JudgeTest(unittest.TestCase):
         self.assertTrue(answer["judged"]["plan"].endswith("recompute none"), answer)
         self.assertEqual(answer["judged"]["memory"], "tight")
 
-    def test_gradients_have_the_type_of_deepspeeds_file(self):
+    def test_gradients_have_the_type_of_the_configuration(self):
         config = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1},
                   "bf16": {"enabled": True}}  # fmt: skip
         wide = config | {"data_types": {"grad_accum_dtype": "fp32"}}
@@ -320,8 +334,12 @@ class JudgeTest(unittest.TestCase):
         for content in (config, wide):
             _, answer = self.judge(self.file("ds.json", json.dumps(content)), SOURCE / "models/gpt2.onnx", 8, "--seq", "256", "--alone")
             peaks.append(answer["judged"]["bytes"]["value"])
+        for more in (" --grad-reduce-in-bf16", ""):
+            _, answer = self.judge(f"{GPT2}{more}", SOURCE / "models/gpt2.onnx", 8, "--alone")
+            peaks.append(answer["judged"]["bytes"]["value"])
         parameters = 124_439_808
         self.assertAlmostEqual(peaks[1] - peaks[0], 2 * parameters, delta=0.1 * parameters)
+        self.assertAlmostEqual(peaks[3] - peaks[2], 2 * parameters, delta=0.1 * parameters)
 
     def test_vocabularies_are_padded_as_megatron_does(self):
         """To a multiple of 128 x tp, of any size; the answer says so."""

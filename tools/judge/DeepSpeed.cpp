@@ -99,6 +99,9 @@ Result<Setup> readDeepSpeed(const std::string &text, const std::string &source) 
   Setup setup;
   setup.kind = setup.executor = "deepspeed";
   readWords(setup, *entries, words, ignored);
+  noteLeftOut(setup, *entries,
+              {"zero_optimization.zero_quantized_weights",
+               "zero_optimization.zero_quantized_gradients", "compile."});
   setup.tp = setup.number(Field::Tp, 1);
   setup.cp = setup.number(Field::Cp, 1);
   if (setup.cp > 1)

@@ -65,8 +65,14 @@ static const std::vector<Word> words = {
     {"--bf16", Field::Bf16},
     {"--fp16", Field::F16},
     {"--sequence-parallel", Field::SequenceParallel},
+    {"--grad-reduce-in-bf16", Field::GradientType},
     {"--nproc-per-node", Field::PerNode},
     {"--nnodes", Field::Nodes}};
+
+static const std::vector<std::string> leftOut = {
+    "--fp8-format",        "--fp4-format",       "--main-grads-dtype",
+    "--main-params-dtype", "--exp-avg-dtype",    "--exp-avg-sq-dtype",
+    "--tp-comm-overlap",   "--fp8-param-gather", "--moe-expert-capacity-factor"};
 
 /// torchrun's flags before the script; each takes a value.
 static const std::vector<std::string> launcherFlags = {
@@ -137,6 +143,7 @@ static void readFlags(Setup &setup, const std::vector<std::string> &line) {
       setup.refuse("Value", flag + " needs a value");
     if (Field field = fieldOf(flag); field != Field::Ignored)
       setup.set(field, flag, value);
+    noteLeftOut(setup, {{flag, value}}, leftOut);
   }
 }
 
@@ -262,6 +269,8 @@ Result<Setup> readMegatron(const std::string &text, const std::string &source) {
     setup.refuse("Experts", "--expert-model-parallel-size needs --num-experts");
   if (setup.has(Field::SequenceParallel) && setup.tp == 1)
     setup.notes.push_back("--sequence-parallel has no effect without tensor parallelism");
+  if (setup.has(Field::GradientType))
+    setup.gradientWidth = 2;
   if (setup.has(Field::Bf16) && setup.has(Field::F16))
     setup.refuse("Precision", "--bf16 and --fp16 exclude each other");
   setup.precision = setup.has(Field::Bf16) ? "bf16" : setup.has(Field::F16) ? "f16" : "f32";

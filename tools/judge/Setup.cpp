@@ -62,4 +62,21 @@ void readWords(Setup &setup, const std::vector<Entry> &entries, const std::vecto
   }
 }
 
+void noteLeftOut(Setup &setup, const std::vector<Entry> &entries,
+                 const std::vector<std::string> &words) {
+  for (const std::string &word : words) {
+    std::string given;
+    for (const Entry &entry : entries) {
+      const bool isOf = word.back() == '.' ? entry.key.rfind(word, 0) == 0 : entry.key == word;
+      const bool isOff = entry.value == "fp32" || entry.value == "float32" ||
+                         entry.value == "false" || entry.value == "False";
+      if (isOf && !isOff)
+        given += (given.empty() ? "" : ", ") + entry.key +
+                 (entry.value.empty() ? "" : " " + entry.value);
+    }
+    if (!given.empty())
+      setup.notes.push_back(given + ": left out, though it may change time and memory");
+  }
+}
+
 } // namespace tbc::judge

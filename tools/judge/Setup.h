@@ -139,6 +139,11 @@ struct Setup {
 void readWords(Setup &setup, const std::vector<Entry> &entries, const std::vector<Word> &words,
                const std::vector<std::string> &ignored);
 
+/// Notes entries that a plan has no form for, though they may change time and memory. `words`:
+/// keys, or beginnings of keys that end with a dot.
+void noteLeftOut(Setup &setup, const std::vector<Entry> &entries,
+                 const std::vector<std::string> &words);
+
 } // namespace tbc::judge
 
 #endif // TBC_TOOLS_JUDGE_SETUP_H

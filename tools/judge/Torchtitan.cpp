@@ -164,6 +164,10 @@ Result<Setup> readTorchtitan(const std::string &text, const std::string &source)
   if (!entries)
     return entries.error();
   readWords(setup, *entries, words, ignored);
+  noteLeftOut(setup, *entries,
+              {"float8.", "quantize.", "training.dtype",
+               "parallelism.pipeline_parallel_first_stage_less_layers",
+               "parallelism.pipeline_parallel_last_stage_less_layers"});
   setup.tp = setup.number(Field::Tp, 1);
   setup.pp = setup.number(Field::Pp, 1);
   setup.cp = setup.number(Field::Cp, 1);
