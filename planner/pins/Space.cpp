@@ -479,11 +479,6 @@ std::vector<RecomputeMode> Space::recomputeModes() const {
   });
 }
 
-bool Space::allows(RecomputeMode mode) const {
-  const std::vector<RecomputeMode> modes = recomputeModes();
-  return std::find(modes.begin(), modes.end(), mode) != modes.end();
-}
-
 bool Space::mayBePartial() const {
   return recomputePins.mayBePartial() &&
          (recomputePins.blocks || runnable.recompute != RecomputeShare::All);

@@ -70,7 +70,6 @@ public:
   /// empty. Example: a batch of 24 on 4 data ranks gives 1, 2, 3, 6.
   std::vector<int64_t> microBatches(const MeshShape &mesh, int64_t batch) const;
   std::vector<RecomputeMode> recomputeModes() const;
-  bool allows(RecomputeMode mode) const;
   const RecomputePins &recompute() const { return recomputePins; }
   const OffloadPins &offload() const { return offloadPins; }
   /// The pins of buckets and prefetch.

@@ -9,6 +9,11 @@
 
 namespace tbc::planner {
 
+bool allows(const Space &space, RecomputeMode mode) {
+  const std::vector<RecomputeMode> modes = space.recomputeModes();
+  return std::find(modes.begin(), modes.end(), mode) != modes.end();
+}
+
 /// Recomputes the first `blocks` blocks of the stage.
 static void setRecomputed(const CostTables &costs, Candidate &candidate, int stage,
                           int64_t blocks) {
@@ -61,7 +66,7 @@ bool recomputeStronger(const CostTables &costs, Candidate &candidate) {
       !space.mayBePartial())
     return false;
   const RecomputeMode stronger = RecomputeMode(int(candidate.recompute) + 1);
-  if (!space.allows(stronger))
+  if (!allows(space, stronger))
     return false;
   candidate.recompute = stronger;
   for (int stage = 0; stage < int(candidate.mesh.pp); ++stage)
@@ -103,7 +108,7 @@ bool recomputeLess(const CostTables &costs, Candidate &candidate,
   DataMode mode = firstMode(costs, candidate);
   const std::vector<int64_t> before = candidate.recomputedBlocks;
   // Without a block the plan has the weaker mode.
-  const int64_t least = costs.problem.space.allows(weakerMode(candidate.recompute)) ? 0 : 1;
+  const int64_t least = allows(costs.problem.space, weakerMode(candidate.recompute)) ? 0 : 1;
   for (int stage = 0; stage < int(candidate.recomputedBlocks.size()); ++stage) {
     const int64_t now = candidate.recomputedBlocks[stage];
     double bytes = heldBytes(costs, candidate, mix, mode, stage);

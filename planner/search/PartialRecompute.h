@@ -16,6 +16,9 @@
 
 namespace tbc::planner {
 
+/// Whether pins and conditions leave `mode` open.
+bool allows(const Space &space, RecomputeMode mode);
+
 /// Recomputes the fewest blocks per stage that fit (all blocks of a stage that never fits), or the
 /// pinned number. Returns false if no block recomputes.
 bool chooseRecomputed(const CostTables &costs, Candidate &candidate, const Mix &mix,

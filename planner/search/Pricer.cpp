@@ -35,7 +35,7 @@ bool Pricer::score(Candidate &candidate, bool refine) const {
   if (costs.models.isPartial(candidate)) {
     mix = Mix(profile, costs.models.profileOf(candidate, weakerMode(candidate.recompute)));
     if (!chooseRecomputed(costs, candidate, mix, mode)) {
-      if (!refine && costs.problem.space.allows(weakerMode(candidate.recompute)))
+      if (!refine && allows(costs.problem.space, weakerMode(candidate.recompute)))
         return false; // the weaker mode is a candidate of its own
       // Recompute all: the weaker mode is forbidden, or a small graph may be faster so.
       candidate.recomputeEnds.clear();
