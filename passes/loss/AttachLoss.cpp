@@ -45,6 +45,12 @@ constexpr llvm::StringLiteral kStatistic =
     "computes a statistic over the samples, which the loss of each sample depends on; each "
     "micro-batch has its own, over all data ranks; --pin accumulation=1 has one of the whole batch";
 
+/// The remark at an op along the samples, on which the loss depends.
+constexpr llvm::StringLiteral kAlongSamples =
+    "runs along the samples of the batch, so that they depend on each other; each micro-batch has "
+    "its own result, over all data ranks; --pin accumulation=1 has one of the whole batch. Was "
+    "another dim meant, as with batch_first=True?";
+
 /// The remark at an output that is no loss.
 constexpr llvm::StringLiteral kNoLoss =
     "the loss is the mean of a matmul, which falls without end; for logits take --loss "
@@ -451,6 +457,8 @@ LogicalResult LossAttacher::run() {
   }
   if (Operation *statistic = isWhole ? nullptr : statisticInSamples(train, asExported))
     emitRemark(statistic->getLoc()) << kStatistic;
+  if (Operation *along = isWhole ? nullptr : runAlongSamples(train, asExported))
+    emitRemark(along->getLoc()) << kAlongSamples;
   // A critic's one value for each sample may be a loss.
   if (options.kind == LossKind::Output && !isWhole && type.getRank() > 1 &&
       type.getShape().back() > 1 && isOfMatmul(output))

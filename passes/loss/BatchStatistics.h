@@ -13,6 +13,12 @@ namespace tbc {
 /// x.mean(0) in (x - x.mean(0)).square().mean(); not the last mean.
 mlir::Operation *statisticInSamples(mlir::func::FuncOp function, mlir::Value output);
 
+/// Returns the first op of `function` on the way to `output` that runs along the samples, so that
+/// the result of one depends on others, or null. Batch norms are left out: theirs are
+/// the statistics of an execution. Several micro-batches have results of their own. Example:
+/// softmax(x, dim=0) of x[batch, 8].
+mlir::Operation *runAlongSamples(mlir::func::FuncOp function, mlir::Value output);
+
 } // namespace tbc
 
 #endif // TBC_PASSES_LOSS_BATCHSTATISTICS_H

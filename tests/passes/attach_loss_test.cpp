@@ -353,6 +353,27 @@ TEST(AttachLoss, WarnsOfAStatisticInTheLossOfASample) {
   EXPECT_EQ(messages("%x"), "");
 }
 
+/// Weights of a softmax over the samples: 2 micro-batches would have two softmaxes.
+TEST(AttachLoss, WarnsOfAnOpAlongTheSamples) {
+  auto messages = [](const std::string &op) {
+    ParsedModule module(R"(
+      func.func @model(%x: tensor<2x3xf32> {tbc.role = #tbc.role<input>, tbc.batch_dim = 0 : i64}) -> tensor<f32> {
+        %s = )" + op + R"( : (tensor<2x3xf32>) -> tensor<2x3xf32> loc("along")
+        %q = tbc.mul %s, %x : tensor<2x3xf32>
+        %y = tbc.reduce_sum %q {dims = array<i64: 0, 1>} : (tensor<2x3xf32>) -> tensor<f32>
+        return %y : tensor<f32>
+      })");
+    LossOptions options;
+    options.kind = LossKind::Output;
+    EXPECT_TRUE(module && succeeded(attachLoss(*module, options))) << module.messages;
+    return module.messages;
+  };
+  EXPECT_THAT(messages("tbc.softmax %x {dim = 0 : i64}"), HasSubstr("runs along the samples"));
+  EXPECT_THAT(messages("tbc.running_sum %x {dim = 0 : i64, exclusive = false, reverse = false}"),
+              HasSubstr("--pin accumulation=1"));
+  EXPECT_EQ(messages("tbc.softmax %x {dim = 1 : i64}"), "");
+}
+
 /// The mean of logits is no loss; the one value that a critic gives a sample may be.
 TEST(AttachLoss, WarnsOfTheMeanOfAMatmul) {
   auto messages = [](const std::string &classes) {
