@@ -4,6 +4,7 @@
 
 #include "frontend/onnx/Batch.h"
 #include "frontend/onnx/Sources.h"
+#include "ir/Elementwise.h"
 #include "ir/Movement.h"
 
 #include <cmath>
@@ -51,6 +52,23 @@ private:
 
 } // namespace
 
+/// Whether `value` is read only where a number is NaN already, as in torch.xlogy(x, y):
+/// where(isnan(y), nan, x * log(y)).
+static bool standsForNan(mlir::Value value) {
+  return llvm::all_of(value.getUses(), [](OpOperand &use) {
+    Operation *reader = use.getOwner();
+    if (isa<BroadcastOp, CastOp, ReshapeOp>(reader))
+      return standsForNan(reader->getResult(0));
+    auto select = dyn_cast<SelectOp>(reader);
+    if (!select || use.getOperandNumber() != 1)
+      return false;
+    mlir::Value where = select.getPred();
+    while (auto broadcast = where.getDefiningOp<BroadcastOp>())
+      where = broadcast.getInput();
+    return where.getDefiningOp<IsNanOp>() != nullptr;
+  });
+}
+
 static void addConstants(ModuleOp module, std::vector<NotFinite> &found) {
   std::set<std::string> known; // a step has a constant in several functions
   module.walk([&](ConstantOp op) {
@@ -70,7 +88,7 @@ static void addConstants(ModuleOp module, std::vector<NotFinite> &found) {
       for (const APFloat &element : elements.getValues<APFloat>())
         if (!add(element))
           break;
-    if (!finder.hasFound())
+    if (!finder.hasFound() || (finder.isNan() && standsForNan(op)))
       return;
     NotFinite tensor;
     tensor.isNan = finder.isNan();

@@ -17,6 +17,7 @@
 using namespace tbc;
 using namespace tbc::test;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 namespace {
 
@@ -155,6 +156,21 @@ TEST(HostileProgram, NumbersThatAreNotFiniteAreNamed) {
                                             : "the constant that node 'add' reads or makes is not "
                                               "finite"));
   }
+}
+
+/// where(isnan(x), nan, x * c), as the exporter writes torch.xlogy: NaN replaces NaN alone.
+TEST(HostileProgram, ANanInPlaceOfANanIsNoMistake) {
+  TemporaryFolder folder;
+  ModelBuilder b = modelWith(0.5F, 1.0F);
+  b.proto.mutable_graph()->clear_output();
+  b.floats("nan", {}, {std::numeric_limits<float>::quiet_NaN()});
+  b.node("IsNaN", {"y"}, {"where"});
+  b.node("Where", {"where", "nan", "y"}, {"z"}, "guard");
+  b.output("z");
+  folder.write("model.onnx", b.bytes());
+  ProcessOutcome check = runProcess({TBC_PROGRAM, "check", "model.onnx"}, folder.path(""));
+  EXPECT_EQ(check.code, 0) << check.err;
+  EXPECT_THAT(check.out, Not(HasSubstr("NaN")));
 }
 
 } // namespace
