@@ -146,4 +146,17 @@ TEST(PyTorchMeaning, BoundsOfRelu6) {
   }
 }
 
+/// Under torch.autocast of CPUs a norm of bf16 keeps its weights in f32.
+TEST(PyTorchMeaning, ANormOfBf16WithWeightsOfF32ComputesInF32) {
+  ModelBuilder b(18);
+  b.input("x", {"batch", "2"});
+  b.output("y");
+  b.floats("scale", {2}, {1.5f, 2});
+  b.floats("shift", {2}, {0.25f, 0});
+  ModelBuilder::attr(b.node("Cast", {"x"}, {"narrow"}), "to", int64_t(16));
+  b.node("LayerNormalization", {"narrow", "scale", "shift"}, {"norm"});
+  ModelBuilder::attr(b.node("Cast", {"norm"}, {"y"}), "to", int64_t(1));
+  EXPECT_THAT(run(b, {-8, 8}), ElementsAre(DoubleNear(-1.25, 1e-3), DoubleNear(2, 1e-3)));
+}
+
 } // namespace

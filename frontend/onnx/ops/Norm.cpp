@@ -134,8 +134,19 @@ struct TrailingNorm {
 
 } // namespace
 
+/// Whether `weight` is f32 and `x` is narrower. Under torch.autocast of CPUs a norm keeps its f32
+/// weights: PyTorch computes in f32 and rounds the result.
+static bool isWidened(const Value &x, const Value &weight) {
+  return weight.dtype == DType::F32 && (x.dtype == DType::BF16 || x.dtype == DType::F16);
+}
+
 Normalized layerNorm(Emitter &e, const Value &x, int64_t axis, const Value &weight,
                      const Value *bias, double epsilon) {
+  if (isWidened(x, weight)) {
+    Normalized wide = layerNorm(e, cast(e, x, DType::F32), axis, weight, bias, epsilon);
+    wide.output = cast(e, wide.output, x.dtype);
+    return wide;
+  }
   TrailingNorm norm(e, x, axis);
   DType dtype = norm.flat.dtype;
   mlir::Value scale = norm.vector(e, weight);
@@ -149,6 +160,11 @@ Normalized layerNorm(Emitter &e, const Value &x, int64_t axis, const Value &weig
 }
 
 Normalized rmsNorm(Emitter &e, const Value &x, int64_t axis, const Value &weight, double epsilon) {
+  if (isWidened(x, weight)) {
+    Normalized wide = rmsNorm(e, cast(e, x, DType::F32), axis, weight, epsilon);
+    wide.output = cast(e, wide.output, x.dtype);
+    return wide;
+  }
   TrailingNorm norm(e, x, axis);
   mlir::Operation *op =
       e.create("rms_norm", {norm.input, norm.vector(e, weight)},
