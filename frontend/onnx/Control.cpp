@@ -22,7 +22,8 @@ bool decide(const Value &condition, const std::string &what) {
   if (!condition.isSplat())
     throw ImportError(what + " is computed from data; only conditions that follow from shapes and "
                              "constants are supported. Export the model with the condition fixed "
-                             "(--fix holds an input constant), or write it with Where");
+                             "(--fix holds an input constant), or write it with Where; "
+                             "docs/export.md, \"Samples\", has forms without loops over samples");
   return condition.splatReal() != 0;
 }
 

@@ -48,8 +48,19 @@ void checkOpset(int64_t version, const std::string &what) {
                       " are supported. Convert it with onnx.version_converter, or export it again");
 }
 
+std::string torchOpOf(const onnx::NodeProto &node) {
+  for (const onnx::StringStringEntryProto &entry : node.metadata_props())
+    if (entry.key() == "namespace")
+      if (size_t end = entry.value().rfind(": "); end != std::string::npos)
+        return entry.value().substr(end + 2);
+  return "";
+}
+
 std::string describe(const GraphNode &node) {
-  return "node '" + node.name + "' (" + node.proto->op_type() + ")";
+  // What a loop or a branch is for stands in no other node.
+  const std::string torchOp = node.bodies.empty() ? "" : torchOpOf(*node.proto);
+  return "node '" + node.name + "' (" + node.proto->op_type() +
+         (torchOp.empty() ? "" : " of " + torchOp) + ")";
 }
 
 void forEachNode(const std::vector<GraphNode> &nodes,

@@ -73,7 +73,11 @@ Result<std::unique_ptr<Model>> loadModel(const std::string &path);
 /// ImportError if the importer does not support this version of the standard operator set.
 void checkOpset(int64_t version, const std::string &what);
 
-/// "node 'NAME' (TYPE)".
+/// Returns the op of PyTorch that torch's newer exporter has written as `node`; "" if unknown.
+/// Example: "aten.squeeze.dim".
+std::string torchOpOf(const onnx::NodeProto &node);
+
+/// "node 'NAME' (TYPE)"; of a loop or a branch "node 'NAME' (TYPE of aten.embedding_bag)".
 std::string describe(const GraphNode &node);
 
 /// Calls `visit` with every node; nodes of bodies come after their owner.

@@ -118,13 +118,7 @@ bool NodeContext::hasBody(llvm::StringRef attribute) const {
                       [&](const Body &body) { return body.attribute == attribute; });
 }
 
-std::string NodeContext::torchOp() const {
-  for (const onnx::StringStringEntryProto &entry : node.metadata_props())
-    if (entry.key() == "namespace")
-      if (size_t end = entry.value().rfind(": "); end != std::string::npos)
-        return entry.value().substr(end + 2);
-  return "";
-}
+std::string NodeContext::torchOp() const { return torchOpOf(node); }
 
 /// Splits `text` at the commas outside of its brackets. Example: "%x, [1, 2], None" has 3 parts.
 static std::vector<llvm::StringRef> argumentsOf(llvm::StringRef text) {

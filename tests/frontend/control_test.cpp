@@ -298,4 +298,18 @@ TEST(If, InsideAFunction) {
   EXPECT_THAT(ModelRunner().run(b), ElementsAre(0, -6, -12, -18));
 }
 
+/// A loop of the exporter is named after the op that it is for.
+TEST(If, IsNamedAfterTheOpOfPyTorch) {
+  ModelBuilder b = withInput();
+  b.input("flag", {"batch"}, false);
+  ModelBuilder::attr(b.node("Cast", {"flag"}, {"yes"}), "to", int64_t(onnx::TensorProto::BOOL));
+  onnx::NodeProto &node = b.node("If", {"yes"}, {"y"}, "choice");
+  graphAttr(node, "then_branch", {}, {"x"}, {});
+  graphAttr(node, "else_branch", {}, {"x"}, {});
+  onnx::StringStringEntryProto &entry = *node.add_metadata_props();
+  entry.set_key("namespace");
+  entry.set_value(": Model/bag: torch.nn.EmbeddingBag/bag: aten.embedding_bag.padding_idx");
+  EXPECT_THAT(importError(b.bytes()), HasSubstr("'choice' (If of aten.embedding_bag.padding_idx)"));
+}
+
 } // namespace
