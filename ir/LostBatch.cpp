@@ -3,6 +3,9 @@
 #include "ir/LostBatch.h"
 
 #include "ir/FactorAnalysis.h"
+#include "ir/Movement.h"
+
+#include "mlir/IR/OwningOpRef.h"
 
 using namespace mlir;
 
@@ -18,6 +21,27 @@ static bool keepsBatch(func::FuncOp func, size_t count) {
   return FactorAnalysis(*copy).batchFactor().has_value();
 }
 
+/// Whether op `index` of `func` takes a part of the batch by its place, as x[:2] does.
+static bool cutsBatch(func::FuncOp func, size_t index) {
+  OwningOpRef<func::FuncOp> copy = func.clone();
+  Block &body = copy->getBody().front();
+  auto slice = dyn_cast<SliceOp>(*std::next(body.begin(), index));
+  if (!slice)
+    return false;
+  const Value input = slice.getInput();
+  const unsigned dim = slice.getDim();
+  body.getTerminator()->setOperands({});
+  while (body.getOperations().size() > index + 1)
+    std::prev(body.end(), 2)->erase();
+  const FactorAnalysis analysis(*copy);
+  const reshard::DimLayout layout = analysis.dimLayout(input, dim);
+  return llvm::any_of(layout.segments, [&](const reshard::Segment &segment) {
+    return llvm::any_of(segment.factors, [&](const reshard::Factor &factor) {
+      return factor.id == analysis.batchFactor();
+    });
+  });
+}
+
 InFlightDiagnostic emitLostBatch(func::FuncOp func) {
   Block &body = func.getBody().front();
   size_t least = 0, most = body.getOperations().size() - 1; // `most` ops lose the batch
@@ -27,7 +51,12 @@ InFlightDiagnostic emitLostBatch(func::FuncOp func) {
     size_t middle = (least + most) / 2;
     (keepsBatch(func, middle) ? least : most) = middle;
   }
-  return emitError(std::next(body.begin(), least)->getLoc())
+  const Location at = std::next(body.begin(), least)->getLoc();
+  if (cutsBatch(func, least))
+    return emitError(at) << "takes samples of the batch by their places, which ranks and "
+                            "micro-batches do not have; give those samples by an input of their "
+                            "own, [batch, ...]";
+  return emitError(at)
          << "joins the batch with another dim, which then is no dim of samples; keep the batch in "
             "front of the dims that are merged with it";
 }

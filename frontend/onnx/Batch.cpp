@@ -222,6 +222,12 @@ std::string batchAsNumber() {
          "batch size; export it without that";
 }
 
+std::string placesOfSamples() {
+  return "takes samples of the batch by their places, such as halves, pairs or neighbours. tbc "
+         "splits the batch among ranks and micro-batches, so give the other sample by an input of "
+         "its own, [batch, ...], or both in one, [batch, 2, ...] (docs/export.md, \"Samples\")";
+}
+
 std::string checkMeetings(func::FuncOp function, int64_t marker,
                           const std::string &tableOverBatch) {
   Block &block = function.getBody().front();

@@ -34,6 +34,9 @@ std::string perSampleRemedy();
 /// The rest of the message about a node that computes with the batch size as a number.
 std::string batchAsNumber();
 
+/// The rest of the message about a node that takes some samples of the batch by their places.
+std::string placesOfSamples();
+
 /// On a factor_size that stands for a number of the file, until checkMeetings.
 inline constexpr llvm::StringLiteral kSampleCountAttr = "tbc.sample_count";
 

@@ -24,6 +24,7 @@
 #include "frontend/onnx/TrainedParameters.h"
 #include "frontend/onnx/ops/Families.h"
 #include "ir/Roles.h"
+#include "ir/Movement.h"
 #include "runtime/abi/Sha256.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -547,7 +548,8 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
     OwningOpRef<ModuleOp> check = importAt(otherMarker);
     bindBatch(functionOf(check), otherMarker, bindings.batch);
     if (Operation *op = firstDifference(function, functionOf(check)))
-      throw ImportError(nodeOf(op, "the result") + batchAsNumber());
+      throw ImportError(nodeOf(op, "the result") +
+                        (isa<SliceOp>(op) ? " " + placesOfSamples() : batchAsNumber()));
   }
   imported.batch = bindings.batch;
   imported.seq = bindings.seq;

@@ -1,5 +1,6 @@
 //===- Shape.cpp - Shapes and rearrangements -------------------------------===//
 
+#include "frontend/onnx/Batch.h"
 #include "frontend/onnx/ops/Families.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -99,13 +100,32 @@ std::vector<int64_t> rebatchTarget(NodeContext &node, const Shape &shape,
   return exported;
 }
 
+/// Whether a reshape of `value` to `target` puts several samples in one row. Examples: [batch, 4]
+/// to [-1, 2, 4], and to [batch / 2, 2, 4].
+bool groupsSamples(const Emitter &e, const Value &value, const std::vector<int64_t> &target) {
+  const int64_t elements = kernels::numElements(value.shape), perSample = elements / e.marker;
+  __int128 known = 1;
+  for (int64_t size : target)
+    known = size > 0 && known < (__int128(1) << 62) ? known * size : known;
+  if (!e.dependsOnBatch(elements) || known % perSample != 0)
+    return false;
+  const bool isOpen = llvm::is_contained(target, -1);
+  const auto samples = int64_t(known / perSample), most = int64_t(64);
+  return isOpen ? samples > 1 && samples <= most : samples < e.marker && samples >= e.marker - most;
+}
+
 /// Returns the end of the message about a reshape to another number of elements: what to do.
-std::string reshapeRemedy(const Emitter &e, const std::vector<int64_t> &target) {
+std::string reshapeRemedy(const NodeContext &node, const Value &value,
+                          const std::vector<int64_t> &target) {
+  const Emitter &e = node.emitter;
+  if (groupsSamples(e, value, target))
+    return ". It " + placesOfSamples();
   std::string remedy;
   if (llvm::none_of(target, [&](int64_t size) { return e.dependsOnBatch(size); }))
     remedy =
         ". If the model was exported with a fixed batch size, export it with a dynamic batch dim";
-  if (llvm::any_of(target, [&](int64_t size) { return size < 0 || e.dependsOnBatch(size); }))
+  if (node.torchOp().empty() &&
+      llvm::any_of(target, [&](int64_t size) { return size < 0 || e.dependsOnBatch(size); }))
     remedy += ". PyTorch's older exporter writes another number where the model has -1 if "
               "repeat_interleave in it has a negative dim; give that a positive one, such as "
               "dim=2, or export with dynamo=True";
@@ -143,7 +163,7 @@ void importReshape(NodeContext &node) {
     return ImportError("reshapes " + printShape(value.shape, node.emitter.marker) + " to " +
                        printShape(target, node.emitter.marker) +
                        ", which has another number of elements" +
-                       reshapeRemedy(node.emitter, target));
+                       reshapeRemedy(node, value, target));
   };
   if (inferred >= 0) {
     if (known == 0 || elements % known != 0)
@@ -235,6 +255,17 @@ void importConcat(NodeContext &node) {
   node.setOutput(0, concat(node.emitter, values, axis));
 }
 
+/// ImportError if `count` elements along `axis` of `value` are a part of the batch that depends on
+/// its size. Examples: x[:x.size(0) // 2], x[::2], x[1:].
+void checkSamplesTaken(const NodeContext &node, const Value &value, unsigned axis, int64_t count) {
+  const Emitter &e = node.emitter;
+  const int64_t size = value.shape[axis];
+  constexpr int64_t mostGroup = 64; // a number of the file is far below the marker / 64
+  if (e.dependsOnBatch(size) && !e.dependsOnBatch(count) && count > size / mostGroup &&
+      !value.isKnown() && value.coreDim(axis) >= 0)
+    throw ImportError(placesOfSamples());
+}
+
 void importSplit(NodeContext &node) {
   const Value &value = node.input(0);
   unsigned axis = checkAxis(node.attrInt("axis", 0), value.rank());
@@ -243,7 +274,20 @@ void importSplit(NodeContext &node) {
     throw ImportError("has no outputs");
   std::vector<int64_t> sizes;
   if (node.hasInput(1)) {
+    if (!node.input(1).isKnown())
+      throw ImportError("splits into parts whose sizes are computed from data, such as the tokens "
+                        "of each expert. Let every expert take all tokens, with weights of 0 for "
+                        "those of others (docs/export.md, \"Samples\")");
     sizes = node.ints(1);
+    // A tracer writes `both.split(n)` with the batch size of its example. As many equal parts as
+    // the dim has batches fit it at that batch size only, so they stand for batches.
+    const int64_t marker = node.emitter.marker;
+    if (parts > 1 && size == parts * marker && int64_t(sizes.size()) == parts &&
+        llvm::all_equal(sizes) && !node.emitter.dependsOnBatch(sizes[0])) {
+      node.warn("splits into parts of the " + std::to_string(sizes[0]) +
+                " samples of the export; it splits into batches");
+      sizes.assign(parts, marker);
+    }
   } else {
     // The last part is the smaller one.
     int64_t each = (size + parts - 1) / parts;
@@ -259,10 +303,13 @@ void importSplit(NodeContext &node) {
         "splits dim " + std::to_string(axis) + " of " +
         printShape(value.shape, node.emitter.marker) + " into " + std::to_string(sizes.size()) +
         " parts of " + std::to_string(total) + " in all" +
-        (node.emitter.dependsOnBatch(size) ? "; export the model without a loop over samples"
-                                           : ""));
+        (node.emitter.dependsOnBatch(size)
+             ? "; take sizes from tensors, as x.split([a.size(0), b.size(0)]), and export the "
+               "model without a loop over samples (docs/export.md, \"Samples\")"
+             : ""));
   int64_t offset = 0;
   for (int64_t i = 0; i < parts; ++i) {
+    checkSamplesTaken(node, value, axis, sizes[i]);
     if (node.wantsOutput(i))
       node.setOutput(i, slice(node.emitter, value, axis, offset, 1, sizes[i]));
     offset += sizes[i];
@@ -300,6 +347,7 @@ void importSlice(NodeContext &node) {
       end = -1;
     __int128 span = __int128(end) - start;
     __int128 count = step > 0 ? (span + step - 1) / step : (span + step + 1) / step;
+    checkSamplesTaken(node, value, axis, int64_t(count));
     value = slice(node.emitter, value, axis, start, step, count > 0 ? int64_t(count) : 0);
   }
   node.setOutput(0, value);
