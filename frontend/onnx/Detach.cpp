@@ -39,7 +39,9 @@ static llvm::GlobPattern globOf(const std::string &text, const std::string &entr
   return *glob;
 }
 
-Detached::Detached(const std::vector<std::string> &texts, const Model &model) : reads(model) {
+Detached::Detached(const std::vector<std::string> &texts, const Model &model,
+                   std::set<const onnx::NodeProto *> noGrad)
+    : reads(model, std::move(noGrad)) {
   for (const std::string &text : texts) {
     size_t at = text.rfind('@');
     Entry &entry = entries.emplace_back();

@@ -29,7 +29,9 @@ public:
   /// `texts`: "VALUE", detached for all readers, or "VALUE@NODE", for one reader; both parts are
   /// globs. The last '@' counts; `?` stands for one inside a name. UsageError if a glob is
   /// malformed. Example: "/quantize/Sub_output_0", "codes@/loss/Sub".
-  Detached(const std::vector<std::string> &texts, const Model &model);
+  /// `noGrad`: the nodes under torch.no_grad().
+  Detached(const std::vector<std::string> &texts, const Model &model,
+           std::set<const onnx::NodeProto *> noGrad);
   Detached(const Detached &) = delete;
   Detached &operator=(const Detached &) = delete;
 

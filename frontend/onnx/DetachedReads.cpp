@@ -22,7 +22,8 @@ static bool areOfOneOp(llvm::StringRef a, llvm::StringRef b) {
   return a != b && opOf(a) == opOf(b);
 }
 
-DetachedReads::DetachedReads(const Model &model) {
+DetachedReads::DetachedReads(const Model &model, std::set<const onnx::NodeProto *> noGrad)
+    : noGrad(std::move(noGrad)) {
   for (const onnx::ValueInfoProto *input : model.inputs)
     values[input->name()] = nullptr;
   for (const auto &entry : model.initializers)
@@ -36,7 +37,7 @@ DetachedReads::DetachedReads(const Model &model) {
     };
     forEachTorchCall(*node.proto, keep);
   }
-  if (!calls.empty())
+  if (!calls.empty() || !this->noGrad.empty())
     findJoined(model);
 }
 
@@ -78,8 +79,27 @@ std::vector<unsigned> DetachedReads::byPlace(const onnx::NodeProto &node, const 
   return inputs;
 }
 
+std::vector<unsigned> DetachedReads::ofNoGrad(const GraphNode &node,
+                                              llvm::function_ref<bool(unsigned)> hasGradient) {
+  std::vector<unsigned> inputs;
+  for (auto [i, name] : llvm::enumerate(node.proto->input())) {
+    auto value = values.find(name);
+    const onnx::NodeProto *producer = value == values.end() ? nullptr : value->second;
+    const bool isInside = noGrad.count(producer) && !joined.count(producer);
+    if (!isInside && hasGradient(unsigned(i)))
+      inputs.push_back(unsigned(i));
+  }
+  if (!joined.count(node.proto))
+    return inputs;
+  if (!inputs.empty())
+    joinedNoGrad.push_back(node.name);
+  return {};
+}
+
 std::vector<unsigned> DetachedReads::of(const GraphNode &node,
                                         llvm::function_ref<bool(unsigned)> hasGradient) {
+  if (noGrad.count(node.proto))
+    return ofNoGrad(node, hasGradient);
   auto it = calls.find(node.proto);
   if (it == calls.end())
     return {};
@@ -141,6 +161,11 @@ std::vector<std::string> DetachedReads::warnings() const {
     result.push_back("node '" + readers[0] + "'" + others(readers.size()) +
                      ": PyTorch detaches values that are read there, as the metadata says, so no "
                      "gradient passes");
+  if (!joinedNoGrad.empty())
+    result.push_back("node '" + joinedNoGrad[0] + "'" + others(joinedNoGrad.size()) +
+                     ": PyTorch computes this under torch.no_grad(), and the exporter may have "
+                     "joined it with an equal op outside, so gradients pass; export with "
+                     "optimize=False, which keeps both");
   std::vector<std::string> nodes;
   for (const auto &[value, node] : unclear)
     if (!found.count(value))

@@ -26,10 +26,13 @@ namespace tbc::frontend {
 /// The reads of detached values in the graph of a model.
 class DetachedReads {
 public:
-  explicit DetachedReads(const Model &model);
+  /// `noGrad`: the nodes under torch.no_grad() (NoGradNodes.h). They read detached values.
+  DetachedReads(const Model &model, std::set<const onnx::NodeProto *> noGrad);
 
-  /// Whether the call of `node` reads a detached value.
-  bool concerns(const GraphNode &node) const { return calls.count(node.proto) != 0; }
+  /// Whether `node` reads a detached value.
+  bool concerns(const GraphNode &node) const {
+    return calls.count(node.proto) != 0 || noGrad.count(node.proto) != 0;
+  }
   /// Returns the numbers of the inputs of `node` that PyTorch has detached. `hasGradient` tells
   /// whether a gradient could pass an input. Example: {0} for Add(x, y) of "args = (%detach, %y)".
   std::vector<unsigned> of(const GraphNode &node, llvm::function_ref<bool(unsigned)> hasGradient);
@@ -47,9 +50,13 @@ private:
   void findJoined(const Model &model);
   /// Whether `argument` is a detached value that the file has no op for.
   bool isDetached(const std::string &argument) const;
+  /// Returns the inputs of a node under torch.no_grad() that come from outside.
+  std::vector<unsigned> ofNoGrad(const GraphNode &node,
+                                 llvm::function_ref<bool(unsigned)> hasGradient);
   /// Returns the inputs by their places among the arguments; empty if these do not fit.
   std::vector<unsigned> byPlace(const onnx::NodeProto &node, const Call &call) const;
 
+  std::set<const onnx::NodeProto *> noGrad;
   std::map<const onnx::NodeProto *, Call> calls;
   /// The nodes whose results go into one that was joined with an equal one.
   std::set<const onnx::NodeProto *> joined;
@@ -59,6 +66,8 @@ private:
   std::set<std::string> found;
   std::map<std::string, std::string> unclear;
   std::vector<std::string> readers;
+  /// Nodes under torch.no_grad() that were joined with others.
+  std::vector<std::string> joinedNoGrad;
 };
 
 } // namespace tbc::frontend

@@ -13,6 +13,7 @@
 #include "frontend/onnx/MaskedScatter.h"
 #include "frontend/onnx/Merged.h"
 #include "frontend/onnx/ModulePath.h"
+#include "frontend/onnx/NoGradNodes.h"
 #include "frontend/onnx/NodeContext.h"
 #include "frontend/onnx/Parameters.h"
 #include "frontend/onnx/PerSample.h"
@@ -23,8 +24,8 @@
 #include "frontend/onnx/Sources.h"
 #include "frontend/onnx/TrainedParameters.h"
 #include "frontend/onnx/ops/Families.h"
-#include "ir/Roles.h"
 #include "ir/Movement.h"
+#include "ir/Roles.h"
 #include "runtime/abi/Sha256.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -99,8 +100,9 @@ class GraphImporter {
 public:
   GraphImporter(MLIRContext &context, const Model &model, const Bindings &bindings,
                 const Parameters &parameters, const ImportOptions &options, int64_t marker)
-      : model(model), bindings(bindings), parameters(parameters), detached(options.detached, model),
-        marker(marker), builder(&context) {}
+      : model(model), bindings(bindings), parameters(parameters),
+        detached(options.detached, model, noGradNodes(model, parameters)), marker(marker),
+        builder(&context) {}
 
   OwningOpRef<ModuleOp> run();
 
@@ -511,6 +513,7 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
   constexpr int64_t maxWork = int64_t(1) << 26;
   checkSupported(model);
   Parameters parameters = findParameters(model, options);
+  const std::vector<std::string> noGrad = noGradWarnings(model, parameters);
   int64_t fileBytes = int64_t(model.scanned.file.size());
   for (const auto &[name, source] : parameters.constantSources)
     fileBytes += source.isExternal ? source.bytes : 0;
@@ -554,7 +557,7 @@ ImportedModel importModel(MLIRContext &context, const Model &model, const Import
   imported.batch = bindings.batch;
   imported.seq = bindings.seq;
   imported.hash = sha256Hex(model.scanned.skeleton);
-  for (const auto &list : {openRoleWarnings(parameters), customFunctionWarnings(model),
+  for (const auto &list : {openRoleWarnings(parameters), noGrad, customFunctionWarnings(model),
                            droppedOffsetWarnings(model), parameters.warnings, bindings.warnings})
     imported.warnings.insert(imported.warnings.begin(), list.begin(), list.end());
   imported.notes = parameters.notes;

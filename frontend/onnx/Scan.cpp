@@ -414,11 +414,11 @@ private:
 
   /// Whether to keep a metadata entry: module paths of nodes, their calls in PyTorch, sources of
   /// initializers, and flags of an annotated plan. The rest is most of the file: stack traces
-  /// without calls of custom functions.
+  /// without calls of custom functions or functions of the exporter.
   bool isWantedMetadata(const WireField &entry) {
     const auto [key, value] = textsOf(entry);
     if (key == kStackTraceKey)
-      return value.find(kApplyCall) != std::string_view::npos;
+      return value.find(kApplyCall) != value.npos || value.rfind(kGeneratedFrame, 0) == 0;
     return key == "pkg.torch.onnx.name_scopes" || key == "namespace" || key == kTorchCallKey ||
            key == kInputKindKey || key == kFoldedFromKey || key == kPlanFlagsKey;
   }

@@ -26,9 +26,11 @@ inline constexpr const char *kInputKindKey = "pkg.torch.export.graph_signature.I
 inline constexpr const char *kFoldedFromKey = "pkg.onnxscript.optimizer.folded_from";
 /// Metadata key of a node: the call in PyTorch that torch's newer exporter has written it from.
 inline constexpr const char *kTorchCallKey = "pkg.torch.onnx.fx_node";
-/// Metadata key of a node: the stack trace of its call. Kept if it calls `apply` of something.
+/// Metadata key of a node: the stack trace of its call. Kept if it calls `apply` of something, or
+/// begins in a function that the exporter made.
 inline constexpr const char *kStackTraceKey = "pkg.torch.onnx.stack_trace";
 inline constexpr const char *kApplyCall = ".apply(";
+inline constexpr const char *kGeneratedFrame = "File \"<eval_with_key>.";
 /// The key of the graph's list of all parameters and buffers of the module.
 inline constexpr const char *kSignatureKey = "pkg.torch.export.ExportedProgram.graph_signature";
 

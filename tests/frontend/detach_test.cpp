@@ -139,4 +139,101 @@ TEST(Detach, IsAnOpOfFiles) {
   }
 }
 
+void addMetadata(onnx::NodeProto &node, const std::string &key, const std::string &value) {
+  onnx::StringStringEntryProto &entry = *node.add_metadata_props();
+  entry.set_key(key);
+  entry.set_value(value);
+}
+
+/// Adds the call that torch's newer exporter keeps beside a node.
+void writtenFrom(onnx::NodeProto &node, const std::string &call) {
+  addMetadata(node, "pkg.torch.onnx.fx_node",
+              "%y : [num_users=1] = call_function[target=torch.ops.aten." + call +
+                  ", kwargs = {})");
+}
+
+/// Adds a stack trace of one line of a function that the exporter made, of torch.no_grad() or
+/// torch.autocast().
+void generated(onnx::NodeProto &node, const std::string &line) {
+  addMetadata(node, "pkg.torch.onnx.stack_trace",
+              "File \"<eval_with_key>.7\", line 5, in forward\n    y = torch.ops." + line);
+}
+
+/// The loss (x w - x t)^2, with x t in a function that the exporter made. `line` is that of x t.
+ModelBuilder withTeacher(const std::string &line, const std::string &teacher = "t") {
+  ModelBuilder b;
+  b.input("x", {"batch", "4"});
+  b.floats("w", {4, 4}, std::vector<float>(16, 0.3f));
+  b.floats("t", {4, 4}, std::vector<float>(16, 0.2f));
+  writtenFrom(b.node("MatMul", {"x", "w"}, {"matmul"}), "matmul.default](args = (%x, %p_w)");
+  onnx::NodeProto &node = b.node("MatMul", {"x", teacher}, {"matmul_1"}, "teacher");
+  writtenFrom(node, "matmul.default](args = (%x, %p_" + teacher + ")");
+  generated(node, line);
+  b.node("Sub", {"matmul", "matmul_1"}, {"gap"}, "difference");
+  b.node("Mul", {"gap", "gap"}, {"z"});
+  b.output("z");
+  return b;
+}
+
+/// Only the exporter's functions of no_grad name the values outside.
+TEST(Detach, NodesUnderNoGradPassNoGradient) {
+  for (const auto &[line, isNoGrad] :
+       {std::pair("aten.matmul.default(x, p_t);  x = p_t = None", true),
+        std::pair(
+            "higher_order.wrap_with_autocast('cpu', submod_1, x, p_t);  x = p_t = None\n  File "
+            "\"<eval_with_key>.8\", line 5, in forward\n    y = torch.ops.aten.sin(arg1_1)",
+            true),
+        std::pair("aten.matmul.default(arg1_1, arg0_1);  arg1_1 = arg0_1 = None", false),
+        std::pair("aten.matmul.default(to, p_t_1);  to = None", false)}) {
+    SCOPED_TRACE(line);
+    ModelRunner runner;
+    runner.run(withTeacher(line));
+    EXPECT_EQ(runner.model->parameters.back().name, "t");
+    EXPECT_EQ(runner.model->parameters.back().isState, isNoGrad);
+    const auto warns = testing::Contains(
+        HasSubstr("node 'teacher': PyTorch computes this under torch.no_grad(), as"));
+    EXPECT_THAT(runner.model->warnings,
+                isNoGrad ? testing::Matcher<std::vector<std::string>>(warns) : testing::Not(warns));
+  }
+}
+
+/// A function of no input and no tensor of the module may be one of autocast.
+TEST(Detach, ValuesAloneDoNotTellNoGradFromAutocast) {
+  ModelBuilder b;
+  b.input("x", {"batch", "4"});
+  b.floats("w", {4, 4}, std::vector<float>(16, 0.3f));
+  writtenFrom(b.node("MatMul", {"x", "w"}, {"matmul"}), "matmul.default](args = (%x, %p_w)");
+  onnx::NodeProto &node = b.node("Exp", {"matmul"}, {"exp"}, "weight");
+  writtenFrom(node, "exp.default](args = (%matmul,)");
+  generated(node, "aten.exp.default(matmul);  matmul = None");
+  b.node("Mul", {"matmul", "exp"}, {"z"});
+  b.output("z");
+  EXPECT_THAT(detachedBy(b, {}), IsEmpty());
+  ModelRunner runner;
+  runner.run(b);
+  EXPECT_THAT(runner.model->warnings,
+              testing::Contains(HasSubstr("node 'weight': PyTorch computes this under "
+                                          "torch.no_grad() or torch.autocast()")));
+}
+
+/// A weight that is trained elsewhere is detached where it is read under no_grad.
+TEST(Detach, AWeightMayAlsoBeReadUnderNoGrad) {
+  EXPECT_EQ(detachedBy(withTeacher("aten.matmul.default(x, p_w)", "w"), {}),
+            (std::vector<std::string>{"argument", "argument"}));
+}
+
+/// The exporter has joined x t under no_grad with an equal node, whose result others name.
+TEST(Detach, AJoinedNodeUnderNoGradIsUnclear) {
+  ModelBuilder b = withTeacher("aten.matmul.default(x, p_t)");
+  for (onnx::NodeProto &node : *b.proto.mutable_graph()->mutable_node())
+    if (node.name() == "difference")
+      writtenFrom(node, "sub.Tensor](args = (%matmul, %matmul_2)");
+  ModelRunner runner;
+  runner.run(b);
+  EXPECT_FALSE(runner.model->parameters.back().isState);
+  EXPECT_THAT(runner.model->warnings,
+              testing::Contains(HasSubstr("node 'teacher': PyTorch computes this under "
+                                          "torch.no_grad(), and the exporter may have joined it")));
+}
+
 } // namespace
