@@ -92,6 +92,20 @@ static Region regionOf(const onnx::NodeProto &node, const GeneratedLine &line,
   return namesInput ? Region::NoGrad : Region::Unclear;
 }
 
+/// Whether nodes of regions under no_grad make all outputs. No model computes its loss so: a
+/// reentrant torch.utils.checkpoint leaves gradients off in what the exporter traces after it.
+static bool endsWithoutGradients(const Model &model, const GeneratedFunctions &functions) {
+  std::map<std::string, const onnx::NodeProto *> producers;
+  for (const GraphNode &node : model.nodes)
+    for (const std::string &output : node.proto->output())
+      producers[output] = node.proto;
+  return llvm::all_of(model.graph().output(), [&](const onnx::ValueInfoProto &output) {
+    auto line = functions.lines.find(producers[output.name()]);
+    return line != functions.lines.end() &&
+           functions.regions.at(line->second.function) == Region::NoGrad;
+  });
+}
+
 static GeneratedFunctions generatedFunctions(const Model &model) {
   std::set<std::string> inputs;
   for (const onnx::ValueInfoProto *input : model.inputs)
@@ -109,7 +123,13 @@ static GeneratedFunctions generatedFunctions(const Model &model) {
       region = std::max(region, regionOf(*node.proto, *line, inputs));
     result.lines[node.proto] = std::move(*line);
   }
-  return isWhole ? GeneratedFunctions() : result;
+  if (isWhole)
+    return {};
+  if (endsWithoutGradients(model, result))
+    for (auto &[function, region] : result.regions)
+      if (region == Region::NoGrad)
+        region = Region::Unclear;
+  return result;
 }
 
 /// Returns the nodes of functions that are a `region`, if a gradient could pass them.
@@ -146,9 +166,9 @@ std::vector<std::string> noGradWarnings(const Model &model, const Parameters &pa
        {std::pair(Region::NoGrad, ": PyTorch computes this under torch.no_grad(), as the stack "
                                   "traces in the file say, so no gradient passes"),
         std::pair(Region::Unclear,
-                  ": PyTorch computes this under torch.no_grad() or torch.autocast(), and the file "
-                  "does not say which; gradients pass. Under no_grad, write detach() as well, or "
-                  "give --detach 'VALUE'")}) {
+                  ": PyTorch computes this under torch.no_grad(), torch.autocast() or a reentrant "
+                  "torch.utils.checkpoint, and the file does not say which; gradients pass. Under "
+                  "no_grad, write detach() as well, or give --detach 'VALUE'")}) {
     const std::set<const onnx::NodeProto *> found = nodesIn(region, model, parameters);
     auto first =
         llvm::find_if(model.nodes, [&](const GraphNode &node) { return found.count(node.proto); });

@@ -8,7 +8,8 @@
 //
 // Under no_grad the line has the names of inputs and of tensors of the module, as the call in the
 // metadata has: "args = (%x, %p_t_weight, %p_t_bias)". Under autocast they are arg0_1, arg1_1. A
-// function that reads neither may be of either.
+// function that reads neither may be of either. A reentrant torch.utils.checkpoint looks like
+// no_grad, and so does all that follows it, up to the outputs.
 //
 //===----------------------------------------------------------------------===//
 

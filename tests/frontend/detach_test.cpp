@@ -213,7 +213,22 @@ TEST(Detach, ValuesAloneDoNotTellNoGradFromAutocast) {
   runner.run(b);
   EXPECT_THAT(runner.model->warnings,
               testing::Contains(HasSubstr("node 'weight': PyTorch computes this under "
-                                          "torch.no_grad() or torch.autocast()")));
+                                          "torch.no_grad(), torch.autocast() or")));
+}
+
+/// After a reentrant torch.utils.checkpoint the trace has gradients off up to the output, and the
+/// model trains all the same.
+TEST(Detach, OutputsUnderNoGradAreOfACheckpoint) {
+  ModelBuilder b = withTeacher("aten.matmul.default(x, p_t);  x = p_t = None");
+  onnx::NodeProto &last = *b.proto.mutable_graph()->mutable_node(3);
+  writtenFrom(last, "mul.Tensor](args = (%gap, %p_t)");
+  generated(last, "aten.mul.Tensor(gap, p_t);  gap = None");
+  ModelRunner runner;
+  runner.run(b);
+  EXPECT_FALSE(runner.model->parameters.back().isState);
+  EXPECT_THAT(runner.model->warnings,
+              testing::Contains(HasSubstr("node 'teacher' and 1 more: PyTorch computes this under "
+                                          "torch.no_grad(), torch.autocast() or a reentrant")));
 }
 
 /// A weight that is trained elsewhere is detached where it is read under no_grad.
