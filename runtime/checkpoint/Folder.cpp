@@ -42,10 +42,12 @@ std::vector<int64_t> stepsIn(const std::string &folder) {
   std::error_code error;
   for (const fs::directory_entry &entry : fs::directory_iterator(folder, error)) {
     std::string name = entry.path().filename().string();
-    if (name.rfind("step-", 0) != 0 || name.size() < 13 ||
-        name.find_first_not_of("0123456789", 5) != std::string::npos)
+    if (name.rfind("step-", 0) != 0 || name.find_first_not_of("0123456789", 5) != std::string::npos)
       continue;
-    steps.push_back(std::strtoll(name.c_str() + 5, nullptr, 10));
+    // Another number of zeros, or one beyond int64, is no name of a checkpoint.
+    const int64_t step = std::strtoll(name.c_str() + 5, nullptr, 10);
+    if (nameOf(step) == name)
+      steps.push_back(step);
   }
   std::sort(steps.rbegin(), steps.rend());
   return steps;

@@ -23,19 +23,16 @@ static thread_local bool isWithinPiece = false;
 class Threads::Pool {
 public:
   explicit Pool(int count) {
-    for (int i = 1; i < count; ++i)
-      workers.emplace_back([this] { work(); });
+    try {
+      for (int i = 1; i < count; ++i)
+        workers.emplace_back([this] { work(); });
+    } catch (...) { // the system has no more threads; those that wait would never end
+      end();
+      throw;
+    }
   }
 
-  ~Pool() {
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      isOver = true;
-    }
-    wake.notify_all();
-    for (std::thread &worker : workers)
-      worker.join();
-  }
+  ~Pool() { end(); }
 
   int count() const { return int(workers.size()) + 1; }
 
@@ -59,6 +56,16 @@ public:
   }
 
 private:
+  void end() {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      isOver = true;
+    }
+    wake.notify_all();
+    for (std::thread &worker : workers)
+      worker.join();
+  }
+
   void work() {
     keepLibrariesSerial();
     std::unique_lock<std::mutex> lock(mutex);

@@ -141,7 +141,8 @@ void Family::ended(int64_t rank, int status) {
     return;
   child.wasKilled = true;
   say("rank " + std::to_string(rank) + " was killed by signal " + std::to_string(WTERMSIG(status)) +
-      " (" + strsignal(WTERMSIG(status)) + ")");
+      " (" + strsignal(WTERMSIG(status)) + ")" +
+      (WTERMSIG(status) == SIGKILL ? "; the system does so when memory runs out" : ""));
 }
 
 void Family::reap() {

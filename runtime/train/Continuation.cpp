@@ -2,6 +2,7 @@
 
 #include "runtime/train/Continuation.h"
 
+#include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/comm/SharedStatus.h"
 #include "runtime/train/Agreement.h"
 
@@ -12,6 +13,9 @@ namespace tbc::train {
 using kernels::Tensor;
 
 Status checkFolder(const std::string &folder, bool resumes) {
+  if (checkpoint::Checkpoint::open(folder))
+    return Error{ErrorCode::Usage, "--checkpoint " + folder +
+                                       " is one checkpoint itself; name the folder that holds it"};
   std::vector<int64_t> steps = checkpoint::stepsIn(folder);
   if (resumes || steps.empty())
     return Status::ok();

@@ -19,7 +19,7 @@ namespace tbc::train {
 using WarnFn = std::function<void(const std::string &sentence)>;
 
 /// Checks that a run may write its checkpoints into `folder`. Errors: Usage, if it holds
-/// checkpoints and `resumes` is false.
+/// checkpoints and `resumes` is false, or is a checkpoint itself.
 Status checkFolder(const std::string &folder, bool resumes);
 
 /// Rank 0 claims the folder for this run. It locks the folder, calls `checkFolder` and checks that

@@ -154,6 +154,10 @@ Status Run::resume(const std::string &path, int64_t step) {
   if (!opened)
     return opened.error();
   const checkpoint::Progress &was = opened->progress();
+  if (was.step != step) // e.g., a folder that was copied or renamed
+    return Error{ErrorCode::CheckpointUnreadable,
+                 path + " holds the checkpoint of step " + std::to_string(was.step) +
+                     ", and its name says step " + std::to_string(step)};
   auto refuse = [&](const std::string &what, const std::string &then, const std::string &now) {
     return Error{ErrorCode::Usage,
                  path + " was made with " + what + " " + then + ", this run has " + now};
@@ -172,8 +176,6 @@ Status Run::resume(const std::string &path, int64_t step) {
                      optimizer +
                      "; to begin anew from its weights, join them by tbc checkpoint consolidate "
                      "and give the file to --init-weights"};
-  if (was.step != step)
-    return refuse("step", std::to_string(was.step), std::to_string(step) + " from rank 0");
   if (was.dataSeed != options.data.seed)
     return refuse("--data-seed", std::to_string(was.dataSeed), std::to_string(options.data.seed));
   if (was.isShuffled != options.data.isShuffled)

@@ -25,6 +25,7 @@ using tbc::test::Outcome;
 using tbc::test::readAll;
 using tbc::test::Run;
 using testing::HasSubstr;
+using testing::Not;
 
 namespace {
 
@@ -95,10 +96,20 @@ TEST_F(Run, AKilledRankEndsTheRun) {
   ASSERT_EQ(ranks.size(), 4u);
   kill(ranks[2], SIGKILL);
   EXPECT_EQ(job.wait(), 6);
-  EXPECT_THAT(readAll(job.err), HasSubstr("rank 2 was killed by signal 9"));
+  EXPECT_THAT(readAll(job.err), HasSubstr("rank 2 was killed by signal 9 (Killed); the system "
+                                          "does so when memory runs out"));
   for (pid_t rank : ranks)
     EXPECT_FALSE(isThere(rank));
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // they take more addresses
+TEST_F(Run, ThreadsThatCannotStartAreAnError) {
+  const std::string path = mlpOnTwo();
+  Outcome outcome = shell("ulimit -v 2000000; " TBC_RUN_PROGRAM " '" + path + "' --threads 4096");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("a thread cannot be started: raise the limits on threads"));
+}
+#endif
 
 TEST_F(Run, AStoppedRankIsAHang) {
   Job job = start(folder, mlp(), {"--steps", "1000000", "--timeout", "4"});
@@ -291,6 +302,32 @@ TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeItTaken) {
   for (const auto &entry : fs::directory_iterator(folder + "/saved"))
     fs::resize_file(entry.path() / "index.json", 100);
   EXPECT_EQ(run(mlp(), "--steps 8 --checkpoint saved --resume").code, 9);
+}
+
+TEST_F(Run, ACheckpointUnderAnotherNameIsNotTaken) {
+  ASSERT_EQ(run(mlp(), "--steps 6 --log whole").code, 0);
+  ASSERT_EQ(run(mlp(), "--steps 4 --checkpoint saved --every 2 --log log").code, 0);
+  fs::remove_all(folder + "/saved/step-00000004");
+  fs::copy(folder + "/saved/step-00000002", folder + "/saved/step-00000004");
+  // No names of checkpoints: a digit too many, and no number of 64 bits.
+  fs::create_directory(folder + "/saved/step-000000009");
+  fs::create_directory(folder + "/saved/step-99999999999999999999");
+  Outcome outcome = run(mlp(), "--steps 6 --checkpoint saved --resume --log log");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("saved/step-00000004 holds the checkpoint of step 2, and its "
+                                     "name says step 4"));
+  EXPECT_THAT(outcome.err, HasSubstr("going on from saved/step-00000002"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("is there for rank 0")));
+  EXPECT_EQ(losses("log"), losses("whole"));
+}
+
+TEST_F(Run, ACheckpointIsNoFolderOfCheckpoints) {
+  ASSERT_EQ(run(mlp(), "--steps 2 --checkpoint saved").code, 0);
+  Outcome outcome = run(mlp(), "--steps 4 --checkpoint saved/step-00000002 --resume");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--checkpoint saved/step-00000002 is one checkpoint itself; "
+                                     "name the folder that holds it"));
+  EXPECT_FALSE(fs::exists(folder + "/saved/step-00000002/step-00000004"));
 }
 
 TEST_F(Run, AFolderWithCheckpointsIsResumedOrRefused) {

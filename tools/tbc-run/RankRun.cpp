@@ -13,6 +13,7 @@
 #include "tools/tbc-run/GpuChoice.h"
 #include "tools/tbc-run/KernelChoice.h"
 #include "tools/tbc-run/RankReport.h"
+#include "tools/tbc-run/Shell.h"
 #include "tools/tbc-run/StepOutput.h"
 #include "tools/tbc-run/Terminal.h"
 #include "tools/tbc-run/TrainFlags.h"
@@ -294,7 +295,7 @@ int rankCode(const train::LoadedProgram &loaded, const RunOptions &options,
   } catch (const runtime::MachineError &exception) {
     error = {exception.code(), exception.what()};
   } catch (const std::exception &exception) {
-    error = {ErrorCode::Other, exception.what()};
+    error = errorOf(exception);
   }
   report.say(error);
   return int(error.code);

@@ -11,6 +11,8 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <new>
+#include <system_error>
 #include <vector>
 
 namespace tbc::cli {
@@ -131,12 +133,23 @@ static int parseAndRun(CLI::App &app, int argc, char **argv, const Shell &shell)
   return int(code.error().code);
 }
 
+Error errorOf(const std::exception &exception) {
+  if (dynamic_cast<const std::bad_alloc *>(&exception))
+    return problem(Problem::Failed, "out of memory: an allocation was refused; raise the limit on "
+                                    "memory (ulimit -v, cgroup), or take a smaller batch or model");
+  auto *refused = dynamic_cast<const std::system_error *>(&exception);
+  if (refused && refused->code() == std::errc::resource_unavailable_try_again)
+    return problem(Problem::Failed, "a thread cannot be started: raise the limits on threads and "
+                                    "memory (ulimit -u, ulimit -v, cgroup), or lower --threads");
+  return problem(Problem::Failed, exception.what());
+}
+
 int runShell(CLI::App &app, int argc, char **argv, const Shell &shell) {
   // tbc does not throw, but libraries may (out of memory, a broken pipe).
   try {
     return parseAndRun(app, argc, argv, shell);
   } catch (const std::exception &error) {
-    std::cerr << app.get_name() << ": " << problem(Problem::Failed, error.what()).message << "\n";
+    std::cerr << app.get_name() << ": " << errorOf(error).message << "\n";
     return int(ErrorCode::Other);
   }
 }

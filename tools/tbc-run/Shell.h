@@ -5,6 +5,7 @@
 
 #include "runtime/abi/Status.h"
 
+#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -34,6 +35,10 @@ struct Shell {
   /// Explains a parse error on stderr.
   std::function<void(const CLI::ParseError &)> explain;
 };
+
+/// Returns the error that an exception of a library stands for. Limits of the system are named:
+/// `std::bad_alloc` is memory, EAGAIN of a thread is their number or the memory for its stack.
+Error errorOf(const std::exception &exception);
 
 /// Parses the command line with `app`, prints help or version on request, else runs the action.
 /// Returns the exit code. Errors and exceptions go to stderr as "name: message". Output that could

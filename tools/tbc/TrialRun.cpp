@@ -179,7 +179,7 @@ Result<TrialOutcome> tryPlan(const planner::Plan &plan, const std::string &model
   outcome.fits = isDone && !isBeyond(outcome);
   // A rank killed by the system, or out of memory, is a valid result of a trial.
   std::string said = textOf(output);
-  bool ranOut = isBeyond(outcome) || said.find("bad_alloc") != std::string::npos ||
+  bool ranOut = isBeyond(outcome) || said.find("out of memory") != std::string::npos ||
                 said.find("signal 9") != std::string::npos;
   if (!isDone && !ranOut)
     return failed("the run failed", output);
