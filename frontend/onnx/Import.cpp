@@ -3,12 +3,12 @@
 #include "frontend/onnx/Import.h"
 #include "frontend/onnx/Identity.h"
 
+#include "frontend/onnx/BandMask.h"
 #include "frontend/onnx/Batch.h"
 #include "frontend/onnx/Bindings.h"
 #include "frontend/onnx/CustomFunctions.h"
 #include "frontend/onnx/Detach.h"
 #include "frontend/onnx/DroppedOffsets.h"
-#include "frontend/onnx/Elements.h"
 #include "frontend/onnx/GroupedRows.h"
 #include "frontend/onnx/MaskedScatter.h"
 #include "frontend/onnx/Merged.h"
@@ -113,7 +113,6 @@ private:
   void addArguments();
   void countUses();
   const Value &valueOf(const std::string &name);
-  Value bandMask(const ParameterSource &source);
   void dropUse(const std::string &name) {
     if (--usesLeft[name] == 0)
       values.erase(name);
@@ -275,31 +274,10 @@ const Value &GraphImporter::valueOf(const std::string &name) {
   if (source == parameters.constantSources.end())
     it->second = Value::ofKnown(dtype, readTensor(model, tensor));
   else if (parameters.masks.count(name))
-    it->second = bandMask(source->second);
+    it->second = bandMask(*emitter, source->second);
   else
     it->second = Value::ofKnown(dtype, readSource(source->second));
   return it->second;
-}
-
-/// Returns a mask as a predicate over positions of queries and keys, without a table.
-Value GraphImporter::bandMask(const ParameterSource &source) {
-  MaskBand band = *bandOf(source);
-  const Shape &shape = source.shape;
-  unsigned queries = unsigned(shape.size()) - 2, keys = queries + 1;
-  Formula f{*emitter};
-  auto ahead = [&](const char *predicate, int64_t distance) {
-    return f.compare(predicate, positions(shape, keys),
-                     positions(shape, queries, /*offset=*/distance));
-  };
-  Value kept = Value::ofSplat(DType::Bool, shape, 1);
-  if (band.high < shape[keys])
-    kept = f.both(kept, ahead("le", band.high));
-  if (band.low > -shape[queries])
-    kept = f.both(kept, ahead("ge", band.low));
-  if (source.dtype == DType::Bool)
-    return band.kept != 0 ? kept : f.negation(kept);
-  return f.select(kept, Value::ofSplat(source.dtype, shape, band.kept),
-                  Value::ofSplat(source.dtype, shape, band.hidden));
 }
 
 /// Returns the node's name, with its module path if the file has it.
