@@ -186,9 +186,9 @@ private:
     if (op.kernelClass == KernelClass::None || op.generator)
       return 0;
     const KernelEfficiency &kernel = cluster.kernel(op.kernelClass);
-    LocalWork work = localWork(graph, index, OpStrategy());
+    LocalWork work = workInOwnTypes(graph, index, OpStrategy(), frameworkShare(graph, op));
     double bytes = 0;
-    if (!readsPart(op.kernelClass))
+    if (!readsPart(op.kernelClass) && !op.fp8.isRounded)
       for (int value : op.operands)
         bytes +=
             isFromRegisters(value) || isFoundInKernel(op, value) ? 0 : sourceOf(graph, value).bytes;
@@ -202,10 +202,7 @@ private:
     if (!isFusable && !mayHaveEpilogue)
       for (int value : op.results)
         bytes += fullBytes(graph, value);
-    double arithmetic =
-        work.flops > 0
-            ? kernel.rampSeconds + arithmeticSeconds(cluster, op.kernelClass, work) / parts
-            : 0;
+    double arithmetic = work.flops > 0 ? leastArithmetic(op, work) : 0;
     bytes += kernel.bytesPerFlop * work.flops;
     double movement = bytes / parts / (cluster.memoryBytesPerSecond * kernel.memoryFraction);
     double busy = std::max(arithmetic, movement);
@@ -215,6 +212,19 @@ private:
                                                secondsPerByte(KernelClass::Reduction)));
     return isFusable || isInNest(op) ? busy
                                      : std::max(cluster.floorSeconds, cluster.launchSeconds + busy);
+  }
+
+  /// Returns the arithmetic of `work`, or of the same matmul in fp8 if it may be and that is less.
+  double leastArithmetic(const GraphOp &op, LocalWork work) const {
+    auto seconds = [&] {
+      return cluster.kernel(ratedClass(op.kernelClass, work.dtype)).rampSeconds +
+             arithmeticSeconds(cluster, op.kernelClass, work) / parts;
+    };
+    const double own = seconds();
+    if (!op.fp8.isRounded)
+      return own;
+    work.dtype = DType::F8E4M3;
+    return std::min(own, seconds());
   }
 
   /// Whether the op is a part of a kernel of tbc's own programs (reshard::planKernels).

@@ -5,6 +5,7 @@
 
 #include "planner/cost/Cost.h"
 
+#include <optional>
 #include <vector>
 
 namespace tbc::planner {
@@ -24,6 +25,8 @@ private:
   struct Kind {
     reshard::KernelClass kernelClass;
     LocalWork work;
+    std::optional<LocalWork> inFp8; // of a matmul that a strategy may have in 8 bits
+    int64_t ranksInFp8;             // of planner/graph/Fp8Matmuls.h
     reshard::LaunchesFn launchesOf; // of `shapes`; unset: work.launches
     std::vector<std::vector<int64_t>> shapes;
   };

@@ -2,6 +2,7 @@
 
 #include "planner/cost/Cost.h"
 #include "planner/graph/Values.h"
+#include "planner/reshard/Fp8.h"
 
 #include <algorithm>
 #include <cmath>
@@ -86,8 +87,46 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
   return localWork(graph, opIndex, strategy, frameworkShare(graph, graph.ops[opIndex]));
 }
 
-LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy,
+/// Returns the parts into which `strategy` divides each operand and result of `op`.
+static void divideBytes(const GraphOp &op, const OpStrategy &strategy,
+                        std::vector<double> &ofOperands, std::vector<double> &ofResults) {
+  for (const auto &[loop, axes] : strategy.loopAxes) {
+    const double parts = double(groupSize(axes));
+    for (const TensorDim &place : op.loops[loop].operandDims)
+      ofOperands[place.tensor] /= parts;
+    for (const TensorDim &place : op.loops[loop].resultDims)
+      ofResults[place.tensor] /= parts;
+  }
+}
+
+LocalWork localWork(const Graph &graph, int op, const OpStrategy &strategy,
                     const KernelShare &share) {
+  return isInFp8(graph, op, strategy) ? workInFp8(graph, op, strategy, share)
+                                      : workInOwnTypes(graph, op, strategy, share);
+}
+
+LocalWork workInFp8(const Graph &graph, int op, const OpStrategy &strategy,
+                    const KernelShare &share) {
+  // The matmul reads a byte for each element. Whoever rounds reads the operands as they are.
+  KernelShare rounded = share;
+  const std::vector<int> &operands = graph.ops[op].operands;
+  for (size_t k = 0; k < operands.size(); ++k)
+    rounded.readBytes[k] = double(graph.values[operands[k]].layout.numElements());
+  LocalWork work = workInOwnTypes(graph, op, strategy, rounded);
+  work.dtype = DType::F8E4M3;
+  if (share.roundingBytes.empty()) // the matmul alone is asked for
+    return work;
+  std::vector<double> none(graph.ops[op].results.size());
+  divideBytes(graph.ops[op], strategy, rounded.roundingBytes, none);
+  for (size_t k = 0; k < operands.size(); ++k) {
+    work.roundingBytes += rounded.roundingBytes[k];
+    work.roundingLaunches += share.roundingLaunches[k];
+  }
+  return work;
+}
+
+LocalWork workInOwnTypes(const Graph &graph, int opIndex, const OpStrategy &strategy,
+                         const KernelShare &share) {
   const GraphOp &op = graph.ops[opIndex];
   LocalWork work;
   work.flops = op.flops * share.own.work;
@@ -117,11 +156,8 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy,
     // Each expert has its rows; the fullest rank sets the time.
     const bool isRouted = op.routing.copies > 0 && loop == op.routing.experts;
     work.flops /= isRouted ? op.routing.divisor(groupSize(axes)) : parts;
-    for (const TensorDim &place : op.loops[loop].operandDims)
-      operandBytes[place.tensor] /= parts;
-    for (const TensorDim &place : op.loops[loop].resultDims)
-      resultBytes[place.tensor] /= parts;
   }
+  divideBytes(op, strategy, operandBytes, resultBytes);
   double results = 0;
   for (double bytes : resultBytes)
     results += bytes;
@@ -132,8 +168,23 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy,
   return work;
 }
 
+KernelClass ratedClass(KernelClass kernelClass, DType dtype) {
+  const bool isProduct =
+      kernelClass == KernelClass::Matmul || kernelClass == KernelClass::GroupedMatmul;
+  return isProduct && dtype == DType::F8E4M3 ? KernelClass::Fp8Matmul : kernelClass;
+}
+
+double roundingSeconds(const Cluster &cluster, const LocalWork &work) {
+  if (work.roundingLaunches == 0)
+    return 0;
+  const double rate =
+      cluster.memoryBytesPerSecond * cluster.kernel(KernelClass::Rounding).memoryFraction;
+  return std::max(work.roundingLaunches * cluster.floorSeconds,
+                  work.roundingLaunches * cluster.launchSeconds + work.roundingBytes / rate);
+}
+
 double arithmeticSeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work) {
-  const KernelEfficiency &kernel = cluster.kernel(kernelClass);
+  const KernelEfficiency &kernel = cluster.kernel(ratedClass(kernelClass, work.dtype));
   double peak = cluster.peakFlops(kernelClass, work.dtype) * kernel.flopsFraction;
   double executed = 1 - (1 - kernel.executedFraction) / work.partsInOrder;
   double fill = work.depth > 0 ? 1 + kernel.halfDepth / work.depth : 1;
@@ -141,7 +192,7 @@ double arithmeticSeconds(const Cluster &cluster, KernelClass kernelClass, const 
 }
 
 BusySeconds busySeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work) {
-  const KernelEfficiency &kernel = cluster.kernel(kernelClass);
+  const KernelEfficiency &kernel = cluster.kernel(ratedClass(kernelClass, work.dtype));
   return {work.flops > 0 ? kernel.rampSeconds + arithmeticSeconds(cluster, kernelClass, work) : 0,
           (work.bytes + kernel.bytesPerFlop * work.flops) /
               (cluster.memoryBytesPerSecond * kernel.memoryFraction)};
@@ -153,9 +204,10 @@ double kernelSeconds(const Cluster &cluster, KernelClass kernelClass, const Loca
   const auto [arithmetic, movement] =
       busySeconds(cluster, work.isCopy ? KernelClass::Elementwise : kernelClass, work);
   const double busy = std::max(arithmetic, movement);
-  return work.isFused
-             ? busy
-             : std::max(cluster.floorSeconds, work.launches * cluster.launchSeconds + busy);
+  const double rounding = roundingSeconds(cluster, work);
+  return rounding + (work.isFused ? busy
+                                  : std::max(cluster.floorSeconds,
+                                             work.launches * cluster.launchSeconds + busy));
 }
 
 /// Returns the number of parts into which `strategy` splits the sequence of op `op`.
@@ -180,9 +232,11 @@ double opLaunches(const Graph &graph, int op, const OpStrategy &strategy,
                   const KernelShare &share) {
   const bool isLaunched =
       (graph.ops[op].kernelClass != KernelClass::None || share.isCopy) && !share.isFused;
-  return isLaunched
-             ? launchesOf(graph, op, strategy, share) * double(streamedBlocks(graph, op, strategy))
-             : 0;
+  double launches = isLaunched ? launchesOf(graph, op, strategy, share) : 0;
+  if (isInFp8(graph, op, strategy))
+    launches =
+        std::accumulate(share.roundingLaunches.begin(), share.roundingLaunches.end(), launches);
+  return launches * double(streamedBlocks(graph, op, strategy));
 }
 
 double updateSeconds(const Cluster &cluster, double bytes, double launches) {

@@ -25,6 +25,9 @@ struct KernelShare {
   bool isFused = false;             // another op of the kernel has the launch
   bool isCopy = false;              // a view that its kernel copies; else views are free
   reshard::OwnKernel own;           // on GPUs, where no library has the op
+  /// Of a matmul in fp8, by operand: bytes moved to round it, and launches; 0 if it is rounded for
+  /// another matmul. Empty: without all rounding.
+  std::vector<double> roundingBytes, roundingLaunches;
 };
 
 /// Returns the share of every op in the kernels of a program of `cluster`.
@@ -34,8 +37,9 @@ struct KernelShare {
 ///   alone in a kernel is copied.
 /// - Frameworks have a kernel for each op, but for fused ones (isFused), and views are free.
 ///
-/// Constant-derived values move no bytes. Example: h = x + a; y = layer_norm(h), where others read
-/// h too, is one kernel. The sum has the launch, reads x and a, and writes h. The norm writes y.
+/// Constant-derived values move no bytes. Matmuls in fp8 have the rounding of their operands, by
+/// the rule of the executor (Fp8Rule). Example: h = x + a; y = layer_norm(h), where others read h
+/// too, is one kernel. The sum has the launch, reads x and a, and writes h. The norm writes y.
 std::vector<KernelShare> kernelShares(const Cluster &cluster, const reshard::Graph &graph);
 
 /// Returns the share of `op` in a framework's kernels.
@@ -52,7 +56,7 @@ std::vector<double> flopsOnce(const reshard::Graph &graph, const std::vector<int
 struct LocalWork {
   double flops = 0; // that the kernel executes
   double bytes = 0;
-  /// Of the float operand with the most elements, the widest of equals.
+  /// Of the float operand with the most elements, the widest of equals; f8e4m3 of matmuls in fp8.
   reshard::DType dtype = reshard::DType::F32;
   bool isFused = false; // part of another op's kernel: no launch
   bool isCopy = false;  // of a view, at the rate of an elementwise kernel
@@ -61,6 +65,8 @@ struct LocalWork {
   /// has almost nothing to skip. 1 if all parts have equal work (zigzag).
   double partsInOrder = 1;
   double launches = 1;
+  /// To round operands to 8 bits, in kernels of their own.
+  double roundingBytes = 0, roundingLaunches = 0;
 };
 
 /// Whether `value` stays in registers. Its op is elementwise, and its one user, seen through views,
@@ -74,7 +80,13 @@ bool isFused(const reshard::Graph &graph, int value);
 /// most the size of its result.
 LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy,
                     const KernelShare &share);
-/// The same for a framework's kernel.
+/// The same as if a matmul kept the types of its operands, and as if they were rounded to 8 bits
+/// (GraphOp::fp8); localWork() is the one or the other, by isInFp8().
+LocalWork workInOwnTypes(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy,
+                         const KernelShare &share);
+LocalWork workInFp8(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy,
+                    const KernelShare &share);
+/// The same as localWork() for a framework's kernel.
 LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy);
 
 /// Returns the seconds of a kernel (without launch if it is fused into another):
@@ -84,8 +96,16 @@ LocalWork localWork(const reshard::Graph &graph, int op, const reshard::OpStrate
 /// Executed flops are flops * executedFraction. With n parts of a sequence in order, the last part
 /// skips an n-th of the whole's share: 1 - (1 - executedFraction) / n. Example: 0.5 and n = 4 give
 /// 0.875. Views (KernelClass::None) that are not copied are free. Source: Williams, Waterman,
-/// Patterson, "Roofline", CACM 52 (2009).
+/// Patterson, "Roofline", CACM 52 (2009). With roundingSeconds().
 double kernelSeconds(const Cluster &cluster, KernelClass kernelClass, const LocalWork &work);
+
+/// Returns the seconds in which the operands of a matmul are rounded to 8 bits, by kernels of class
+/// Rounding. Example: an operand of 1 GiB in bf16 is read twice and written in half a GiB, 2.2 ms
+/// at 1.2 TB/s.
+double roundingSeconds(const Cluster &cluster, const LocalWork &work);
+
+/// Returns the class whose numbers rate a kernel: Fp8Matmul for matmuls on operands in 8 bits.
+KernelClass ratedClass(KernelClass kernelClass, reshard::DType dtype);
 
 /// The two parts of kernelSeconds of which the longer counts, without gaps before launches.
 struct BusySeconds {

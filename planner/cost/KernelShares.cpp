@@ -221,9 +221,35 @@ private:
 
 } // namespace
 
+/// Adds the rounding of the operands of matmuls in fp8 to `shares`, by `rule`.
+static void addRounding(const Graph &graph, const Fp8Rule &rule, std::vector<KernelShare> &shares) {
+  std::set<int> rounded;
+  for (size_t index = 0; index < graph.ops.size(); ++index) {
+    const GraphOp &op = graph.ops[index];
+    if (!op.fp8.isRounded)
+      continue;
+    KernelShare &share = shares[index];
+    share.roundingBytes.assign(op.operands.size(), 0);
+    share.roundingLaunches.assign(op.operands.size(), 0);
+    for (size_t k = 0; k < op.operands.size(); ++k) {
+      const int value = viewedBy(graph, op.operands[k]);
+      const bool isAgain =
+          !rounded.insert(value).second || graph.values[size_t(value)].role == ValueRole::Parameter;
+      if (rule.roundsOnce && isAgain)
+        continue;
+      const TensorLayout &layout = graph.values[size_t(op.operands[k])].layout;
+      share.roundingBytes[k] = double(layout.numElements()) *
+                               (rule.reads * double(layout.elementBytes) + rule.writtenBytes);
+      share.roundingLaunches[k] = rule.launches;
+    }
+  }
+}
+
 std::vector<KernelShare> ownKernelShares(const Cluster &cluster, const Graph &graph,
                                          const BlockKernels &kernels) {
-  return OwnShares(graph, cluster.hasKernelWorkspace).run(kernels);
+  std::vector<KernelShare> shares = OwnShares(graph, cluster.hasKernelWorkspace).run(kernels);
+  addRounding(graph, cluster.executor.fp8, shares);
+  return shares;
 }
 
 std::vector<KernelShare> kernelShares(const Cluster &cluster, const Graph &graph) {
@@ -239,6 +265,7 @@ std::vector<KernelShare> kernelShares(const Cluster &cluster, const Graph &graph
     if (op.routing.copies > 0 && op.flops > 0 && !isAgain)
       shares.back().own.work = once[i] / op.flops;
   }
+  addRounding(graph, cluster.executor.fp8, shares);
   return shares;
 }
 

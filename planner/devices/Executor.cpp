@@ -99,6 +99,23 @@ static RunnablePlans readPlans(TomlReader &reader, const toml::table &root) {
   return plans;
 }
 
+/// Reads section `fp8`; an executor without one has no matmuls in 8 bits.
+static Fp8Rule readFp8(TomlReader &reader, const toml::table &root) {
+  Fp8Rule rule;
+  rule.exists = root.contains("fp8");
+  if (!rule.exists)
+    return rule;
+  const toml::table &table = reader.section(root, "", "fp8");
+  rule.linearOnly = reader.flag(table, "fp8", "linear_only");
+  rule.roundsOnce = reader.flag(table, "fp8", "rounds_once");
+  rule.reads = reader.number(table, "fp8", "reads", Range::NotNegative);
+  rule.writtenBytes = reader.number(table, "fp8", "written_bytes", Range::NotNegative);
+  rule.launches = reader.number(table, "fp8", "launches", Range::NotNegative);
+  rule.weightBytes = reader.number(table, "fp8", "weight_bytes", Range::NotNegative, false);
+  reader.closeTable(table, "fp8");
+  return rule;
+}
+
 /// Sets the constants of `cluster`, without groups, that the file in `reader` names.
 static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster) {
   Executor &executor = cluster.executor;
@@ -184,6 +201,7 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   cluster.allocatorFraction = bytes("allocator_fraction", cluster.allocatorFraction);
   reader.closeTable(memory, "memory");
 
+  executor.fp8 = readFp8(reader, root);
   executor.plans = readPlans(reader, root);
 
   const toml::table &uncertainty = reader.section(root, "", "uncertainty");

@@ -68,6 +68,27 @@ struct RunnablePlans {
   }
 };
 
+/// How an executor multiplies in 8 bits. The defaults are those of tbc (runtime/cuda/Fp8Matmuls.h).
+struct Fp8Rule {
+  bool exists = true;
+  /// Of matmuls, only products with a parameter and their gradients, without those of the logits;
+  /// then also those of routed experts.
+  bool linearOnly = false;
+  /// Whether the first matmul of an operand rounds it for all others, also for those of backward,
+  /// and parameters are rounded once per step.
+  bool roundsOnce = false;
+  /// To round an operand: how often it is read, the bytes written for an element, and launches.
+  double reads = 2, writtenBytes = 1, launches = 3;
+  /// Bytes kept in 8 bits for each element of these parameters on a rank.
+  double weightBytes = 0;
+
+  bool operator==(const Fp8Rule &o) const {
+    return exists == o.exists && linearOnly == o.linearOnly && roundsOnce == o.roundsOnce &&
+           reads == o.reads && writtenBytes == o.writtenBytes && launches == o.launches &&
+           weightBytes == o.weightBytes;
+  }
+};
+
 /// The properties of an executor that are no constants of a cluster; runBy() sets those. The
 /// defaults are those of tbc.
 struct Executor {
@@ -121,6 +142,7 @@ struct Executor {
   double parameterBytes = 0; // of the gradient of one micro-batch, until it is accumulated
   /// Of buffers with several data ranks: with ZeRO 1 and 2 after the last backward, else always.
   double dataParallelBytes = 0;
+  Fp8Rule fp8;
   RunnablePlans plans;
 
   bool isOwn() const { return name == ownExecutor; }
@@ -143,7 +165,7 @@ struct Executor {
            logitBytes == o.logitBytes && logitMovedBytes == o.logitMovedBytes &&
            gradientWidth == o.gradientWidth && gradientBytes == o.gradientBytes &&
            parameterBytes == o.parameterBytes && dataParallelBytes == o.dataParallelBytes &&
-           plans == o.plans;
+           fp8 == o.fp8 && plans == o.plans;
   }
 };
 

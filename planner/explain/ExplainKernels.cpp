@@ -41,6 +41,19 @@ static const char *phaseName(const ExplainedPlan &explained, int op) {
   return explained.step.isRecomputed(op) ? "again" : "backward";
 }
 
+/// Adds the kernels that round the operands of a matmul to 8 bits, `times` each.
+static void addRounding(const char *phase, const Cluster &cluster, const LocalWork &work,
+                        double times, KernelSums &sums) {
+  KernelSum &sum = sums[{phase, "round to fp8", name(KernelClass::Rounding)}];
+  sum.launches += times * work.roundingLaunches;
+  sum.bytes += times * work.roundingBytes;
+  sum.seconds += times * roundingSeconds(cluster, work);
+  sum.atRoof += times * work.roundingBytes / cluster.memoryBytesPerSecond;
+  sum.movement +=
+      times * (roundingSeconds(cluster, work) - work.roundingLaunches * cluster.launchSeconds);
+  sum.waiting += times * work.roundingLaunches * cluster.launchSeconds;
+}
+
 /// Adds `times` executions of op `op`, which has `share` in its kernel.
 static void addOp(const ExplainedPlan &explained, const Cluster &cluster, int op,
                   const KernelShare &share, double times, KernelSums &sums) {
@@ -49,16 +62,22 @@ static void addOp(const ExplainedPlan &explained, const Cluster &cluster, int op
   const GraphOp &graphOp = graph.ops[size_t(op)];
   if (graphOp.kernelClass == KernelClass::None && !share.isCopy)
     return;
-  const KernelClass rated = share.isCopy ? KernelClass::Elementwise : graphOp.kernelClass;
   const LocalWork work = localWork(graph, op, strategy, share);
+  const KernelClass rated =
+      share.isCopy ? KernelClass::Elementwise : ratedClass(graphOp.kernelClass, work.dtype);
   const double blocks = times * double(streamedBlocks(graph, op, strategy));
-  const double launches = times * opLaunches(graph, op, strategy, share);
+  const double rounding = blocks * roundingSeconds(cluster, work);
+  const double launches =
+      times * opLaunches(graph, op, strategy, share) - blocks * work.roundingLaunches;
+  if (work.roundingLaunches > 0)
+    addRounding(phaseName(explained, op), cluster, work, blocks, sums);
   KernelSum &sum = sums[{phaseName(explained, op), graphOp.kind, name(rated)}];
   sum.launches += launches;
   sum.flops += blocks * work.flops;
   sum.bytes += blocks * work.bytes;
   sum.seconds +=
-      times * opKernelSeconds(cluster, graph, op, strategy, share, !explained.step.isZigzag);
+      times * opKernelSeconds(cluster, graph, op, strategy, share, !explained.step.isZigzag) -
+      rounding;
   LocalWork exact = work;
   exact.depth = 0; // sums of any length at the full rate
   const double executedAtPeak =

@@ -72,6 +72,7 @@ std::vector<uint64_t> structuralHashes(const Graph &graph) {
     hash.add(uint64_t(op.additive) * 2 + uint64_t(op.generator));
     hash.add(uint64_t(int64_t(op.expertLoop) + 1));
     hash.add(uint64_t(op.routing.copies));
+    hash.add(uint64_t(op.fp8.isRounded));
     hash.add(uint64_t(op.flops));
     for (int value : op.operands) {
       const GraphValue &operand = graph.values[value];

@@ -19,6 +19,14 @@ int64_t factorSize(const TensorLayout &layout, FactorId id) {
   return 0;
 }
 
+int viewedBy(const Graph &graph, int value) {
+  for (int producer = graph.values[size_t(value)].producer;
+       producer >= 0 && isView(graph.ops[size_t(producer)]);
+       producer = graph.values[size_t(value)].producer)
+    value = graph.ops[size_t(producer)].operands[0];
+  return value;
+}
+
 bool hasFactor(const TensorLayout &layout, FactorId id) { return factorSize(layout, id) > 0; }
 
 double fullBytes(const TensorLayout &layout) {
@@ -36,6 +44,12 @@ Status checkRates(const Graph &graph, const Cluster &cluster) {
       const DType dtype = graph.values[value].dtype;
       if (!isMatrixClass(op.kernelClass) || !isFloat(dtype))
         continue;
+      if (std::string key = cluster.missingRate(op.fp8.isRounded ? DType::F8E4M3 : dtype);
+          op.fp8.isRounded && !key.empty())
+        return Error{ErrorCode::Usage, "--matmul-precision fp8: cluster " + cluster.name +
+                                           " has no " + key +
+                                           ", as its devices multiply nothing in 8 bits; leave the "
+                                           "flag out, or add the rate to the cluster file"};
       if (std::string key = cluster.missingRate(dtype); !key.empty())
         return Error{ErrorCode::Usage, "op \"" + op.id + "\" reads " + std::string(name(dtype)) +
                                            ", but cluster " + cluster.name + " has no " + key +

@@ -11,6 +11,9 @@ namespace tbc::planner {
 /// Whether `op` is only another view of its one operand.
 bool isView(const reshard::GraphOp &op);
 
+/// Returns the value that `value` is a view of, through any number of views.
+int viewedBy(const reshard::Graph &graph, int value);
+
 /// Returns the size of the factor `id` in `layout`; 0 if it is no part of it.
 int64_t factorSize(const reshard::TensorLayout &layout, reshard::FactorId id);
 /// Whether the factor `id` is part of `layout`.

@@ -2,6 +2,7 @@
 
 #include "planner/memory/Memory.h"
 #include "planner/memory/Buffers.h"
+#include "planner/reshard/Fp8.h"
 
 #include <algorithm>
 #include <array>
@@ -16,13 +17,15 @@ using namespace tbc::reshard;
 namespace tbc::planner {
 
 static const char *const workspaceLine = "kernel workspace";
+static const char *const fp8Line = "fp8 operands";
 static const char *const contextLine = "device context";
 static const char *const marginLine = "allocator margin";
 
 int64_t programBytes(const StageMemory &memory) {
   int64_t total = 0;
   for (const MemoryLine &line : memory.lines)
-    if (line.name != workspaceLine && line.name != contextLine && line.name != marginLine)
+    if (line.name != workspaceLine && line.name != fp8Line && line.name != contextLine &&
+        line.name != marginLine)
       total += line.bytes;
   return total;
 }
@@ -130,6 +133,12 @@ int64_t workspaceBytes(const Graph &graph, int op, const OpStrategy &strategy,
   if (!workspace || !cluster.hasKernelWorkspace || !cluster.executor.isOwn())
     return 0;
   return workspace(localOperandShapes(graph, op, strategy));
+}
+
+int64_t fp8Bytes(const Graph &graph, int op, const OpStrategy &strategy, const Cluster &cluster) {
+  return cluster.executor.isOwn() && isInFp8(graph, op, strategy)
+             ? fp8OperandBytes(graph, op, strategy)
+             : 0;
 }
 
 Logits logitsOf(const Graph &graph, const Derivation &derivation) {
@@ -319,13 +328,24 @@ struct ExecutorBytes {
   double queued = 0;    // inputs of collectives that the device has not run yet
 };
 
+/// Whether a matmul that may be in fp8 reads `value`, perhaps through views.
+bool isReadInFp8(const Graph &graph, int value) {
+  return std::any_of(graph.values[size_t(value)].users.begin(),
+                     graph.values[size_t(value)].users.end(), [&](int user) {
+                       const GraphOp &op = graph.ops[size_t(user)];
+                       return op.fp8.isRounded || (op.kernelClass == KernelClass::None &&
+                                                   isReadInFp8(graph, op.results[0]));
+                     });
+}
+
 /// Sets the bytes of parameters and gradients that the executor of a stage keeps beside tbc's
 /// program.
 void addExecutorStates(const Graph &graph, const Assignment &assignment,
                        const Derivation &derivation, const StageDevices &devices, int stage,
                        const StaticBytes &fixed, ExecutorBytes &bytes) {
   const Executor &executor = devices.of(stage).executor;
-  double elements = 0, gatheredAtEnd = 0; // of the stage's trained parameters, as gathered
+  // Of the stage's trained parameters, as gathered.
+  double elements = 0, gatheredAtEnd = 0, inFp8 = 0;
   bool isShared = false;
   for (size_t p = 0; p < graph.parameters.size(); ++p) {
     const std::vector<int> &stages = derivation.parameterStages[p];
@@ -337,6 +357,7 @@ void addExecutorStates(const Graph &graph, const Assignment &assignment,
         double(localBytes(layout, derivation.home[size_t(graph.parameters[p].value)])) /
         double(layout.elementBytes);
     elements += own;
+    inFp8 += isReadInFp8(graph, graph.parameters[p].value) ? own : 0;
     const int zero = assignment.parameterPlans[p].zero;
     gatheredAtEnd += zero == 1 || zero == 2 ? own : 0;
   }
@@ -346,21 +367,31 @@ void addExecutorStates(const Graph &graph, const Assignment &assignment,
         isShared |= axis.name == name && axis.size > 1;
   bytes.states = std::max(0.0, executor.gradientBytes * elements - fixed.gradients);
   bytes.gradients = executor.parameterBytes * elements;
+  bytes.states += executor.fp8.weightBytes * inFp8;
   if (isShared) {
     bytes.states += executor.dataParallelBytes * (elements - gatheredAtEnd);
     bytes.atEnd = executor.dataParallelBytes * gatheredAtEnd;
   }
 }
 
-/// Returns the bytes of the largest workspace of a stage's kernels.
-double largestWorkspace(const Graph &graph, const Assignment &assignment, const Cluster &cluster,
-                        const std::vector<int> &chunks) {
-  int64_t most = 0;
-  for (size_t op = 0; op < graph.ops.size(); ++op)
-    if (graph.ops[op].workspace &&
-        std::find(chunks.begin(), chunks.end(), graph.ops[op].chunk) != chunks.end())
-      most = std::max(most, workspaceBytes(graph, int(op), assignment.strategies[op], cluster));
-  return double(most);
+/// Memory of a stage's kernels beside the memory plan, each of the largest of them.
+struct KernelBytes {
+  int64_t workspace = 0, fp8 = 0;
+};
+
+KernelBytes largestOfKernels(const Graph &graph, const Assignment &assignment,
+                             const Cluster &cluster, const std::vector<int> &chunks) {
+  KernelBytes most;
+  for (size_t op = 0; op < graph.ops.size(); ++op) {
+    const GraphOp &of = graph.ops[op];
+    if ((!of.workspace && !of.fp8.isRounded) ||
+        std::find(chunks.begin(), chunks.end(), of.chunk) == chunks.end())
+      continue;
+    const OpStrategy &strategy = assignment.strategies[op];
+    most.workspace = std::max(most.workspace, workspaceBytes(graph, int(op), strategy, cluster));
+    most.fp8 = std::max(most.fp8, fp8Bytes(graph, int(op), strategy, cluster));
+  }
+  return most;
 }
 
 /// Returns the bytes of the largest inputs of reduce_scatters between forward ops over tp, as many
@@ -428,7 +459,7 @@ double besideMicroBatches(const ExecutorBytes &executor, double microBatches, do
 /// The lines of one stage.
 StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const KeptBytes &kept,
                     const KeptBytes &keptOnHost, const KindBytes &peak, double update,
-                    const ExecutorBytes &executor, double workspace, bool splitsTensors,
+                    const ExecutorBytes &executor, const KernelBytes &ofKernels, bool splitsTensors,
                     int64_t inFlight) {
   StageMemory memory;
   double owned = 0;
@@ -468,8 +499,10 @@ StageMemory linesOf(const Cluster &cluster, const StaticBytes &fixed, const Kept
     add("executor residuals", more + std::clamp(room, 0.0, executor.queued));
     add("executor logits", moreLogits);
   }
-  if (workspace > 0)
-    memory.lines.push_back({workspaceLine, int64_t(workspace)});
+  if (ofKernels.workspace > 0)
+    memory.lines.push_back({workspaceLine, ofKernels.workspace});
+  if (ofKernels.fp8 > 0)
+    memory.lines.push_back({fp8Line, ofKernels.fp8});
   memory.lines.push_back({contextLine, cluster.contextBytes});
   memory.lines.push_back({marginLine, int64_t(std::ceil(cluster.allocatorFraction * owned))});
   for (auto [name, bytes] : {std::pair("master weights", fixed.hostMaster),
@@ -503,7 +536,7 @@ std::vector<StageMemory> stageMemory(const Graph &graph, const Assignment &assig
         devices.of(stage), fixed[stage], kept,
         keptBytes(buffers.kept, /*onHost=*/true, stage, chunks, actions[stage]), peak, updateBytes,
         executorBytes(graph, assignment, derivation, devices, stage, fixed[stage]),
-        largestWorkspace(graph, assignment, devices.of(stage), chunks),
+        largestOfKernels(graph, assignment, devices.of(stage), chunks),
         assignment.mesh.axisIndex("tp") >= 0, mostInFlight(actions[stage])));
   }
   return stages;

@@ -44,6 +44,11 @@ std::vector<StaticBytes> staticBytes(const reshard::Graph &graph,
 int64_t workspaceBytes(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy,
                        const Cluster &cluster);
 
+/// Returns the bytes of the operands of matmul `op` in 8 bits, if it isInFp8() in a program of tbc,
+/// or 0. Programs share them between all matmuls, beside the memory plan.
+int64_t fp8Bytes(const reshard::Graph &graph, int op, const reshard::OpStrategy &strategy,
+                 const Cluster &cluster);
+
 /// The operand of the cross entropy on a rank, for one micro-batch.
 struct Logits {
   int op = -1; // that sums over the classes; -1: none
@@ -60,7 +65,7 @@ Logits logitsOf(const reshard::Graph &graph, const reshard::Derivation &derivati
 /// - Transients, gathered parameters and collective buffers are taken at the peak instruction.
 ///   Holes between them count as transients.
 /// - The kernel workspace is that of the largest kernel of the stage (GraphOp::workspace), if the
-///   cluster's kernels have one.
+///   cluster's kernels have one. That of matmuls in fp8 is of the largest of them (fp8Bytes).
 /// - An update reuses the memory of micro-batch data; its excess over that counts as well.
 ///
 /// `kernels`: as stepBuffers.
@@ -80,8 +85,8 @@ std::pair<int64_t, int64_t> memoryInterval(const StageMemory &memory, const Clus
 /// GiB and a margin of 3 % +- 2 % become 1.6 GiB and 5 %, both exact.
 Cluster atUpperEnd(const Cluster &cluster);
 
-/// Returns the program's bytes on the device: all lines except kernel workspace, device context and
-/// allocator margin.
+/// Returns the program's bytes on the device: all lines except kernel workspace, operands in fp8,
+/// device context and allocator margin.
 int64_t programBytes(const StageMemory &memory);
 
 } // namespace tbc::planner

@@ -19,6 +19,32 @@ static Json plansJson(const RunnablePlans &plans) {
           {"recompute", toString(plans.recompute)}};
 }
 
+static Json fp8Json(const Fp8Rule &rule) {
+  return {{"exists", rule.exists},
+          {"linear_only", rule.linearOnly},
+          {"rounds_once", rule.roundsOnce},
+          {"reads", rule.reads},
+          {"written_bytes", rule.writtenBytes},
+          {"launches", rule.launches},
+          {"weight_bytes", rule.weightBytes}};
+}
+
+/// Plans of earlier builds have no such object, and no matmuls in 8 bits.
+static Fp8Rule readFp8(JsonObject &executor, KeyProblem &problem) {
+  Fp8Rule rule;
+  if (!executor.has("fp8"))
+    return rule;
+  JsonObject object(executor.get("fp8"), executor.at("fp8"), problem);
+  rule.exists = object.flag("exists");
+  rule.linearOnly = object.flag("linear_only");
+  rule.roundsOnce = object.flag("rounds_once");
+  rule.reads = object.number("reads");
+  rule.writtenBytes = object.number("written_bytes");
+  rule.launches = object.number("launches");
+  rule.weightBytes = object.number("weight_bytes");
+  return rule;
+}
+
 /// Plans of earlier builds have no such object: then all plans are runnable.
 static RunnablePlans readPlans(JsonObject &executor, KeyProblem &problem) {
   RunnablePlans plans;
@@ -63,6 +89,7 @@ Json executorJson(const Executor &executor) {
           {"gradient_bytes", executor.gradientBytes},
           {"parameter_bytes", executor.parameterBytes},
           {"data_parallel_bytes", executor.dataParallelBytes},
+          {"fp8", fp8Json(executor.fp8)},
           {"plans", plansJson(executor.plans)}};
 }
 
@@ -97,6 +124,7 @@ Executor readExecutor(JsonObject &cluster, KeyProblem &problem) {
   executor.gradientBytes = object.number("gradient_bytes");
   executor.parameterBytes = object.number("parameter_bytes");
   executor.dataParallelBytes = object.number("data_parallel_bytes");
+  executor.fp8 = readFp8(object, problem);
   executor.plans = readPlans(object, problem);
   return executor;
 }

@@ -49,6 +49,16 @@ const char *name(Precision precision) {
   return nullptr;
 }
 
+const char *name(MatmulPrecision precision) {
+  switch (precision) {
+  case MatmulPrecision::Own:
+    return "own";
+  case MatmulPrecision::Fp8:
+    return "fp8";
+  }
+  return nullptr;
+}
+
 /// Returns the names of all values of an enum: name() is null beyond the last one.
 template <typename Enum> static std::vector<std::string> namesOf() {
   std::vector<std::string> names;
@@ -80,6 +90,11 @@ const std::vector<std::string> &precisionNames() {
   return names;
 }
 
+const std::vector<std::string> &matmulPrecisionNames() {
+  static const std::vector<std::string> names = namesOf<MatmulPrecision>();
+  return names;
+}
+
 std::optional<Task> parseTask(const std::string &word) { return parse<Task>(taskNames(), word); }
 
 std::optional<Optimizer> parseOptimizer(const std::string &word) {
@@ -88,6 +103,10 @@ std::optional<Optimizer> parseOptimizer(const std::string &word) {
 
 std::optional<Precision> parsePrecision(const std::string &word) {
   return parse<Precision>(precisionNames(), word);
+}
+
+std::optional<MatmulPrecision> parseMatmulPrecision(const std::string &word) {
+  return parse<MatmulPrecision>(matmulPrecisionNames(), word);
 }
 
 /// Whether plain SGD keeps a momentum, by its settings or else `otherwise`.

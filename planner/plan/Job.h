@@ -23,19 +23,24 @@ enum class Task { Train };
 enum class Optimizer { AdamW, Adam, Sgd, SgdMomentum, Muon, Adafactor, Adagrad, RowwiseAdagrad };
 /// The element type of parameters and matmuls. Optimizer states and master weights are f32.
 enum class Precision { F32, BF16, F16 };
+/// The types that matmuls read. Own: those of their operands. Fp8: 8 bits, rounded right before.
+enum class MatmulPrecision { Own, Fp8 };
 
 /// Returns the word of flags and of plan.json. Example: "train", "sgd-momentum", "bf16".
 const char *name(Task task);
 const char *name(Optimizer optimizer);
 const char *name(Precision precision);
+const char *name(MatmulPrecision precision);
 /// All words of flags and of plan.json.
 const std::vector<std::string> &taskNames();
 const std::vector<std::string> &optimizerNames();
 const std::vector<std::string> &precisionNames();
+const std::vector<std::string> &matmulPrecisionNames();
 /// The inverse of name(); nullopt for any other text.
 std::optional<Task> parseTask(const std::string &word);
 std::optional<Optimizer> parseOptimizer(const std::string &word);
 std::optional<Precision> parsePrecision(const std::string &word);
+std::optional<MatmulPrecision> parseMatmulPrecision(const std::string &word);
 
 /// The training job, without the graph.
 struct Job {
@@ -51,6 +56,7 @@ struct Job {
   /// Given numbers of the step: of the optimizer, the loss, clipping.
   std::map<std::string, double> settings;
   Precision precision = Precision::BF16;
+  MatmulPrecision matmulPrecision = MatmulPrecision::Own;
   int64_t gpus = 1;
   int64_t globalBatch = 1;     // samples per step
   bool batchIsDefault = false; // true: it may be rounded up to fit the mesh

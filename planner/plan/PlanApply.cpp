@@ -6,6 +6,7 @@
 #include "planner/graph/Recompute.h"
 #include "planner/graph/Stages.h"
 #include "planner/graph/Values.h"
+#include "planner/plan/JobGraph.h"
 #include "planner/reshard/SequenceOrder.h"
 #include "planner/reshard/SplitBackward.h"
 #include "runtime/abi/ClosestWord.h"
@@ -26,8 +27,8 @@ namespace {
 class Applier {
 public:
   Applier(const Graph &graph, const Plan &plan) : plan(plan) {
-    step.graph = withExpertImbalance(withBatch(graph, plan.microBatch * plan.mesh.dataRanks()),
-                                     plan.job.expertImbalance);
+    step.graph = graphOfJob(withBatch(graph, plan.microBatch * plan.mesh.dataRanks()), plan.job,
+                            plan.cluster);
     step.assignment.mesh = plan.mesh.mesh();
     step.assignment.pipelineAxis = axisIndex(step.assignment.mesh, Axis::Pipeline);
     step.assignment.numStages = int(plan.mesh.pp);
@@ -38,6 +39,8 @@ public:
   }
 
   Result<PlannedStep> run() {
+    if (Status status = checkMatmulPrecision(step.graph, plan.job, plan.cluster); !status)
+      return status.error();
     if (Status status = checkRates(step.graph, plan.cluster); !status)
       return status.error();
     if (auto devices =

@@ -5,6 +5,7 @@
 #include "planner/graph/RecomputeBlocks.h"
 #include "planner/plan/ChunkFile.h"
 #include "planner/plan/ExecutorFile.h"
+#include "planner/plan/JobKeys.h"
 #include "planner/plan/LayoutFile.h"
 #include "planner/plan/PlanCheck.h"
 #include "planner/plan/PlanFile.h"
@@ -37,8 +38,7 @@ public:
     JsonObject root(json, "", problem);
     root.word("format", {"tbc-plan"});
     root.integer("version", planVersion, planVersion);
-    readModel(root);
-    readJob(root);
+    readJob(root, problem, plan.job);
     readCluster(root);
     plan.mesh = mesh(root, "mesh");
     plan.idleDevices = root.integer("idle_devices", 0, 1 << 20);
@@ -210,55 +210,6 @@ private:
     if (both.size() != decision.zeroAxes.size() + decision.reduceAxes.size())
       problem.report(object.at("zero_axes"), "and reduce_axes name an axis twice");
     return decision;
-  }
-
-  void readModel(JsonObject &root) {
-    JsonObject model(root.get("model"), "model", problem);
-    plan.job.modelPath = model.text("path");
-    plan.job.modelHash = model.text("hash");
-    plan.job.stepHash = model.text("step_hash");
-    const std::string key = "padded_vocabularies";
-    if (!model.has(key))
-      return;
-    JsonObject sizes(model.get(key), model.at(key), problem);
-    for (const auto &[name, value] : model.get(key).items()) {
-      const int64_t size = std::min<int64_t>(std::strtoll(name.c_str(), nullptr, 10), maxCount);
-      if (size < 1 || std::to_string(size) != name)
-        problem.report(sizes.at(name), "must have a size as its name");
-      plan.job.paddedVocabularies[size] = sizes.integer(name, size + 1, maxCount);
-    }
-  }
-
-  void readJob(JsonObject &root) {
-    JsonObject object(root.get("job"), "job", problem);
-    Job &job = plan.job;
-    job.task = parseTask(object.word("task", taskNames())).value_or(job.task);
-    job.loss = object.text("loss");
-    job.optimizer =
-        parseOptimizer(object.word("optimizer", optimizerNames())).value_or(job.optimizer);
-    job.precision =
-        parsePrecision(object.word("precision", precisionNames())).value_or(job.precision);
-    job.gpus = object.integer("gpus", 1, 1 << 20);
-    job.globalBatch = object.integer("batch", 1, maxCount);
-    job.sequence = object.integer("sequence", 0, maxCount);
-    job.batchIsDefault = object.flag("batch_is_default");
-    job.expertImbalance = object.numberOr("expert_imbalance", 1);
-    if (job.expertImbalance < 1)
-      problem.report("job.expert_imbalance", "must be at least 1, the mean of all ranks");
-    const Json &settings = object.get("settings");
-    if (!settings.is_object())
-      return problem.report("job.settings", "must be an object");
-    for (const auto &[name, value] : settings.items())
-      if (value.is_number())
-        job.settings[name] = value.get<double>();
-      else
-        problem.report("job.settings." + name, "must be a number");
-    const Json &bindings = object.get("bindings");
-    if (!bindings.is_object())
-      return problem.report("job.bindings", "must be an object");
-    JsonObject values(bindings, "job.bindings", problem);
-    for (const auto &[name, value] : bindings.items())
-      job.bindings[name] = values.integer(name, 0, maxCount);
   }
 
   NetworkLevel network(JsonObject &parent, const std::string &key, bool isInNode) {

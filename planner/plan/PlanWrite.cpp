@@ -2,6 +2,7 @@
 
 #include "planner/plan/ChunkFile.h"
 #include "planner/plan/ExecutorFile.h"
+#include "planner/plan/JobKeys.h"
 #include "planner/plan/LayoutFile.h"
 #include "planner/plan/PlanFile.h"
 #include "planner/plan/PlanNames.h"
@@ -109,32 +110,6 @@ static Json parameterJson(const ParameterDecision &decision) {
           {"keep_gathered", decision.keepGathered},
           {"zero_axes", decision.zeroAxes},
           {"reduce_axes", decision.reduceAxes}};
-}
-
-static Json jobJson(const Job &job) {
-  Json bindings = Json::object();
-  for (const auto &[name, value] : job.bindings)
-    bindings[name] = value;
-  Json json = {{"task", name(job.task)},
-               {"loss", job.loss},
-               {"optimizer", name(job.optimizer)},
-               {"precision", name(job.precision)},
-               {"gpus", job.gpus},
-               {"batch", job.globalBatch},
-               {"sequence", job.sequence},
-               {"batch_is_default", job.batchIsDefault},
-               {"bindings", bindings},
-               {"settings", job.settings}};
-  if (job.expertImbalance > 1)
-    json["expert_imbalance"] = job.expertImbalance;
-  return json;
-}
-
-static Json modelJson(const Job &job) {
-  Json json = {{"path", job.modelPath}, {"hash", job.modelHash}, {"step_hash", job.stepHash}};
-  for (const auto &[size, padded] : job.paddedVocabularies)
-    json["padded_vocabularies"][std::to_string(size)] = padded;
-  return json;
 }
 
 static Json linesJson(const std::vector<MemoryLine> &lines) {

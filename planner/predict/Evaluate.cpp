@@ -110,7 +110,7 @@ Prediction StepPredictor::predict(const OverlapSettings &settings) const {
   for (size_t op = 0; op < once.size(); ++op)
     if (!step.isRecomputed(int(op)) && isMatrixClass(step.graph.ops[op].kernelClass)) {
       flops += once[op];
-      flopsOf[localWork(step.graph, int(op), OpStrategy()).dtype] += once[op];
+      flopsOf[localWork(step.graph, int(op), step.assignment.strategies[op]).dtype] += once[op];
     }
   prediction.modelFlops = flops * double(plan.accumulation);
   // The type of most FLOPs: a file may have another one than the job asks for.

@@ -123,7 +123,9 @@ private:
     line(format("  batch %lld = micro-batch %lld x accumulation %lld x %lld data ranks",
                 (long long)plan.job.globalBatch, (long long)plan.microBatch,
                 (long long)plan.accumulation, (long long)plan.mesh.dataRanks()));
-    line("  precision " + std::string(name(plan.job.precision)) + lossScale());
+    const bool isFp8 = plan.job.matmulPrecision == MatmulPrecision::Fp8;
+    line("  precision " + std::string(name(plan.job.precision)) +
+         (isFp8 ? ", matmuls in fp8" : "") + lossScale());
   }
 
   /// Lists the devices of the stages of a mixed cluster.

@@ -83,6 +83,13 @@ struct Routing {
   double divisor(int64_t ranks) const { return std::max(1.0, double(ranks) / imbalance); }
 };
 
+/// How the operands of a matmul are rounded to 8 bits right before it, if the job asks for that.
+struct Fp8Use {
+  bool isRounded = false;
+  /// The most bytes of both operands on a rank; a larger matmul keeps its own types. 0: any.
+  int64_t mostBytes = 0;
+};
+
 struct GraphOp {
   std::string id;
   std::string kind; // the op's mnemonic, for people
@@ -119,6 +126,7 @@ struct GraphOp {
   WorkspaceFn workspace = nullptr;
   OwnKernel own;
   ColumnUse columns;
+  Fp8Use fp8;
 };
 
 struct MatrixUpdate;

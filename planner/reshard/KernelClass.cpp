@@ -30,6 +30,8 @@ static std::optional<Row> findRow(KernelClass kernelClass) {
   switch (kernelClass) {
   case KernelClass::Matmul:
     return matrixRow("matmul");
+  case KernelClass::Fp8Matmul:
+    return matrixRow("fp8_matmul", KernelClass::Matmul);
   case KernelClass::GroupedMatmul:
     return ownRow("grouped_matmul", KernelClass::Matmul);
   case KernelClass::Conv:
@@ -44,6 +46,8 @@ static std::optional<Row> findRow(KernelClass kernelClass) {
     return ownRow("causal_tiled_attention", KernelClass::CausalAttention);
   case KernelClass::Elementwise:
     return Row{"elementwise", false, true, false, std::nullopt, false};
+  case KernelClass::Rounding:
+    return Row{"rounding", false, false, false, KernelClass::Elementwise, true};
   case KernelClass::Reduction:
     return Row{"reduction", false, true, false, std::nullopt, false};
   case KernelClass::Gather:

@@ -16,13 +16,16 @@
 
 namespace tbc::reshard {
 
-/// GroupedMatmul: matmuls of groups whose sizes are data, such as routed experts.
+/// GroupedMatmul: matmuls of groups whose sizes are data, such as routed experts. Fp8Matmul: both
+/// rounded to 8 bits; Rounding: kernels that do so. No op has these two, a matmul has both if its
+/// operands are rounded.
 /// CausalAttention: queries read only the keys before them, so a kernel may skip about half of the
 /// work. TiledAttention, CausalTiledAttention: attention that libraries lack, with masks that are
 /// data, windows, biases, caps, sinks or dropout, by tbc's own kernels. None: views and generators,
 /// without a kernel.
 enum class KernelClass {
   Matmul,
+  Fp8Matmul,
   GroupedMatmul,
   Conv,
   Attention,
@@ -30,6 +33,7 @@ enum class KernelClass {
   TiledAttention,
   CausalTiledAttention,
   Elementwise,
+  Rounding,
   Reduction,
   Gather,
   None

@@ -67,7 +67,7 @@ private:
   void addOps() {
     OpSeconds ops = opSeconds(graph, assignment, derivation, cluster, isInOrder);
     LiveBytes live = liveBytes(graph, assignment, derivation);
-    std::vector<double> most(at.size(), 0), workspaces(at.size(), 0);
+    std::vector<double> most(at.size(), 0), workspaces(at.size(), 0), inFp8(at.size(), 0);
     for (size_t op = 0; op < graph.ops.size(); ++op) {
       RangeSums &sums = at[anchors[op]];
       if (graph.ops[op].phase == Phase::Forward) {
@@ -84,14 +84,16 @@ private:
         sums.operandsWeight += ops.operands[op];
         sums.launchWeight += ops.launch[op];
       }
-      double &workspace = workspaces[anchors[op]];
-      workspace = std::max(
-          workspace, double(workspaceBytes(graph, int(op), assignment.strategies[op], cluster)));
+      const OpStrategy &strategy = assignment.strategies[op];
+      double &workspace = workspaces[anchors[op]], &rounded = inFp8[anchors[op]];
+      workspace = std::max(workspace, double(workspaceBytes(graph, int(op), strategy, cluster)));
+      rounded = std::max(rounded, double(fp8Bytes(graph, int(op), strategy, cluster)));
       double &here = most[anchors[op]];
       here = std::max(here, live.transients[op] + live.buffers[op]);
     }
     profile.liveBytes = FoldedMaximum(folding, std::move(most));
     profile.workspaceBytes = FoldedMaximum(folding, std::move(workspaces));
+    profile.fp8Bytes = FoldedMaximum(folding, std::move(inFp8));
   }
 
   /// Adds residuals at their producer, and cotangents kept for wgrad at the chunk that keeps them.
@@ -446,7 +448,7 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
                      const schedule::Moments &moments, const DataMode &mode, const Job &job,
                      const Cluster &cluster) {
   std::array<ParameterSums, 2> parameters;
-  double live = 0, largest = 0, workspace = 0;
+  double live = 0, largest = 0, workspace = 0, inFp8 = 0;
   // Most schedules have few moments, and cuts ask very often: without an allocation.
   std::array<double, 8> few{};
   std::vector<double> many(moments.size() > few.size() ? moments.size() : 0);
@@ -463,6 +465,7 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
                      mix.kept->liveBytes(chunk.middle, chunk.last)});
     largest = std::max(largest, mix.kept->largestParameter(chunk.first, chunk.last));
     workspace = std::max(workspace, mix.kept->workspaceBytes(chunk.first, chunk.last));
+    inFp8 = std::max(inFp8, mix.kept->fp8Bytes(chunk.first, chunk.last));
     const int begin = std::clamp(chunk.offloadEnd, chunk.first, chunk.last);
     const BytesOfRange here(mix, begin, std::clamp(chunk.middle, begin, chunk.last), chunk.last);
     const double residual = here(&RangeSums::residualBytes),
@@ -506,7 +509,7 @@ double profiledBytes(const Mix &mix, const std::vector<ChunkRange> &chunks,
   double owned = fixed.parameters + fixed.gradients + fixed.master + fixed.state +
                  fixed.modelState + fixed.inputs * double(inFlight) +
                  *std::max_element(kept, kept + moments.size()) + live + gathered;
-  return owned * (1 + cluster.allocatorFraction) + workspace + double(cluster.contextBytes);
+  return owned * (1 + cluster.allocatorFraction) + workspace + inFp8 + double(cluster.contextBytes);
 }
 
 } // namespace tbc::planner

@@ -27,6 +27,7 @@ struct Profile {
   FoldedMaximum liveBytes;         // by forward op: the peak in it or its backward
   FoldedMaximum largestParameter;  // by forward op: bytes of the parameters it uses
   FoldedMaximum workspaceBytes;    // by forward op: of its largest kernel, forward or backward
+  FoldedMaximum fp8Bytes;          // the same of operands in 8 bits
   std::vector<double> crossing;    // by op of the shorter graph: crossingBytes
   std::vector<bool> stageMayBegin; // by forward op
   std::shared_ptr<const Folding> folding;

@@ -2,10 +2,12 @@
 
 #include "planner/search/Search.h"
 #include "planner/layout/LayoutOf.h"
+#include "planner/plan/JobGraph.h"
 #include "planner/plan/PlanApply.h"
 #include "planner/predict/Evaluate.h"
 #include "planner/report/BlockNames.h"
 #include "planner/report/Blocks.h"
+#include "planner/report/Fp8Notes.h"
 #include "planner/report/LowMfu.h"
 #include "planner/report/Summary.h"
 #include "planner/report/Unsplit.h"
@@ -127,7 +129,9 @@ static void warnOfMemory(const Pins &asked, Plan &plan) {
 
 Result<SearchAnswer> search(const Graph &ofModel, const Job &job, const Cluster &cluster,
                             const Pins &asked, const Progress &progress) {
-  const Graph graph = withExpertImbalance(ofModel, job.expertImbalance);
+  const Graph graph = graphOfJob(ofModel, job, cluster);
+  if (Status status = checkMatmulPrecision(graph, job, cluster); !status)
+    return status.error();
   Pins pins = asked;
   const Question question{graph, job, cluster, pins.top, Purpose::Answer};
   Result<Exploration> exploration = exploreForVerdict(question, pins, progress);
@@ -151,6 +155,11 @@ Result<SearchAnswer> search(const Graph &ofModel, const Job &job, const Cluster 
     return step.error();
   for (std::string &line : unsplitWork(*step))
     plan.warnings.push_back(std::move(line));
+  Result<std::vector<std::string>> ofFp8 = fp8Warnings(ofModel, *step, plan);
+  if (!ofFp8)
+    return ofFp8.error();
+  for (std::string &line : *ofFp8)
+    plan.warnings.push_back(std::move(line));
   plan.blocks = blockRows(graph, *step, plan);
   plan.stageNames = stageNames(graph, plan.job, plan.stages);
   plan.layout = layoutOf(graph, *step, plan);
@@ -159,7 +168,9 @@ Result<SearchAnswer> search(const Graph &ofModel, const Job &job, const Cluster 
 
 Result<Plan> costOf(const Graph &ofModel, const Job &job, const Cluster &cluster,
                     const Pins &asked) {
-  const Graph graph = withExpertImbalance(ofModel, job.expertImbalance);
+  const Graph graph = graphOfJob(ofModel, job, cluster);
+  if (Status status = checkMatmulPrecision(graph, job, cluster); !status)
+    return status.error();
   Pins pins = asked;
   const Question question{graph, job, cluster, 1, Purpose::Cost};
   Result<Exploration> exploration = exploreForVerdict(question, pins);

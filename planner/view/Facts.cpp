@@ -47,7 +47,8 @@ std::vector<FactGroup> jobFacts(const Plan &plan) {
     add("sequence", std::to_string(job.sequence) + " tokens");
   add("loss", job.loss);
   add("optimizer", name(job.optimizer), stateText(plan));
-  add("precision", name(job.precision));
+  add("precision", name(job.precision),
+      job.matmulPrecision == MatmulPrecision::Fp8 ? "matmuls in fp8" : "");
   if (plan.memoryLimitBytes > 0)
     add("memory limit", formatBytes(double(plan.memoryLimitBytes)), "--memory-limit");
   FactGroup given{"Bindings and settings", {}};

@@ -275,6 +275,8 @@ class PlanKeywords(TypedDict, total=False):
     # Plan by the middle of what memory may take instead of its upper end: a faster plan, which
     # may run out of memory
     memory_risk: bool
+    # What matmuls read: own, the types of their operands; fp8, 8 bits, rounded right before
+    matmul_precision: Text
     # Tokens of the fullest rank of experts over the mean of all ranks, for experts without a
     # capacity
     expert_imbalance: float

@@ -30,6 +30,7 @@
 #define TBC_RUNTIME_ABI_FP8KERNELS_H
 
 #include "runtime/kernels/DType.h"
+#include "runtime/memory/Fp8Workspace.h"
 
 #include <cstdint>
 #include <string>
@@ -52,14 +53,6 @@ inline std::string quantiseSymbol(Format format, kernels::DType type) {
   return "tbc_fp8_quantise_" + nameOf(format) + "_" + std::string(name(type));
 }
 
-/// Threads of a launch, for any sizes. `scale` is an exception: it is one warp. Quantising takes
-/// many threads to hide the latency of reads. `amax` takes few, because one warp reads all its
-/// partials.
-inline constexpr int64_t numThreads = int64_t(1) << 16, numQuantiseThreads = int64_t(1) << 18;
-inline constexpr int64_t numWarps = numThreads / 32;
-
-/// Elements that one thread quantises at a time; sizes of matrices must be multiples of it.
-inline constexpr int64_t step = 16;
 inline constexpr int64_t numSizes = 8;
 
 } // namespace tbc::program::fp8

@@ -9,10 +9,6 @@ namespace tbc::cuda {
 namespace fp8 = program::fp8;
 using fp8::Format;
 
-// The workspace in front of the matrices.
-static constexpr int64_t scalesAt = fp8::numWarps * 4, scaleBytes = 256,
-                         matricesAt = scalesAt + 2 * scaleBytes;
-
 Result<std::shared_ptr<Fp8Matmuls>> Fp8Matmuls::create(const DevicePtr &device,
                                                        std::shared_ptr<const KernelModule> kernels,
                                                        std::shared_ptr<Matmuls> matmuls,
@@ -80,12 +76,10 @@ Result<Fp8Matmuls::Operand> Fp8Matmuls::operandOf(kernels::DType type, Format fo
 
 /// Grows the workspace. No running work may use it.
 Status Fp8Matmuls::reserve(int64_t bytes) {
-  // Memory outside all plans stays small compared with a device's memory.
-  constexpr int64_t mostBytes = int64_t(2) << 30;
   int64_t before = memory.bytes();
   if (bytes <= before)
     return Status::ok();
-  if (bytes > mostBytes)
+  if (bytes > fp8::mostWorkspaceBytes)
     return Error{ErrorCode::Usage, "matrices that take more than 2 GiB"};
   if (Status status = streams->wait(); !status) // for uploads
     return status;
@@ -159,15 +153,15 @@ Result<Fp8Matmuls::Enqueue> Fp8Matmuls::find(const Request &request) {
                              given.strideB, !given.transposedB));
   if (!b)
     return b.error();
-  int64_t roomA = aligned(a->bytes);
-  if (Status status = reserve(matricesAt + roomA + aligned(b->bytes)); !status)
+  int64_t roomA = fp8::roomOf(a->bytes);
+  if (Status status = reserve(fp8::workspaceBytes(a->bytes, b->bytes)); !status)
     return status.error();
   return Enqueue([this, matmul = *matmul, a = *a, b = *b, roomA](const Stream &stream,
                                                                  const MatmulAddresses &addresses) {
     MatmulAddresses at = addresses;
-    DeviceAddress scalesA = memory.address() + DeviceAddress(scalesAt);
-    DeviceAddress scalesB = scalesA + DeviceAddress(scaleBytes);
-    at.a = memory.address() + DeviceAddress(matricesAt);
+    DeviceAddress scalesA = memory.address() + DeviceAddress(fp8::scalesAt);
+    DeviceAddress scalesB = scalesA + DeviceAddress(fp8::scaleBytes);
+    at.a = memory.address() + DeviceAddress(fp8::matricesAt);
     at.b = at.a + DeviceAddress(roomA);
     at.scaleA = scalesA, at.scaleB = scalesB; // their inverses come first
     Status status = quantise(a, stream, addresses.a, at.a, scalesA);

@@ -60,6 +60,8 @@ std::string writeManifest(const Manifest &manifest) {
                {"initializers", initializers}};
   if (!manifest.model.empty())
     json["model"] = manifest.model;
+  if (manifest.multipliesInFp8)
+    json["multiplies_in_fp8"] = true;
   for (const PredictedMemory &stage : manifest.memory)
     json["predicted_memory"].push_back({{"program", stage.program}, {"total", stage.total}});
   if (!manifest.stageDevices.empty())
@@ -229,6 +231,7 @@ Manifest Reader::manifest(const Json &json) {
   if (json.contains("target")) // missing in programs for CPUs
     manifest.target = Target(oneOf(json, "target", targets));
   manifest.tokensPerSample = number(json, "tokens_per_sample", 0);
+  manifest.multipliesInFp8 = flag(json, "multiplies_in_fp8");
   manifest.modelFlops = quantity(json, "model_flops");
   manifest.peakFlopsPerSecond = quantity(json, "peak_flops_per_second");
   manifest.gradientNorm = text(json, "gradient_norm");

@@ -84,6 +84,8 @@ struct Manifest {
   /// The id of the update's op for the norm of all gradients (before clipping); empty if the step
   /// does not clip by norm.
   std::string gradientNorm;
+  /// Whether the plan has matmuls that read 8 bits; a run may ask for something else.
+  bool multipliesInFp8 = false;
   std::vector<PredictedMemory> memory; // by stage; empty without a prediction
   /// The plan's name for the devices of each stage, if the cluster is heterogeneous; otherwise
   /// empty.

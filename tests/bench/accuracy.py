@@ -85,7 +85,7 @@ OTHER_VERSIONS = {"nanotron": "nanotron-polling"}
 # The nominal network rate of a node in those presets, Gbit/s.
 NODE_GBIT = {"a100-80gb-sxm": 1600, "a100-40gb-sxm": 1600, "h100-sxm": 3200, "h200-sxm": 3200, "v100-32gb": 800, "v100-16gb": 800, "b200": 3200,
              "a800-80gb-sxm": 1600, "h800-sxm": 3200, "h20-sxm": 3200, "gb300-nvl72": 57600}
-PRECISIONS = {"bf16": "bf16", "fp16": "f16", "fp32": "f32"}
+PRECISIONS = {"bf16": "bf16", "fp16": "f16", "fp32": "f32", "fp8": "bf16"}
 SCHEDULES = {"": "1f1b", "1f1b": "1f1b", "interleaved-1f1b": "interleaved", "zb-1p": "zero-bubble"}
 # The MLP activation of each model kind. Rows with another one are unsupported.
 FFN_KINDS = {"gpt2": "gelu", "llama": "swiglu", "mpt": "gelu", "neox": "gelu", "bloom": "gelu", "nemotron": "relu2", "grok": "geglu"}
@@ -225,6 +225,8 @@ def layout(row, taken_as):
         "recompute": row["recompute"] or "none",
         "seq": integer(row["seq"]),
     }
+    if row["precision"] == "fp8":
+        job["matmul-precision"] = "fp8"
     executor = row.get("executor") or EXECUTORS.get(row["source_group"])
     # Thunder compiles a model, but keeps the tensors that the eager one keeps, unless torch.compile does all of it.
     is_compiled = "Thunder" in row["variant"] if "mem_component" not in row else "torchcompile]" in row["variant"]

@@ -108,6 +108,32 @@ class ExportTest(unittest.TestCase):
                         written = Path(folder) / (executor + ENDINGS.get(target, ".py"))
                         self.exporter.run("export", plan, "--to", target, "-o", written)
 
+    def test_matmuls_in_fp8(self):
+        """Megatron's flags have them, and are judged with the time of the plan; others refuse them or warn."""
+        with tempfile.TemporaryDirectory() as folder:
+            model, plan, flags = (Path(folder) / name for name in ("model.onnx", "plan.json", "flags.sh"))
+            self.exporter.run("new", "llama", "--layers", 4, "--hidden", 2048, "--heads", 16, "--ffn", 5632, "--vocab", 32000, "-o", model)
+            seconds = []
+            for precision in ("own", "fp8"):
+                self.exporter.run("plan", model, "--gpus", 8, "--batch", 64, "--seq", 2048, "--executor", "megatron",
+                                  "--matmul-precision", precision, "-o", plan)
+                seconds.append(json.loads(plan.read_text())["step_seconds"])
+            self.assertLess(seconds[1], seconds[0])
+            self.exporter.run("export", plan, "--to", "megatron", "-o", flags)
+            lines = [line for line in flags.read_text().splitlines() if not line.startswith("#")]
+            self.assertIn("--fp8-format hybrid", lines)
+            answer = self.exporter.run("judge", "pretrain_gpt.py " + " ".join(lines), "--model", model, "--gpus", 8, "--seq", 2048,
+                                       "--alone", "--json")
+            self.assertAlmostEqual(json.loads(answer)["judged"]["seconds"]["value"], seconds[1], delta=0.01 * seconds[1])
+            self.exporter.run("plan", model, "--gpus", 8, "--batch", 64, "--seq", 2048, "--executor", "torchtitan",
+                              "--matmul-precision", "fp8", "-o", plan)
+            written = Path(folder) / "job.py"
+            self.exporter.run("export", plan, "--to", "torchtitan", "-o", written)
+            self.assertIn("Float8LinearConverter", written.read_text())
+            for target in ("pytorch", "lightning", "accelerate", "jax"):
+                with self.subTest(target), self.assertRaisesRegex(Exception, "matmuls in fp8"):
+                    self.exporter.run("export", plan, "--to", target, "-o", Path(folder) / ("refused" + ENDINGS.get(target, ".py")))
+
     def test_free_plans_for_megatron_can_run(self):
         """tp divides heads and groups of queries, and splits no layers that Megatron has not."""
         models = (

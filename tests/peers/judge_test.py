@@ -307,7 +307,7 @@ class JudgeTest(unittest.TestCase):
         ds = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "zero_quantized_weights": True},
               "bf16": {"enabled": True}}  # fmt: skip
         for configuration, keys in (
-            (f"{GPT2} --fp8-format hybrid --exp-avg-dtype bf16 --main-grads-dtype fp32", ["--fp8-format hybrid", "--exp-avg-dtype bf16"]),
+            (f"{GPT2} --fp4-format e2m1 --exp-avg-dtype bf16 --main-grads-dtype fp32", ["--fp4-format e2m1", "--exp-avg-dtype bf16"]),
             (self.file("job.toml", titan), ["quantize.linear.float8.recipe_name", "training.dtype bfloat16"]),
             (self.file("ds.json", json.dumps(ds)), ["zero_optimization.zero_quantized_weights"]),
         ):

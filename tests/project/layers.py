@@ -43,10 +43,10 @@ LAYERS = {
     "runtime/cuda": _layer("runtime/abi runtime/comm runtime/exec runtime/kernels runtime/mesh", "nlohmann"),
     "runtime/exec": _layer("runtime/abi runtime/comm runtime/kernels runtime/schedule"),
     "runtime/verify": _layer("runtime/abi"),
-    "planner/reshard": _layer("runtime/dtype runtime/mesh"),
+    "planner/reshard": _layer("runtime/dtype runtime/memory runtime/mesh"),
     "planner/support": _layer(outside="nlohmann"),
     "planner/devices": _layer("planner/reshard runtime/dtype", "toml++"),
-    "planner/graph": _layer("planner/devices planner/reshard"),
+    "planner/graph": _layer("planner/devices planner/reshard runtime/memory"),
     "planner/plan": _layer(
         "planner/devices planner/graph planner/reshard planner/support runtime/dtype runtime/mesh runtime/schedule",
         "nlohmann",
@@ -64,7 +64,8 @@ LAYERS = {
         "planner/cost planner/devices planner/graph planner/predict planner/reshard planner/support"
     ),
     "planner/report": _layer(
-        "planner/cost planner/devices planner/graph planner/plan planner/predict planner/support runtime/mesh", "nlohmann"
+        "planner/cost planner/devices planner/graph planner/plan planner/predict planner/reshard planner/support runtime/mesh",
+        "nlohmann",
     ),
     "planner/layout": _layer(
         "planner/cost planner/devices planner/graph planner/plan planner/report planner/reshard"

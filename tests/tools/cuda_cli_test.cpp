@@ -154,6 +154,20 @@ TEST_F(CudaCli, Fp8IsForMatmulsOnGpus) {
   }
 }
 
+TEST_F(CudaCli, ARunMultipliesAsThePlanWasMadeFor) {
+  EXPECT_EQ(compile("tiny-mlp", "--gpus 1 --matmul-precision fp8", "--target cuda").code, 0);
+  EXPECT_THAT(readAll(folder + "/program/run.json"), HasSubstr("\"multiplies_in_fp8\": true"));
+  // Exact numbers, and kernels of the host, are of the operands' types.
+  Outcome exact = tbc("run program --steps 1 --kernels reference --arith residue251");
+  EXPECT_EQ(exact.code, 0) << exact.err;
+  Outcome onCpus = compile("tiny-mlp", "--gpus 1 --matmul-precision fp8", "--target cpu");
+  EXPECT_EQ(onCpus.code, 2);
+  EXPECT_THAT(onCpus.err, AllOf(HasSubstr("matmuls in fp8"), HasSubstr("--target cuda")));
+  Outcome verified = tbc("verify plan.json");
+  EXPECT_EQ(verified.code, 0) << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("matmuls in fp8: not rounded here"));
+}
+
 TEST_F(CudaCli, CompressedGradientsTravelOverNccl) {
   ASSERT_EQ(compile("tiny-mlp", "--gpus 2 --mesh dp=2", "--target cuda").code, 0);
   Outcome compressed =

@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/cuda/EmitFp8Kernels.h"
+#include "planner/memory/Memory.h"
+#include "planner/reshard/Fp8.h"
 #include "runtime/comm/SimulatedWorld.h"
 #include "runtime/cuda/CudaMachine.h"
 #include "runtime/cuda/LibraryCalls.h"
@@ -88,12 +90,13 @@ protected:
     test::PlanRequest request;
     request.mesh = "dp=1";
     request.globalBatch = 2;
-    auto plan = test::makePlan(model, request);
-    ASSERT_TRUE(plan) << plan.error().message;
-    auto compiled = driver::compilePlan(*model.step, *plan);
+    auto planned = test::makePlan(model, request);
+    ASSERT_TRUE(planned) << planned.error().message;
+    plan = std::move(*planned);
+    auto compiled = driver::compilePlan(*model.step, plan);
     ASSERT_TRUE(compiled) << compiled.error().message;
     program = std::move(compiled->program);
-    auto made = driver::makeRunData(*model.step, *plan, numSteps, Arith::Native, 1);
+    auto made = driver::makeRunData(*model.step, plan, numSteps, Arith::Native, 1);
     ASSERT_TRUE(made) << made.error().message;
     data = std::move(*made);
   }
@@ -144,8 +147,32 @@ protected:
     return trained;
   }
 
+  /// Expects that as many matmuls were in fp8 as plans predict, by way of as many bytes. Sizes of
+  /// matrices, 64 bytes each, lie beside them.
+  void expectAsPlanned() {
+    planner::Plan inFp8 = plan;
+    inFp8.job.matmulPrecision = planner::MatmulPrecision::Fp8;
+    inFp8.cluster = *planner::loadCluster("h100-sxm");
+    auto planned = planner::applyPlan(model.step->step.graph, inFp8);
+    ASSERT_TRUE(planned) << planned.error().message;
+    int64_t count = 0, bytes = 0;
+    for (size_t op = 0; op < planned->graph.ops.size(); ++op) {
+      const auto &strategy = planned->assignment.strategies[op];
+      count += reshard::isInFp8(planned->graph, int(op), strategy);
+      bytes = std::max(bytes, planner::fp8Bytes(planned->graph, int(op), strategy, inFp8.cluster));
+    }
+    int64_t countRun = 0, bytesRun = 0;
+    for (const std::string &sentence : said)
+      std::sscanf(sentence.c_str(), "in fp8: %ld of the matmuls, by way of %ld", &countRun,
+                  &bytesRun);
+    EXPECT_EQ(count, countRun);
+    EXPECT_GE(bytesRun, bytes);
+    EXPECT_LE(bytesRun, bytes + 2 * countRun * fp8::numSizes * 8);
+  }
+
   std::string folder;
   test::Model model;
+  planner::Plan plan;
   program::Program program;
   driver::RunData data;
   std::optional<test::FakeDriver> driver;
@@ -429,6 +456,7 @@ TEST_F(Fp8OnDevices, SmallModelsLearnTheSame) {
     EXPECT_THAT(said, testing::Not(Contains(HasSubstr("in fp8"))));
     Trained inFp8 = train(true);
     EXPECT_THAT(said, Contains(AllOf(HasSubstr("in fp8: "), HasSubstr("beside the memory plan"))));
+    expectAsPlanned();
     for (size_t step = 0; step < own.losses.size(); ++step)
       EXPECT_NEAR(inFp8.losses[step], own.losses[step], lossTolerance * own.losses[step])
           << "step " << step;

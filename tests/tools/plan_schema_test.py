@@ -26,6 +26,7 @@ JOBS = {
     "stages": "tiny-gpt2 --gpus 4 --mesh pp=2,dp=2 --batch 16 --micro-batch 2 --schedule 1f1b --zero 0 --pad-vocabulary 129",
     "mixed": "tiny-mlp --cluster mixed.toml --gpus 2 --mesh pp=2 --batch 16 --micro-batch 4",
     "experts": "moe-8l --gpus 4 --mesh dp=2,ep=2 --batch 16 --expert-imbalance 1.2",
+    "fp8": "tiny-llama --gpus 2 --batch 16 --seq 64 --executor megatron --matmul-precision fp8",
     "chunks": "llama-8l --gpus 4 --seq 64 --mesh pp=4 --batch 16 --micro-batch 1 --schedule interleaved --top 8 --optimizer muon",
 }
 

@@ -157,6 +157,7 @@ Result<train::Manifest> makeRunManifest(TrainingStep &step, const planner::Plan 
   manifest.programHash = sha256Hex(programText);
   manifest.model = step.model.identity;
   manifest.gradientNorm = gradientNormOf(program);
+  manifest.multipliesInFp8 = plan.job.matmulPrecision == planner::MatmulPrecision::Fp8;
   const planner::Prediction &predicted = plan.prediction;
   manifest.modelFlops = predicted.modelFlops;
   // By the definition of MFU, peak = flops / (mfu * seconds).

@@ -61,6 +61,7 @@ static void checkPlan(const PlanFacts &facts, Limits &limits) {
 
 Result<Exported> writeAccelerate(const PlanFacts &facts) {
   Limits limits("accelerate");
+  limits.refuseFp8(facts.job());
   const planner::MeshShape &mesh = facts.mesh();
   const planner::Plan &plan = *facts.plan;
   checkPlan(facts, limits);

@@ -112,6 +112,7 @@ static void writeGradientType(const PlanFacts &facts, Limits &limits, json &conf
 
 Result<Exported> writeDeepSpeed(const PlanFacts &facts) {
   Limits limits("DeepSpeed");
+  limits.refuseFp8(facts.job());
   const planner::Plan &plan = *facts.plan;
   checkMesh(facts, limits);
   json config;

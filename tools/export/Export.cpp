@@ -14,6 +14,11 @@ void Limits::warn(const std::string &name, const std::string &text) {
   named.push_back({name, text});
 }
 
+void Limits::refuseFp8(const planner::Job &job) {
+  if (job.matmulPrecision == planner::MatmulPrecision::Fp8)
+    refuse("matmuls in fp8", "plan without --matmul-precision fp8, or export --to megatron");
+}
+
 Status Limits::status() const {
   if (refused.empty())
     return Status::ok();

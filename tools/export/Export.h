@@ -39,6 +39,9 @@ public:
   Status status() const;
   const std::vector<Warning> &warnings() const { return named; }
 
+  /// Refuses the matmuls in fp8 of a plan that has them.
+  void refuseFp8(const planner::Job &job);
+
 private:
   std::string target;
   std::vector<std::string> refused;

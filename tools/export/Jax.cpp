@@ -200,6 +200,7 @@ def make_step(loss, mesh):
 
 Result<Exported> writeJax(const PlanFacts &facts) {
   Limits limits("JAX");
+  limits.refuseFp8(facts.job());
   const planner::Plan &plan = *facts.plan;
   const planner::MeshShape &mesh = facts.mesh();
   if (mesh.pp > 1)

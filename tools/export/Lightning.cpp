@@ -94,6 +94,7 @@ static std::string strategyOf(const PlanFacts &facts, Limits &limits) {
 
 Result<Exported> writeLightning(const PlanFacts &facts) {
   Limits limits("Lightning");
+  limits.refuseFp8(facts.job());
   const planner::Plan &plan = *facts.plan;
   checkMesh(facts, limits);
   std::string strategy = strategyOf(facts, limits);

@@ -260,6 +260,8 @@ static void writeTraining(const PlanFacts &facts, Limits &limits, Flags &flags) 
   const planner::Job &job = facts.job();
   if (job.precision == planner::Precision::BF16)
     flags.add("--bf16");
+  if (job.matmulPrecision == planner::MatmulPrecision::Fp8) // e5m2 for gradients, else e4m3
+    flags.add("--fp8-format", std::string("hybrid"));
   if (job.precision == planner::Precision::F16) {
     flags.add("--fp16");
     if (facts.setting("loss_scale_interval", 2000) == 0)

@@ -210,6 +210,7 @@ if __name__ == "__main__":
 
 Result<Exported> writePyTorch(const PlanFacts &facts) {
   Limits limits("PyTorch");
+  limits.refuseFp8(facts.job());
   checkPlan(facts, limits);
   if (Status status = limits.status(); !status)
     return status.error();

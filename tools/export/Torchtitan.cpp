@@ -136,6 +136,9 @@ Result<Exported> writeTorchtitan(const PlanFacts &facts) {
     parts = moduleParts(facts);
   }
   std::string recompute = checkpointing(facts, limits);
+  if (facts.job().matmulPrecision == planner::MatmulPrecision::Fp8)
+    limits.warn("Fp8", "the plan has matmuls in fp8: add Float8LinearConverter of "
+                       "torchtitan.components.quantization to the model's converters");
   if (mesh.tp > 1)
     limits.warn("TensorForm", "torchtitan's model decides how each matrix is split; the plan's "
                               "tables may be split along another dim");

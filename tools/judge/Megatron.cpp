@@ -64,15 +64,16 @@ static const std::vector<Word> words = {
     {"--cp-comm-type", Field::Context},
     {"--bf16", Field::Bf16},
     {"--fp16", Field::F16},
+    {"--fp8-format", Field::Fp8Format},
     {"--sequence-parallel", Field::SequenceParallel},
     {"--grad-reduce-in-bf16", Field::GradientType},
     {"--nproc-per-node", Field::PerNode},
     {"--nnodes", Field::Nodes}};
 
 static const std::vector<std::string> leftOut = {
-    "--fp8-format",        "--fp4-format",       "--main-grads-dtype",
-    "--main-params-dtype", "--exp-avg-dtype",    "--exp-avg-sq-dtype",
-    "--tp-comm-overlap",   "--fp8-param-gather", "--moe-expert-capacity-factor"};
+    "--fp4-format",       "--main-grads-dtype",          "--main-params-dtype",
+    "--exp-avg-dtype",    "--exp-avg-sq-dtype",          "--tp-comm-overlap",
+    "--fp8-param-gather", "--moe-expert-capacity-factor"};
 
 /// torchrun's flags before the script; each takes a value.
 static const std::vector<std::string> launcherFlags = {
@@ -273,6 +274,8 @@ Result<Setup> readMegatron(const std::string &text, const std::string &source) {
     setup.gradientWidth = 2;
   if (setup.has(Field::Bf16) && setup.has(Field::F16))
     setup.refuse("Precision", "--bf16 and --fp16 exclude each other");
+  if (setup.has(Field::Fp8Format))
+    setup.matmulPrecision = "fp8";
   setup.precision = setup.has(Field::Bf16) ? "bf16" : setup.has(Field::F16) ? "f16" : "f32";
   if (auto perNode = setup.number(Field::PerNode))
     setup.ranks = *perNode * setup.number(Field::Nodes, 1);

@@ -75,6 +75,7 @@ enum class Field {
   Context,
   Precision,
   Bf16,
+  Fp8Format,
   F16,
   GradientType,
   SequenceParallel,
@@ -112,7 +113,8 @@ struct Setup {
   std::optional<int> zero;
   bool keepGathered = false;
   std::string schedule, recompute, offload, context, precision;
-  std::optional<int64_t> ranks; // that the configuration starts
+  std::string matmulPrecision = "own"; // of --matmul-precision
+  std::optional<int64_t> ranks;        // that the configuration starts
   std::vector<Problem> problems;
   std::vector<std::string> notes; // parts that the judgement leaves out
 

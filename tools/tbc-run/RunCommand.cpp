@@ -141,6 +141,14 @@ static void setTimeouts(const train::LoadedProgram &loaded, RunOptions &options)
         isOnGpus ? std::max(ofGpus, options.timeoutSeconds) : options.timeoutSeconds;
 }
 
+/// Matmuls are as the plan was made for. Exact numbers are of the operands' types.
+static void setMatmulPrecision(const train::LoadedProgram &loaded, RunOptions &options) {
+  const bool isPlanned =
+      loaded.manifest.multipliesInFp8 && usesGpus(loaded, options) && options.arith == "native";
+  if (options.matmulPrecision.empty())
+    options.matmulPrecision = isPlanned ? "fp8" : "own";
+}
+
 Status checkRunFlags(const RunOptions &options) {
   Result<train::TrainOptions> train = trainOptions(options);
   return train ? Status::ok() : Status(ofKind(Problem::BadRunFlag, train.error()));
@@ -214,6 +222,7 @@ Result<int> runProgram(const RunOptions &given) {
   if (Status status = checkFilesAreKept(*loaded, *train); !status)
     return status.error();
   setTimeouts(*loaded, options);
+  setMatmulPrecision(*loaded, options);
   int64_t numRanks = loaded->program.mesh.numRanks();
   if (Status status = checkGpuOptions(*loaded, options); !status)
     return status.error();

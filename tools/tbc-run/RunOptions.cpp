@@ -143,11 +143,12 @@ std::shared_ptr<RunOptions> addRunOptions(CLI::App &command) {
                    "On GPUs, the first step times a few ways to do each matrix product and takes "
                    "the fastest; which that is, and so the last bits, may differ from run to run");
   command
-      .add_option("--matmul-precision", options->matmulPrecision,
-                  "On GPUs, what matrices are multiplied in: own, their own types; fp8, rounded to "
-                  "8 bits right before, where the GPU has that and shapes allow it")
-      ->transform(oneOf({"own", "fp8"}))
-      ->capture_default_str();
+      .add_option(
+          "--matmul-precision", options->matmulPrecision,
+          "On GPUs, what matrices are multiplied in: own, their own types; fp8, rounded to "
+          "8 bits right before, where the GPU has that and shapes allow it (default: as the "
+          "plan was made)")
+      ->transform(oneOf({"own", "fp8"}));
   command
       .add_option("--cuda-graphs", options->cudaGraphs,
                   "Launch each step on a GPU as one graph: auto, where that can be; on, else an "

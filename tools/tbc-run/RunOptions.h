@@ -24,12 +24,12 @@ struct RunOptions {
   int64_t timeoutSeconds = 0, connectTimeoutSeconds = 0;
   std::string host, arith = "native", schedule = "constant";
   std::string kernels = "native", onNan = "stop";
-  std::string commDtype = "f32";       // of gradient sums over data axes: f32 or bf16
-  std::string lrGrowth;                // --scale-lr; empty: no scaling
-  std::string compression;             // of gradient sums: topk:SHARE; empty: uncompressed
-  std::string communicator;            // gloo or nccl; empty: nccl between GPUs, else gloo
-  std::string cudaGraphs = "auto";     // or on, off
-  std::string matmulPrecision = "own"; // of the operands' types ("own"), or fp8
+  std::string commDtype = "f32";   // of gradient sums over data axes: f32 or bf16
+  std::string lrGrowth;            // --scale-lr; empty: no scaling
+  std::string compression;         // of gradient sums: topk:SHARE; empty: uncompressed
+  std::string communicator;        // gloo or nccl; empty: nccl between GPUs, else gloo
+  std::string cudaGraphs = "auto"; // or on, off
+  std::string matmulPrecision;     // of the operands' types ("own"), or fp8; empty: as planned
   bool isDeterministic = false, isBenchmark = false;
   bool checksItself = false; // also runs the first step on reference kernels
   int threads = 0;           // per rank; 0: an equal share of the machine's cores

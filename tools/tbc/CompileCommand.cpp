@@ -287,6 +287,11 @@ static Result<int> runCompile(const Options &options) {
   auto targets = targetsOf(options);
   if (!targets)
     return targets.error();
+  if (loaded->plan.job.matmulPrecision == planner::MatmulPrecision::Fp8 && !targets->cuda)
+    return problem(
+        Problem::BadTarget,
+        "the plan has matmuls in fp8, and CPUs have none: compile it with --target cuda, "
+        "or plan without --matmul-precision fp8");
   auto compiled =
       driver::compilePlan(*loaded->step, loaded->plan, targets->cpu ? &*targets->cpu : nullptr,
                           targets->cuda ? &*targets->cuda : nullptr);

@@ -174,12 +174,32 @@ Result<Json> JobRunner::cost(const Json &line) {
     return cluster.error();
   // The model's cache key: all keys except devices and decisions.
   Json about = line;
-  for (const char *key :
-       {"id",      "gpus",           "cluster",     "executor",    "batch",
-        "mesh",    "strategy",       "zero",        "micro-batch", "virtual-stages",
-        "context", "sequence-order", "placement",   "schedule",    "recompute",
-        "offload", "bucket-size",    "gather-size", "prefetch",    "pin",
-        "forbid",  "memory-limit",   "memory-risk", "top",         "expert-imbalance"})
+  for (const char *key : {"id",
+                          "gpus",
+                          "cluster",
+                          "executor",
+                          "batch",
+                          "mesh",
+                          "strategy",
+                          "zero",
+                          "micro-batch",
+                          "virtual-stages",
+                          "context",
+                          "sequence-order",
+                          "placement",
+                          "schedule",
+                          "recompute",
+                          "offload",
+                          "bucket-size",
+                          "gather-size",
+                          "prefetch",
+                          "pin",
+                          "forbid",
+                          "memory-limit",
+                          "memory-risk",
+                          "top",
+                          "expert-imbalance",
+                          "matmul-precision"})
     about.erase(key);
   auto known = modelOf(options, about.dump());
   if (!known)

@@ -229,6 +229,7 @@ static Result<int> runJudge(Options options) {
     options.model.seq = *asked.sequence;
   if (options.model.precision.empty())
     options.model.precision = asked.precision;
+  options.matmulPrecision = asked.matmulPrecision;
   auto cluster = clusterFor(options, judgement);
   if (!cluster)
     return cluster.error();

@@ -56,6 +56,12 @@ void addPlanOptions(CLI::App &command, PlanOptions &options) {
                    "Plan by the middle of what memory may take instead of its upper end: a faster "
                    "plan, which may run out of memory");
   command
+      .add_option("--matmul-precision", options.matmulPrecision,
+                  "What matmuls read: own, the types of their operands; fp8, 8 bits, rounded right "
+                  "before")
+      ->transform(oneOf(planner::matmulPrecisionNames()))
+      ->capture_default_str();
+  command
       .add_option("--expert-imbalance", options.expertImbalance,
                   "Tokens of the fullest rank of experts over the mean of all ranks, for experts "
                   "without a capacity")
@@ -187,6 +193,8 @@ void setDevices(planner::Job &job, const PlanOptions &options) {
   job.batchIsDefault = options.batch == 0;
   job.globalBatch = options.batch > 0 ? options.batch : defaultBatch(job.sequence, job.gpus);
   job.expertImbalance = options.expertImbalance;
+  job.matmulPrecision =
+      planner::parseMatmulPrecision(options.matmulPrecision).value_or(job.matmulPrecision);
 }
 
 Status checkExperts(const PlanOptions &options, const reshard::Graph &graph) {

@@ -27,6 +27,7 @@ struct PlanOptions {
   bool ignoresAnnotations = false;
   double tiePercent = 2;
   double expertImbalance = 1;
+  std::string matmulPrecision = name(planner::MatmulPrecision::Own);
   std::vector<std::string> pin, forbid;
   planner::Pins pins;
 };

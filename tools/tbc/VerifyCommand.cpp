@@ -283,6 +283,8 @@ static Result<Findings> verifySubject(const Options &options) {
     findings.kernels.push_back({std::move(one), isAsIs ? KernelSizes::AsIs : KernelSizes::Shrunk});
   if (options.residuesOnly)
     return findings;
+  if (plan->job.matmulPrecision == planner::MatmulPrecision::Fp8)
+    findings.notes.emplace_back("matmuls in fp8: not rounded here, compared in their own types");
   progress.setPhase("comparing kernels of other sizes");
   auto mayGoOn = [&] { return cpuSeconds() < double(options.budgetSeconds); };
   auto others = driver::verifyOtherSizes(

@@ -197,6 +197,12 @@ static int numRoundsAsked(int otherwise) {
   return asked ? std::atoi(asked) : otherwise;
 }
 
+/// Has the matmuls of `job` in fp8, at rates at which some of them pay for their rounding.
+static void inFp8(Job &job, Cluster &cluster) {
+  job.matmulPrecision = MatmulPrecision::Fp8;
+  cluster.peakFlopsPerSecond["f8"] = 1e11;
+}
+
 TEST(Search, EqualsBruteForceWithoutTensorParallelism) {
   std::mt19937_64 random(11);
   int feasible = 0, tight = 0;
@@ -210,6 +216,8 @@ TEST(Search, EqualsBruteForceWithoutTensorParallelism) {
     Cluster cluster = smallCluster();
     if (round % 4 >= 2)
       cluster = everyTerm(cluster);
+    if (round % 6 == 5)
+      inFp8(job, cluster);
     Pins pins;
     double part = 0.5 + 0.1 * double(random() % 6);
     if (round >= numRounds && !hard.count(round))
@@ -332,13 +340,16 @@ TEST(Search, EqualsBruteForceOnUnlikeDevices) {
 
 /// Placing each op by hand on tp devices, every combination of strategies of a two-layer model.
 TEST(Search, TensorParallelPlacementEqualsBruteForce) {
-  for (auto [batch, in, hidden, out] :
-       {std::tuple<int64_t, int64_t, int64_t, int64_t>{4, 64, 256, 64},
-        {2, 16, 16, 512},
-        {64, 8, 32, 8}}) {
+  for (auto [batch, in, hidden, out, isInFp8] :
+       {std::tuple<int64_t, int64_t, int64_t, int64_t, bool>{4, 64, 256, 64, false},
+        {2, 16, 16, 512, false},
+        {64, 8, 32, 8, false},
+        {64, 16, 32, 64, true}}) { // 16 columns over two ranks keep their types
     Graph graph = makeMlp(1, {in, hidden, out});
     Cluster cluster = smallCluster();
     Job job = jobFor(2, batch);
+    if (isInFp8)
+      inFp8(job, cluster);
     Pins pins;
     pins.mesh = {{"tp", 2}};
     pins.microBatch = batch;

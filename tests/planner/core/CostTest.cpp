@@ -429,12 +429,12 @@ TEST(Kernel, F8NeedsARateInTheClusterFile) {
   for (reshard::GraphValue &value : graph.values)
     if (value.role == reshard::ValueRole::Parameter)
       value.dtype = reshard::DType::F8E4M3;
-  Cluster cluster = h100();
+  Cluster cluster = *loadCluster("a100-80gb-sxm");
   EXPECT_EQ(cluster.missingRate(reshard::DType::BF16), "");
   Status status = checkRates(graph, cluster);
   ASSERT_FALSE(status);
   EXPECT_THAT(status.error().message,
-              testing::AllOf(testing::HasSubstr("f8e4m3"), testing::HasSubstr("h100-sxm"),
+              testing::AllOf(testing::HasSubstr("f8e4m3"), testing::HasSubstr("a100-80gb-sxm"),
                              testing::HasSubstr("device.peak_flops_per_second.f8")));
   cluster.peakFlopsPerSecond["f8"] = 2 * cluster.peakFlopsPerSecond.at("bf16");
   EXPECT_TRUE(checkRates(graph, cluster));
