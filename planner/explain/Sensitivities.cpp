@@ -56,11 +56,15 @@ public:
     if (!plan.offload.isNone())
       addTenths("link to the host", [](Cluster &c, double f) { c.hostBytesPerSecond *= f; });
     addTenths("matmul efficiency", [](Cluster &c, double f) {
-      KernelEfficiency kernel = c.kernel(KernelClass::Matmul);
       // Of a cluster that was measured to be faster, kernels may exceed the peaks.
       const double most = std::max(1.0, 1 / c.timeFactor);
-      kernel.flopsFraction = std::min(most, kernel.flopsFraction * f);
-      c.kernels[KernelClass::Matmul] = kernel;
+      // Both first: a class without numbers has those of the other.
+      KernelEfficiency own = c.kernel(KernelClass::Matmul),
+                       inFp8 = c.kernel(KernelClass::Fp8Matmul);
+      own.flopsFraction = std::min(most, own.flopsFraction * f);
+      inFp8.flopsFraction = std::min(most, inFp8.flopsFraction * f);
+      c.kernels[KernelClass::Matmul] = own;
+      c.kernels[KernelClass::Fp8Matmul] = inFp8;
     });
     const int64_t node = std::min(perNode, plan.job.gpus);
     const std::string subject = plan.job.gpus > perNode ? "nodes" : "devices";

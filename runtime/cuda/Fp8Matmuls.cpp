@@ -47,9 +47,10 @@ static std::vector<int64_t> sizesOf(int64_t count, int64_t batch, int64_t rows, 
 Result<Fp8Matmuls::Operand> Fp8Matmuls::operandOf(kernels::DType type, Format format,
                                                   const std::vector<int64_t> &sizes) {
   Operand operand;
-  for (auto [kernel, symbol] : {std::pair(&operand.amax, fp8::amaxSymbol(type)),
-                                std::pair(&operand.scale, fp8::scaleSymbol(format)),
-                                std::pair(&operand.quantise, fp8::quantiseSymbol(format, type))}) {
+  for (const auto &[kernel, symbol] :
+       {std::pair(&operand.amax, fp8::amaxSymbol(type)),
+        std::pair(&operand.scale, fp8::scaleSymbol(format)),
+        std::pair(&operand.quantise, fp8::quantiseSymbol(format, type))}) {
     *kernel = kernels->find(symbol);
     if (!*kernel)
       return Error{ErrorCode::RankFailed, "the program has no kernel \"" + symbol +

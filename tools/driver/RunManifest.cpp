@@ -88,7 +88,8 @@ static train::Start startOf(Value argument, bool isState) {
 
 /// Returns the op that computes the norm of all gradients; empty if there is none.
 static std::string gradientNormOf(const program::Program &program) {
-  static_assert(std::string_view(kGradientNormId.data()) == program::gradientNormId);
+  static_assert(std::string_view(kGradientNormId.data(), kGradientNormId.size()) ==
+                program::gradientNormId);
   for (const program::Instruction &instruction : program.stages[0].update.instructions)
     if (instruction.id == program::gradientNormId)
       return instruction.id;

@@ -253,7 +253,8 @@ Result<Exported> writeJax(const PlanFacts &facts) {
   }
   text += (axes.empty() ? "\"dp\": 1" : axes) + "}\n";
   text += format("MICRO_BATCHES = %lld  # of %lld samples over all ranks\n",
-                 (long long)plan.accumulation, (long long)(plan.microBatch * mesh.dataRanks()));
+                 (long long)plan.accumulation,
+                 (long long)plan.microBatch * (long long)mesh.dataRanks());
   text += "INPUTS = P(" + (data.empty() ? std::string("None") : "(" + data + ")") +
           (mesh.cp > 1 ? ", \"cp\"" : "") + ")  # of a micro-batch\n";
   text += "RESIDUAL = " + residualSpec(facts) + "  # activations between blocks\n";

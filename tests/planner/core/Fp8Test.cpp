@@ -7,6 +7,7 @@
 #include "planner/memory/Memory.h"
 #include "planner/plan/JobGraph.h"
 #include "planner/plan/PlanFile.h"
+#include "planner/predict/Evaluate.h"
 #include "planner/search/Search.h"
 #include "runtime/memory/Fp8Workspace.h"
 #include "tests/planner/core/SmallCluster.h"
