@@ -316,6 +316,18 @@ class JudgeTest(unittest.TestCase):
                 notes = [note for note in answer["notes"] if "left out, though" in note]
                 self.assertEqual([note[: len(key)] for note, key in zip(sorted(notes), sorted(keys), strict=True)], sorted(keys))
 
+    def test_matmuls_in_fp8(self):
+        """Megatron-LM's format and torchtitan's converter are judged at the rate of 8 bits."""
+        model = self.folder / "wide.onnx"
+        subprocess.run([TBC, "new", "llama", "--layers", "4", "--hidden", "4096", "--heads", "32", "--ffn", "14336", "--vocab", "32000",
+                        "-o", model], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+        flags = "--bf16 --micro-batch-size 2 --global-batch-size 16 --seq-length 4096"
+        titan = "[training]\nlocal_batch_size = 2\nglobal_batch_size = 16\nseq_len = 4096\n"
+        for own, inFp8 in ((flags, flags + " --fp8-format hybrid"),
+                           (self.file("own.toml", titan), self.file("fp8.toml", titan + "[model]\nconverters = ['float8']\n"))):
+            seconds = [self.judge(configuration, model, 8, "--alone")[1]["judged"]["seconds"]["value"] for configuration in (own, inFp8)]
+            self.assertLess(seconds[1], 0.95 * seconds[0])
+
     def test_nothing_is_recomputed_to_fit(self):
         """Without recompute the upper end of the memory is over the limit, so some blocks would be recomputed."""
         model = self.folder / "7b.onnx"

@@ -28,6 +28,23 @@ Result<std::vector<Entry>> jsonEntries(const std::string &text, const std::strin
   }
 }
 
+/// Returns a value as text; a list as its elements with ", " between.
+static std::string tomlText(const toml::node &node) {
+  if (auto text = node.value<std::string>())
+    return *text;
+  if (auto number = node.value_exact<int64_t>())
+    return std::to_string(*number);
+  if (auto flag = node.value_exact<bool>())
+    return *flag ? "true" : "false";
+  if (auto real = node.value_exact<double>())
+    return std::to_string(*real);
+  std::string list;
+  if (const toml::array *array = node.as_array())
+    for (const toml::node &element : *array)
+      list += (list.empty() ? "" : ", ") + tomlText(element);
+  return list;
+}
+
 static void addToml(const toml::table &table, const std::string &key, std::vector<Entry> &out) {
   for (const auto &[name, node] : table) {
     std::string path = (key.empty() ? "" : key + ".") + std::string(name.str());
@@ -35,16 +52,7 @@ static void addToml(const toml::table &table, const std::string &key, std::vecto
       addToml(*inner, path, out);
       continue;
     }
-    std::string value;
-    if (auto text = node.value<std::string>())
-      value = *text;
-    else if (auto number = node.value_exact<int64_t>())
-      value = std::to_string(*number);
-    else if (auto flag = node.value_exact<bool>())
-      value = *flag ? "true" : "false";
-    else if (auto real = node.value_exact<double>())
-      value = std::to_string(*real);
-    out.push_back({path, value});
+    out.push_back({path, tomlText(node)});
   }
 }
 

@@ -76,6 +76,7 @@ enum class Field {
   Precision,
   Bf16,
   Fp8Format,
+  Converters,
   F16,
   GradientType,
   SequenceParallel,

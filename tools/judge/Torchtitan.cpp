@@ -16,6 +16,7 @@ static const std::vector<Word> words = {
     {"training.seq_len", Field::Sequence},
     {"training.mixed_precision_param", Field::Precision},
     {"training.enable_cpu_offload", Field::OffloadParameters},
+    {"model.converters", Field::Converters},
     {"training.data_parallel_replicate_degree", Field::Dp},
     {"training.data_parallel_shard_degree", Field::Fsdp},
     {"training.tensor_parallel_degree", Field::Tp},
@@ -195,6 +196,9 @@ Result<Setup> readTorchtitan(const std::string &text, const std::string &source)
   if (!reshard.empty() && reshard != "default" && reshard != "always" && reshard != "never")
     setup.refuse("Value", "fsdp_reshard_after_forward is default, always or never, not " + reshard);
   setup.precision = setup.text(Field::Precision) == "float32" ? "f32" : "bf16";
+  // "float8", or "quantize.linear.float8" of later releases.
+  if (setup.text(Field::Converters).find("float8") != std::string::npos)
+    setup.matmulPrecision = "fp8";
   std::string recompute = setup.text(Field::Recompute);
   if (recompute.empty())
     recompute = "selective";
