@@ -35,7 +35,7 @@ int64_t numFilled(const Buffer &buffer) {
 template <typename T> void fill(const Buffer &buffer, unsigned char *bytes) {
   int64_t below = std::min<int64_t>(buffer.below, std::numeric_limits<T>::max());
   for (int64_t i = 0, count = numFilled(buffer); i < count; ++i) {
-    T value = T(spread(uint64_t(i), below));
+    T value = T(buffer.given.empty() ? spread(uint64_t(i), below) : buffer.given[size_t(i)]);
     std::memcpy(bytes + size_t(i) * sizeof value, &value, sizeof value);
   }
 }

@@ -19,10 +19,11 @@
 
 namespace tbc::gate {
 
-/// An operand or result. Its integers are in [0, below).
+/// An operand or result. Its integers are `given`, or else in [0, below).
 struct Buffer {
   kernels::TensorType type;
   int64_t below = 1;
+  std::vector<int64_t> given = {}; // of type i64
 };
 
 struct Sample {

@@ -10,6 +10,7 @@
 #include "tests/codegen/cpu/KernelCheck.h"
 #include "tests/codegen/cpu/KernelLibrary.h"
 #include "tests/codegen/cuda/Assemble.h"
+#include "tests/gate/Gate.h"
 #include "tests/runtime/cuda/Fp8Numbers.h"
 
 #include <cmath>
@@ -209,6 +210,55 @@ TEST(Fp8KernelsOnDevices, Assemble) {
     EXPECT_NE(ptx->find("st.global.v4"), std::string::npos); // one thread's codes, in one store
     EXPECT_EQ(ptx->find("st.global.u8"), std::string::npos);
     assemblePtx(*ptx, architecture);
+  }
+}
+
+// Runs launch these kernels beside a Program, so the gate of Programs does not see them.
+TEST(Fp8KernelsOnDevices, RunAtTheSpeedOfMemory) {
+  std::vector<std::string> texts;
+  std::map<std::string, int64_t> extents;
+  ParsedModule any("func.func @f() { return }");
+  cuda::prepareContext(any.context);
+  for (auto &[symbol, kernel] :
+       cuda::emitFp8Kernels(any.context, {DType::F32, DType::BF16}, cuda::Form::Device))
+    extents[symbol] = kernel.extent;
+  for (const region::KernelSource &source : sourcesOf(cuda::Form::Device))
+    texts.push_back(source.text);
+  auto ptx = cuda::lowerToPtx(texts, 90);
+  ASSERT_TRUE(ptx) << ptx.error().message;
+  gate::Sampler sampler(*ptx);
+  auto cluster = planner::loadCluster("h100-sxm");
+  const gate::Device device = gate::deviceOf(*cluster, *roofline::processorOf(*cluster));
+  const int64_t rows = 16384, depth = 3072, count = rows * depth;
+  for (DType type : {DType::F32, DType::BF16}) {
+    const gate::Buffer matrix{{type, {count}}}, partials{{DType::I32, {fp8::numWarps}}},
+        scales{{DType::F32, {2}}}, codes{{DType::U8, {count}}};
+    auto verdictOf = [&](const std::string &symbol, const std::vector<gate::Buffer> &buffers) {
+      double bytes = 0;
+      for (const gate::Buffer &buffer : buffers)
+        bytes += double(program::sizeBytes(buffer.type));
+      const program::CudaKernel kernel{symbol, extents.at(symbol), 256, 0};
+      gate::SampleOptions options;
+      options.numBlocks = 1;
+      const gate::Verdict verdict =
+          gate::judge(sampler.samples(kernel, buffers, options).front(), bytes, device);
+      EXPECT_TRUE(verdict.isJudged) << symbol;
+      for (gate::Criterion criterion : verdict.failed)
+        ADD_FAILURE() << symbol << ": " << gate::name(criterion);
+      std::printf("%s: %.0f bytes in flight, %.3f instructions a byte, sectors %.2f, %.2f of the "
+                  "speed of memory\n",
+                  symbol.c_str(), verdict.bytesInFlight, verdict.instructionsPerByte,
+                  verdict.sectorRatio, verdict.idealSeconds / verdict.seconds);
+    };
+    // As it lies, and with the summed dim in front.
+    for (const std::vector<int64_t> &sizes :
+         {std::vector<int64_t>{count, 1, rows, depth, 0, depth, 1, 0},
+          {count, 1, depth, rows, 0, 1, depth, 1}}) {
+      const gate::Buffer given{{DType::I64, {fp8::numSizes}}, 1, sizes};
+      verdictOf(fp8::amaxSymbol(type), {matrix, given, partials});
+      for (Format format : fp8::formats)
+        verdictOf(fp8::quantiseSymbol(format, type), {matrix, given, scales, codes});
+    }
   }
 }
 
