@@ -55,14 +55,14 @@ WARNED = {
     "fsdp deepspeed": {"RecomputeInScript"},
     "grad-op deepspeed": {"KeptParameters"},
     "f16 deepspeed": {"GradientType"},
-    "context megatron": {"ContextOrder"},
-    "experts megatron": {"RouterInModel"},
+    "context megatron": {"ContextOrder", "VectorDecay"},
+    "experts megatron": {"RouterInModel", "VectorDecay"},
     "context torchtitan": {"ContextSharding"},
     "tensor jax": {"ContiguousSegments"},
     "zero1 jax": {"PrecisionInLoss", "ClippingInOptimizer"},
     "zero1 lightning": {"BatchInScript", "DeepSpeedPackage", "GradientType"},
-    "pipeline megatron": {"TableForm"},
-    "ddp megatron": set(),
+    "pipeline megatron": {"TableForm", "VectorDecay"},
+    "ddp megatron": {"VectorDecay"},
     "ddp pytorch": {"PaddedVocabulary"},
     "ddp torchtitan": {"PaddedVocabulary"},
     "hybrid accelerate": {"BatchInScript", "GradientType", "WrapPolicy"},
@@ -107,6 +107,22 @@ class ExportTest(unittest.TestCase):
                     with self.subTest(executor=executor, gpus=gpus):
                         written = Path(folder) / (executor + ENDINGS.get(target, ".py"))
                         self.exporter.run("export", plan, "--to", target, "-o", written)
+
+    def test_decay_is_that_of_matrices(self):
+        """Megatron decays matrices and no vectors, so it trains as the plan where that has the same."""
+        with tempfile.TemporaryDirectory() as folder:
+            model, plan, flags = (Path(folder) / name for name in ("model.onnx", "plan.json", "flags.sh"))
+            self.exporter.run("new", "llama", "--layers", 2, "--hidden", 256, "--heads", 4, "--ffn", 512, "--vocab", 1024, "-o", model)
+            for arguments, names in (
+                ([], {"VectorDecay"}),
+                (["--no-decay", "*norm*"], set()),
+                (["--weight-decay", 0], set()),
+                (["--no-decay", "*norm*", "--no-decay", "*embed*"], {"MatrixDecay"}),
+            ):
+                self.exporter.run("plan", model, "--gpus", 2, "--batch", 8, "--seq", 64, "--executor", "megatron", *arguments, "-o", plan)
+                done = subprocess.run([TBC, "export", plan, "--to", "megatron", "-o", flags], capture_output=True, text=True, check=True)
+                with self.subTest(arguments):
+                    self.assertEqual(set(re.findall(r"warning: (\w+):", done.stderr)), names, done.stderr)
 
     def test_matmuls_in_fp8(self):
         """Megatron's flags have them, and are judged with the time of the plan; others refuse them or warn."""

@@ -9,6 +9,7 @@
 #include "planner/support/Format.h"
 
 #include <algorithm>
+#include <fnmatch.h>
 
 namespace tbc::exporter {
 
@@ -256,6 +257,35 @@ static void writeVocabulary(const PlanFacts &facts, Limits &limits, Flags &flags
   }
 }
 
+/// Megatron decays all matrices, and no biases and other vectors.
+/// Source: _get_param_groups of megatron/core/optimizer/__init__.py.
+static void checkDecay(const PlanFacts &facts, Limits &limits) {
+  const std::string prefix = "no-decay ";
+  auto isDecayed = [&](const std::string &name) {
+    const auto &bindings = facts.job().bindings;
+    return std::none_of(bindings.begin(), bindings.end(), [&](const auto &binding) {
+      return binding.first.rfind(prefix, 0) == 0 &&
+             fnmatch(binding.first.c_str() + prefix.size(), name.c_str(), 0) == 0;
+    });
+  };
+  std::vector<std::string> vectors, matrices;
+  for (const LayoutParameters &group : facts.plan->layout.parameters)
+    for (const std::string &name : group.names) {
+      const bool isVector = group.shape.size() < 2;
+      if (group.isTrained && isVector == isDecayed(name))
+        (isVector ? vectors : matrices).push_back(name);
+    }
+  if (!vectors.empty())
+    limits.warn("VectorDecay",
+                format("the plan decays %zu vectors, such as %s, and Megatron decays "
+                       "matrices alone: plan with --no-decay '%s'",
+                       vectors.size(), vectors.front().c_str(), vectors.front().c_str()));
+  if (!matrices.empty())
+    limits.warn("MatrixDecay", format("Megatron decays all matrices, also the %zu that the plan "
+                                      "does not, such as %s",
+                                      matrices.size(), matrices.front().c_str()));
+}
+
 static void writeTraining(const PlanFacts &facts, Limits &limits, Flags &flags) {
   const planner::Job &job = facts.job();
   if (job.precision == planner::Precision::BF16)
@@ -285,6 +315,8 @@ static void writeTraining(const PlanFacts &facts, Limits &limits, Flags &flags) 
   if (job.optimizer == planner::Optimizer::Adam && decays)
     limits.refuse("Adam with weight decay in the gradient; Megatron's decays weights (AdamW)",
                   "plan with --optimizer adamw");
+  if (decays)
+    checkDecay(facts, limits);
   flags.add("--weight-decay", format("%g", facts.setting("weight_decay", decay)));
   if (isAdam) {
     flags.add("--adam-beta1", format("%g", facts.setting("beta1", 0.9)));
