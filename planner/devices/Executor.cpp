@@ -52,22 +52,37 @@ std::vector<std::string> executorNames() {
   return names;
 }
 
-/// Returns the speed of an executor's kernels relative to those of `cluster`: of the entry of
-/// `kernels.rates` with the longest name that begins the cluster's, else `kernels.rate`, else 1.
-/// Example: `rates.h100 = 0.86` holds for h100-sxm and h100-pcie.
-static double kernelRate(TomlReader &reader, const toml::table &kernels, const Cluster &cluster) {
-  double rate = reader.number(kernels, "kernels", "rate", Range::Fraction, false, 1);
-  const toml::table &rates = reader.section(kernels, "kernels", "rates", false);
+/// Returns the entry of table `kernels.NAME` with the longest key that begins the cluster's name,
+/// else `otherwise`. Example: `rates.h100 = 0.86` holds for h100-sxm and h100-pcie.
+static double rateOf(TomlReader &reader, const toml::table &kernels, const char *name,
+                     const Cluster &cluster, double otherwise) {
+  const toml::table &rates = reader.section(kernels, "kernels", name, false);
+  const std::string section = std::string("kernels.") + name;
   size_t longest = 0;
+  double rate = otherwise;
   for (auto &&[key, node] : rates) {
     const std::string prefix(key.str());
-    const double here = reader.number(rates, "kernels.rates", prefix, Range::Fraction);
+    const double here = reader.number(rates, section, prefix, Range::Fraction);
     if (prefix.size() > longest && cluster.name.compare(0, prefix.size(), prefix) == 0) {
       longest = prefix.size();
       rate = here;
     }
   }
   return rate;
+}
+
+/// Sets the speed of an executor's kernels relative to those of `cluster`: of all, and beside that
+/// of attention.
+static void applyRates(TomlReader &reader, const toml::table &kernels, Cluster &cluster) {
+  const double all = rateOf(reader, kernels, "rates", cluster,
+                            reader.number(kernels, "kernels", "rate", Range::Fraction, false, 1));
+  const double attention = rateOf(reader, kernels, "attention_rates", cluster, 1);
+  for (auto &[key, kernel] : cluster.kernels) {
+    const bool isAttention =
+        key && (*key == KernelClass::Attention || *key == KernelClass::CausalAttention);
+    kernel.flopsFraction *= all * (isAttention ? attention : 1);
+    kernel.memoryFraction *= all;
+  }
 }
 
 /// Reads section `plans`, which may be absent. Executors are built in, so a test checks the words
@@ -129,11 +144,7 @@ static void apply(TomlReader &reader, const toml::table &root, Cluster &cluster)
   executor.hostSeconds =
       reader.number(kernels, "kernels", "host_seconds", Range::NotNegative, false);
   executor.groupWait = reader.number(kernels, "kernels", "group_wait", Range::NotNegative, false);
-  const double rate = kernelRate(reader, kernels, cluster);
-  for (auto &[key, kernel] : cluster.kernels) {
-    kernel.flopsFraction *= rate;
-    kernel.memoryFraction *= rate;
-  }
+  applyRates(reader, kernels, cluster);
   reader.closeTable(kernels, "kernels");
 
   const toml::table &overlap = reader.section(root, "", "overlap");

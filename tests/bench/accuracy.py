@@ -78,6 +78,21 @@ EXECUTORS = {
     "vtrain-single": "megatron",
     "zero-bubble": "megatron",
 }
+# GPUs without a preset, as a preset with other constants, by section of its file.
+# h100-96gb-500w: 96 GB of HBM2e at 2.4 TB/s and 500 W, whose peak lies between those of H100 SXM and NVL, 0.84 of it
+# (pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md). Assumed: rates of matmuls and attention fall with
+# the cube root of the power, to 0.89.
+POWER = (500 / 700) ** (1 / 3)
+VARIANTS = {
+    "h100-96gb-500w": ("h100-sxm", (("device", "memory_bytes", 102_000_000_000), ("device", "memory_bytes_per_second", 2.4e12),
+                                    ("kernel.matmul", "flops_fraction", 0.72 * POWER), ("kernel.fp8_matmul", "flops_fraction", 0.64 * POWER),
+                                    ("kernel.attention", "flops_fraction", 0.5 * POWER),
+                                    ("kernel.causal_attention", "flops_fraction", 0.5 * POWER))),
+}
+# The words of variants that no executor has the times of. torchtitan's is compiled.
+UNKNOWN_VARIANTS = {"torchtitan": ("eager", "async-tp", "rowwise")}
+# The only words of `pp_split`.
+SHORT_ENDS = "first and last stage one layer fewer"
 # Another version that may have run pipelines, where the data do not say which. With --either-version the
 # nearer prediction counts. nanotron's sweep mixes its release with a branch whose hosts sleep for 0.6 s at
 # each neighbour and micro-batch (docs/accuracy.md), so pipelines differ by a factor of 2 to 15.
@@ -96,6 +111,8 @@ FFN_KINDS = {"gpt2": "gelu", "llama": "swiglu", "mpt": "gelu", "neox": "gelu", "
 UNFUSED_BYTES_PER_FLOP = (13 + 19) / (4 + 10)
 # Globs of the normalisation modules, by kind.
 NORMS = {"llama": "*norm*", "gpt2": "*.ln_*"}
+# The module behind the last layer, by kind.
+NORM_AT_END = {"gpt2": "transformer.ln_f.*"}
 # Module path of the layers, by kind.
 LAYERS = {"gpt2": "transformer.h", "bloom": "transformer.h", "mpt": "transformer.blocks", "neox": "gpt_neox.layers",
           "llama": "model.layers", "nemotron": "model.layers", "grok": "model.layers"}
@@ -153,9 +170,17 @@ def chunk_layers(row):
     Returns None if pp does not divide the layers. Chunks have equal numbers of layers; embedding
     and head go with the first and the last. nanotron instead fills each stage until its cost passes
     its share (src/nanotron/models/base.py and get_block_compute_costs() of models/llama.py).
-    Example: 16 layers, pp=2 and a head as expensive as 4 layers give ([11, 5], []).
+    Example: 16 layers, pp=2 and a head as expensive as 4 layers give ([11, 5], []). With short ends, 22 layers and pp=8
+    give [2, 3, 3, 3, 3, 3, 3, 2], and three chunks of each stage have a layer each, but the first, with the embedding
+    alone, and the last, with the norm and the head.
     """
     pp, layers = integer(row["pp"], 1), integer(row["layers"])
+    if row.get("pp_split"):
+        chunks = pp * integer(row["vpp"], 1)
+        if row["pp_split"] != SHORT_ENDS or (layers + 2) % chunks or chunks < 3:
+            raise Unsupported("a stage split in words: " + row["pp_split"])
+        each = (layers + 2) // chunks
+        return [each - 1] + [each] * (chunks - 2) + ([each - 1] if each > 1 else []), [] if each > 1 else [NORM_AT_END[row["kind"]]]
     if row["source_group"] != "nanotron":
         chunks = pp * integer(row["vpp"], 1)
         return None if layers % chunks else ([layers // chunks] * chunks, [])
@@ -199,8 +224,9 @@ def layout(row, taken_as):
         raise Unsupported("ep")
     if row["offload"] not in ("", "none"):
         raise Unsupported("offload")
-    if row["pp_split"]:
-        raise Unsupported("a stage split in words")
+    for word in UNKNOWN_VARIANTS.get(row["source_group"], ()) if "mem_component" not in row else ():
+        if word in row["variant"].replace("+", " ").split():
+            raise Unsupported("variant " + word)
     if row["precision"] not in PRECISIONS:
         raise Unsupported(row["precision"])
     if row["schedule"] not in SCHEDULES:
@@ -208,7 +234,8 @@ def layout(row, taken_as):
     zero = integer(row["zero"], 0)
     group = integer(row["zero_group"], degree["dp"] * degree["cp"])
     mesh = {"pp": degree["pp"], "tp": degree["tp"], "cp": degree["cp"]}
-    if row.get("mem_component") == "activations" and row["attention"] == "unfused" and row["recompute"] == "none":
+    keeps_scores = row.get("mem_component") in ("activations", "activation_peak", "total")
+    if keeps_scores and row["attention"] == "unfused" and row["recompute"] == "none":
         raise Unsupported("scores of attention kept for backward")
     if zero > 0 and degree["cp"] == 1 and 1 < group < degree["dp"]:
         if degree["dp"] % group:
@@ -254,7 +281,7 @@ def layout(row, taken_as):
             job["virtual-stages"] = degree["vpp"]
     if row["recompute"] == "selective" and row["source_group"] == "torchtitan":
         job["recompute"] = "full"
-        job["pin"] = [f"*.{name}=keep" for name in ("q_proj", "v_proj", "self_attn.attention", "gate_proj", "down_proj")]
+        job.setdefault("pin", []).extend(f"*.{name}=keep" for name in ("q_proj", "v_proj", "self_attn.attention", "gate_proj", "down_proj"))
     if row["recompute"] == "selective" and row["source_group"] == "korthikanti":
         # Only attention is recomputed. A kernel that keeps no scores does so by itself.
         job["recompute"] = "none"
@@ -284,14 +311,14 @@ class Clusters:
         self.changes = [re.fullmatch(r"([\w-]*):([\w.]+)\.(\w+)=(\S+)", change).groups() for change in changes]
 
     def of(self, row):
-        preset = CLUSTERS.get(row["gpu"])
+        preset, changes = VARIANTS.get(row["gpu"], (CLUSTERS.get(row["gpu"]), ()))
         if preset is None and "mem_component" in row:
             preset = "h100-sxm"  # the memory of a pinned layout depends on no GPU
         if preset is None:
             raise Unsupported("GPU " + row["gpu"])
         gbit, per_node = row["inter_gbit_per_node"], integer(row["gpus_per_node"], 8)
         unfused = integer(row["hidden"]) // integer(row["heads"]) if row["attention"] == "unfused" else 0  # elements of a head
-        key = (preset, gbit, per_node, unfused)
+        key = (preset, changes, gbit, per_node, unfused)
         if key not in self.known:
             text = subprocess.run([self.tbc, "cluster", preset], check=True, capture_output=True, text=True).stdout
             text = re.sub(r"(?m)^devices_per_node *=.*$", f"devices_per_node = {per_node}", text)
@@ -304,6 +331,8 @@ class Clusters:
                 each = float(rate[1]) * float(gbit) / NODE_GBIT[preset]
                 tail = tail[: rate.start()] + f"bytes_per_second = {each:.6g}" + tail[rate.end() :]
                 text = head + found + tail
+            for name, item, value in changes:
+                text = changed(text, name, item, value)
             for of, name, item, value in self.changes:
                 if preset.startswith(of):
                     text = changed(text, name, item, value)

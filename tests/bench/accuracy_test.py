@@ -25,6 +25,17 @@ class Cuts(unittest.TestCase):
         self.assertEqual(accuracy.stage_begins(row)[:2], ["transformer.h.4.*", "transformer.h.8.*"])
         self.assertIsNone(accuracy.chunk_layers({**row, "vpp": "5"}))
 
+    def test_short_ends(self):
+        """The first stage also has the embedding, and the last one the head, in the place of a layer."""
+        row = {"source_group": "zero-bubble", "kind": "gpt2", "layers": "22", "pp": "8", "vpp": "1", "pp_split": accuracy.SHORT_ENDS}
+        self.assertEqual(accuracy.chunk_layers(row), ([2, 3, 3, 3, 3, 3, 3, 2], []))
+        chunks = accuracy.stage_begins({**row, "vpp": "3"})
+        self.assertEqual(len(chunks), 23)
+        self.assertEqual((chunks[0], chunks[-1]), ("transformer.h.0.*", "transformer.ln_f.*"))
+        for other in ({"pp_split": "by hand"}, {"layers": "24"}):
+            with self.assertRaises(accuracy.Unsupported):
+                accuracy.chunk_layers({**row, **other})
+
     def test_by_cost(self):
         """A layer of the small model costs 67.1 M, and its head 4 times as much. A stage takes
         layers until their cost passes its share of 20 layers.
