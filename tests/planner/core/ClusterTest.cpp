@@ -293,7 +293,7 @@ TEST(Executor, RunsOnAnyCluster) {
   EXPECT_EQ(runBy(cluster, "deepspeed")->executor.tensorParallel, TensorParallel::Megatron);
   EXPECT_EQ(runBy(cluster, "megatron")->executor.tensorParallel, TensorParallel::MegatronTokens);
   EXPECT_EQ(runBy(cluster, "nemo")->executor.gradientWidth, 2);
-  EXPECT_EQ(runBy(cluster, "torchtitan")->executor.logitBytes, 10);
+  EXPECT_EQ(runBy(cluster, "torchtitan")->executor.logitBytes, 12);
   EXPECT_FALSE(runBy(cluster, "torchtitan")->executor.storesWeights);
   EXPECT_TRUE(runBy(cluster, "deepspeed")->executor.gathersAgain);
   EXPECT_THAT(
