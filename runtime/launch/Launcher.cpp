@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -131,6 +132,19 @@ bool Family::start(const RankBody &body) {
   return true;
 }
 
+/// Returns what may have sent `signal`, as the end of a sentence, or "".
+static std::string causeOf(int signal) {
+  if (signal == SIGKILL)
+    return "; the system does so when memory runs out";
+  rlimit limit{};
+  const bool isLimited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  if (!isLimited || (signal != SIGSEGV && signal != SIGBUS))
+    return "";
+  constexpr rlim_t mib = 1 << 20;
+  return "; a stack cannot grow beyond the limit on memory of " +
+         std::to_string(limit.rlim_cur / mib) + " MiB (ulimit -v)";
+}
+
 void Family::ended(int64_t rank, int status) {
   Child &child = children[rank];
   child.isRunning = false;
@@ -141,8 +155,7 @@ void Family::ended(int64_t rank, int status) {
     return;
   child.wasKilled = true;
   say("rank " + std::to_string(rank) + " was killed by signal " + std::to_string(WTERMSIG(status)) +
-      " (" + strsignal(WTERMSIG(status)) + ")" +
-      (WTERMSIG(status) == SIGKILL ? "; the system does so when memory runs out" : ""));
+      " (" + strsignal(WTERMSIG(status)) + ")" + causeOf(WTERMSIG(status)));
 }
 
 void Family::reap() {

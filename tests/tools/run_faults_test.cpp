@@ -14,6 +14,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -100,6 +101,23 @@ TEST_F(Run, AKilledRankEndsTheRun) {
                                           "does so when memory runs out"));
   for (pid_t rank : ranks)
     EXPECT_FALSE(isThere(rank));
+}
+
+TEST_F(Run, AStackThatMayNotGrowIsSaid) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit limited{std::min<rlim_t>(rlim_t(64) << 30, before.rlim_max), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
+  Job job = start(folder, mlp(), {"--steps", "1000000"});
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  waitForText(job.out, "step 3/");
+  std::vector<pid_t> ranks = childrenOf(job.pid, 4);
+  ASSERT_EQ(ranks.size(), 4u);
+  kill(ranks[1], SIGSEGV);
+  EXPECT_EQ(job.wait(), 6);
+  EXPECT_THAT(readAll(job.err), HasSubstr("rank 1 was killed by signal 11 (Segmentation fault); a "
+                                          "stack cannot grow beyond the limit on memory of 65536 "
+                                          "MiB (ulimit -v)"));
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // they take more addresses
