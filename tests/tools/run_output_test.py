@@ -318,12 +318,36 @@ class RunOutputTest(unittest.TestCase):
         self.assertNotIn(b"\x1b", out)
         self.assertEqual(out.count(b"\n"), 3)
 
-    def test_a_full_stdout_is_an_error_at_the_end(self):
-        script = '"$0" run program --steps 2 --log full.jsonl > /dev/full'
+    def shell(self, script):
         run = subprocess.run(["sh", "-c", script, TBC], cwd=self.folder, capture_output=True, text=True, timeout=300)
-        self.assertEqual(run.returncode, 1)
-        self.assertIn("could not write all of stdout", run.stderr)
+        return run.returncode, run.stderr
+
+    def test_a_full_output_ends_the_run_at_once_with_a_checkpoint(self):
+        run = '"$0" run program --steps 1000000 --checkpoint'
+        for number, (flags, output) in enumerate({"--log full.jsonl > /dev/full": "stdout", "--log /dev/full": "--log /dev/full"}.items()):
+            code, said = self.shell(f"{run} full{number} {flags}")
+            self.assertEqual(code, 1, said)
+            self.assertIn(f"could not write all of {output}: No space left on device; the run ends after step 2", said)
+            self.assertIn(f"rank 0: could not write all of {output}", said)
+            self.assertTrue((self.folder / f"full{number}/step-00000002").is_dir())
         self.assertEqual([step for step, _ in self.losses("full.jsonl")], [1, 2])
+
+    def test_a_full_output_in_the_last_step_is_an_error(self):
+        code, said = self.shell('"$0" run program --steps 1 > /dev/full')
+        self.assertEqual(code, 1, said)
+        self.assertIn("could not write all of stdout: No space left on device\n", said)
+
+    def test_a_reader_that_leaves_ends_the_run(self):
+        code, said = self.shell('{ "$0" run program --steps 1000000; echo $? > code.txt; } | head -n 1 > first.txt')
+        self.assertEqual((self.folder / "code.txt").read_text(), "1\n", said)
+        self.assertIn("could not write all of stdout: Broken pipe; the run ends after step ", said)
+
+    def test_no_file_takes_the_place_of_a_closed_stdout(self):
+        code, said = self.shell('"$0" run program --steps 1 --log closed.jsonl >&-')
+        self.assertEqual(code, 1, said)
+        self.assertIn("could not write all of stdout: Bad file descriptor\n", said)
+        for line in (self.folder / "closed.jsonl").read_text().splitlines():
+            self.assertEqual(json.loads(line)["step"], 1)
 
     def test_a_bar_fits_a_narrow_terminal(self):
         run = ["env", "COLUMNS=30", TBC, "run", "program", "--steps", "3"]

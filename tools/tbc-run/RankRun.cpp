@@ -204,6 +204,7 @@ train::TrainCallbacks callbacksOf(StepOutput *output, const RunOptions &options,
     callbacks.evaluated = [](const train::EvaluationReport &) {};
     return callbacks;
   }
+  callbacks.stopRequested = [=] { return launch::stopRequested() || output->hasFailed(); };
   callbacks.begin = [=](int64_t done, int64_t steps) { return output->begin(done, steps); };
   callbacks.warn = [](const std::string &sentence) { launch::say("warning: " + sentence); };
   callbacks.report = [=](const train::StepReport &report) { output->report(report); };
@@ -277,8 +278,10 @@ Status runRank(const train::LoadedProgram &loaded, const RunOptions &options,
   Status status =
       train::train(loaded, *train, **communicator, start.localRank == 0 && !hasBeenChecked,
                    callbacksOf(output ? &*output : nullptr, options, *comparisons));
-  Status written = output ? output->end() : Status::ok();
-  return ended(status ? written : status, watch.get(), recorder);
+  const Status written = output ? output->end() : Status::ok();
+  // An output that failed ends the run as a request does.
+  const bool ends = status || status.error().code == ErrorCode::StoppedOnRequest;
+  return ended(ends && !written ? written : status, watch.get(), recorder);
 }
 
 } // namespace

@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <fcntl.h>
 #include <filesystem>
 #include <iostream>
 #include <new>
 #include <system_error>
+#include <unistd.h>
 #include <vector>
 
 namespace tbc::cli {
@@ -144,7 +146,16 @@ Error errorOf(const std::exception &exception) {
   return problem(Problem::Failed, exception.what());
 }
 
+/// Fills standard streams that were closed (`>&-`), so that no file or socket gets their numbers
+/// and with them lines for the user. Writing to such a stream still fails.
+static void fillStandardStreams() {
+  for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(stream, F_GETFD) < 0)
+      static_cast<void>(open("/dev/null", O_RDONLY)); // takes the lowest free number
+}
+
 int runShell(CLI::App &app, int argc, char **argv, const Shell &shell) {
+  fillStandardStreams();
   // tbc does not throw, but libraries may (out of memory, a broken pipe).
   try {
     return parseAndRun(app, argc, argv, shell);

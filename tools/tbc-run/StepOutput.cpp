@@ -5,6 +5,8 @@
 #include "runtime/abi/Problem.h"
 #include "runtime/launch/Say.h"
 
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 
 namespace tbc::cli {
@@ -38,16 +40,27 @@ Status StepOutput::begin(int64_t done, int64_t lastStep) {
   return Status::ok();
 }
 
+/// Says at once after `step` that `where` cannot be written, with the reason in errno.
+void StepOutput::fail(const std::string &where, int64_t step) {
+  const std::string why = errno != 0 ? std::string(": ") + std::strerror(errno) : "";
+  if (full.empty())
+    launch::say("could not write all of " + where + why +
+                (step < steps ? "; the run ends after step " + std::to_string(step + 1) : ""));
+  if (full.empty())
+    full = where;
+}
+
 void StepOutput::put(int64_t step, const std::string &line, const std::string &json,
                      const std::vector<train::Scalar> &scalars) {
   clear();
+  errno = 0;
   if (!(std::cout << (printsJson ? json : line + "\n") << std::flush))
-    full = printed;
-  bar->show(step);
+    fail(printed, step);
   if (log && !log.write(json))
-    full = "--log " + options.logFile;
+    fail("--log " + options.logFile, step);
   if (events && !events.write(step, scalars))
-    full = "--tensorboard " + options.eventFolder;
+    fail("--tensorboard " + options.eventFolder, step);
+  bar->show(step);
 }
 
 void StepOutput::report(const train::StepReport &report) {
@@ -67,9 +80,9 @@ void StepOutput::clear() {
 
 Status StepOutput::end() {
   clear();
-  if (full.empty())
+  if (full.empty() && std::cout) // the tables at the end go there, too
     return Status::ok();
-  if (full == printed)
+  if (full.empty() || full == printed)
     return problem(Problem::CannotPrint, "could not write all of stdout");
   return Error{ErrorCode::Other, "could not write all of " + full};
 }

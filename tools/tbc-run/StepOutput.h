@@ -24,10 +24,13 @@ public:
   void report(const train::EvaluationReport &report);
   /// Removes the phase and the bar, for other output.
   void clear();
-  /// The same. Errors: Other, a file could not be written completely.
+  /// Whether a file could not be written, as was said then. The run ends by that.
+  bool hasFailed() const { return !full.empty(); }
+  /// Clears, too. Errors: Other, a file could not be written completely.
   Status end();
 
 private:
+  void fail(const std::string &where, int64_t step);
   void put(int64_t step, const std::string &line, const std::string &json,
            const std::vector<train::Scalar> &scalars);
 
