@@ -27,6 +27,7 @@ Status writeBytes(const std::string &path, const std::string &bytes) {
     stream << bytes;
     stream.close();
     error = stream.error();
+    stream.clear_error(); // else its destructor ends the program
   }
   if (error)
     return Error{ErrorCode::Other, "cannot write " + path + ": " + error.message()};

@@ -119,6 +119,20 @@ static Status putBack(const std::string &folder) {
   return Status::ok();
 }
 
+/// Removes checkpoints that a killed run was writing or removing. Only the holder of the lock may.
+/// Example: "step-00000031.tmp".
+static void removeLeftovers(const std::string &folder) {
+  const std::string ending = ".tmp";
+  std::error_code error;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool isStep = name.rfind("step-", 0) == 0 && entry.path().extension() == ending &&
+                        name == nameOf(std::strtoll(name.c_str() + 5, nullptr, 10)) + ending;
+    if (isStep && entry.is_directory(error))
+      fs::remove_all(entry.path(), error);
+  }
+}
+
 Result<FolderLock> FolderLock::take(const std::string &folder) {
   std::error_code error;
   bool isNew = fs::create_directories(folder, error);
@@ -152,6 +166,8 @@ Result<FolderLock> FolderLock::take(const std::string &folder) {
       return failed("write", path);
     if (Status status = putBack(folder); !status)
       return status.error();
+    if (refused == 0)
+      removeLeftovers(folder);
     return lock;
   }
 }

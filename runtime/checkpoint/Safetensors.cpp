@@ -28,8 +28,9 @@ std::string storedType(DType dtype, Arith arith) {
 /// Returns the bytes per element, or 0 for an unknown type.
 static int64_t widthOf(const std::string &stored) {
   static const std::map<std::string, int64_t> widths = {
-      {"F64", 8}, {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"I64", 8}, {"U64", 8},
-      {"I32", 4}, {"I16", 2}, {"I8", 1},   {"U8", 1},  {"BOOL", 1}};
+      {"F64", 8}, {"F32", 4}, {"BF16", 2},    {"F16", 2},     {"I64", 8},    {"U64", 8},
+      {"I32", 4}, {"I16", 2}, {"I8", 1},      {"U8", 1},      {"BOOL", 1},   {"U32", 4},
+      {"U16", 2}, {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}};
   auto found = widths.find(stored);
   return found == widths.end() ? 0 : found->second;
 }
@@ -138,7 +139,11 @@ static Result<SafetensorsFile> read(const std::string &path, bool isCut) {
       return damaged("its entry \"" + name + "\" is malformed");
     entry.dtype = json["dtype"].get<std::string>();
     int64_t bytes = widthOf(entry.dtype);
-    bool fits = bytes > 0;
+    if (bytes == 0)
+      return Error{ErrorCode::CheckpointUnreadable,
+                   path + ": its entry \"" + name + "\" has elements of type " + entry.dtype +
+                       ", which tbc does not know; convert the file"};
+    bool fits = true;
     for (const Json &dim : json["shape"]) {
       fits = fits && dim.is_number_integer() && dim.get<int64_t>() >= 0 &&
              !__builtin_mul_overflow(bytes, dim.get<int64_t>(), &bytes);

@@ -2,6 +2,7 @@
 
 #include "runtime/abi/Sha256.h"
 #include "runtime/launch/Frames.h"
+#include "runtime/launch/Say.h"
 #include "runtime/launch/Sockets.h"
 #include "runtime/launch/Stores.h"
 
@@ -14,6 +15,7 @@
 #include <map>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <thread>
@@ -24,12 +26,8 @@ using Clock = std::chrono::steady_clock;
 
 Result<std::string> randomToken() {
   unsigned char bytes[32];
-  FILE *file = std::fopen("/dev/urandom", "rb");
-  bool isRead = file && std::fread(bytes, 1, sizeof bytes, file) == sizeof bytes;
-  if (file)
-    std::fclose(file);
-  if (!isRead)
-    return Error{ErrorCode::Other, "cannot read /dev/urandom"};
+  if (getrandom(bytes, sizeof bytes, 0) != ssize_t(sizeof bytes)) // needs no file descriptor
+    return Error{ErrorCode::Other, "cannot read random numbers of the system"};
   std::string text;
   for (unsigned char byte : bytes) {
     text += "0123456789abcdef"[byte >> 4];
@@ -82,7 +80,7 @@ public:
   void start() override {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-      return; // no descriptor left: clients will time out and say so
+      return sayLimit(); // no descriptor left: clients will time out and say so
     wakeRead.reset(ends[0]);
     wakeWrite.reset(ends[1]);
     thread = std::thread([this] { serve(); });
@@ -93,6 +91,7 @@ private:
   void serve();
   bool mayStop(Clock::time_point stopBegan) const;
   void accept();
+  void sayLimit();
   bool acceptOne();
   bool dropOldestStranger();
   void read(Client &client);
@@ -109,6 +108,7 @@ private:
   std::atomic<bool> isStopping{false};
   std::list<Client> clients; // oldest first
   const size_t strangerLimit = maxStrangers();
+  bool hasSaidLimit = false;
   bool isFull = false; // no descriptor left for another client
   std::map<std::string, std::string> values;
   Fields aborted; // the reply after the job was given up
@@ -175,11 +175,23 @@ bool Server::dropOldestStranger() {
   return true;
 }
 
+/// Says once that ranks wait because of the limit of open files, which they cannot know.
+void Server::sayLimit() {
+  hasSaidLimit = true;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  say("the rendezvous takes no more ranks, because this process has too many open files for its "
+      "limit of " +
+      std::to_string(limit.rlim_cur) + "; raise the limit (ulimit -n)");
+}
+
 /// Returns whether a client was taken from the queue, so that there may be more.
 bool Server::acceptOne() {
   int fd = accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
     bool isOut = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    if (errno == EMFILE && !hasSaidLimit)
+      sayLimit();
     if (isOut && dropOldestStranger())
       return true;
     isFull = isOut;

@@ -342,6 +342,26 @@ class RunOutputTest(unittest.TestCase):
         self.assertEqual((self.folder / "code.txt").read_text(), "1\n", said)
         self.assertIn("could not write all of stdout: Broken pipe; the run ends after step ", said)
 
+    def test_a_small_limit_of_open_files_is_named(self):
+        for limit in (8, 12):
+            code, said = self.shell(f'ulimit -n {limit}; "$0" run program --connect-timeout 1')
+            self.assertIn(code, (6, 7), said)
+            self.assertIn(f"too many open files for its limit of {limit}; raise the limit (ulimit -n)", said)
+
+    def test_a_full_folder_of_temporary_files_is_an_error(self):
+        code, said = self.shell("trap '' XFSZ; ulimit -f 1; \"$0\" compile plan.json -o large --no-cache")
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"^tbc: cannot write .*/tbc-kernels-.*: File too large")
+
+    def test_what_a_killed_run_left_of_a_checkpoint_is_removed(self):
+        names = ("step-00000031.tmp", "step-31.tmp", "step-00000031.old.tmp", "mine.tmp")
+        for name in names:
+            (self.folder / "left" / name).mkdir(parents=True)
+            (self.folder / "left" / name / "rank-0.safetensors").write_text("x")
+        self.tbc("run", "program", "--steps", 1, "--checkpoint", "left", "--resume")
+        found = {path.name for path in (self.folder / "left").iterdir()}
+        self.assertEqual(found, {"step-00000001", *names[1:]})
+
     def test_no_file_takes_the_place_of_a_closed_stdout(self):
         code, said = self.shell('"$0" run program --steps 1 --log closed.jsonl >&-')
         self.assertEqual(code, 1, said)

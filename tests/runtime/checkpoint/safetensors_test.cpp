@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 
 namespace tbc::checkpoint {
@@ -129,6 +130,21 @@ TEST(StoredTypes, OfEveryArithmetic) {
   EXPECT_EQ(storedType(DType::BF16, Arith::Residue61), "U64");
   EXPECT_EQ(storedType(DType::I32, Arith::Residue61), "I32");
   EXPECT_EQ(storedType(DType::Bool, Arith::Native), "BOOL");
+}
+
+/// A file of another framework may hold types that no parameter has.
+TEST_F(Safetensors, TypesOfOthersAreReadOrNamed) {
+  for (const auto &[type, bytes] : std::map<std::string, int>{
+           {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}, {"U16", 2}, {"U32", 4}, {"C64", 8}}) {
+    const std::string end = std::to_string(3 * bytes);
+    const std::string content = withHeader(
+        "{\"a\":{\"dtype\":\"" + type + "\",\"shape\":[3],\"data_offsets\":[0," + end + "]}}",
+        std::string(size_t(3 * bytes), 'x'));
+    EXPECT_EQ(errorOf(content), "no error") << type;
+  }
+  EXPECT_THAT(
+      errorOf(withHeader("{\"a\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[0,1]}}", "x")),
+      HasSubstr("its entry \"a\" has elements of type F4, which tbc does not know"));
 }
 
 /// Two entries overlap and other bytes are unused; the sizes still add up.
