@@ -3,7 +3,9 @@
 #include "runtime/data/Dataset.h"
 #include "runtime/data/MappedFile.h"
 
+#include <algorithm>
 #include <cstring>
+#include <string_view>
 
 namespace tbc::data {
 
@@ -52,6 +54,25 @@ static std::string whyArray(const MappedFile &file, const std::string &input) {
   return "";
 }
 
+/// Whether tokens of `width` bytes are halves of wider ones: of the first 512 pairs every second
+/// token is 0, and a fourth or more of the others are not. Example: 7 0 12 0 3 0 … in 16 bits is
+/// 7 12 3 … in 32. A file of fewer than 32 pairs is not judged.
+static bool holdsHalves(const MappedFile &file, size_t width) {
+  constexpr size_t least = 32, most = 512;
+  const std::string_view text = file.text();
+  const size_t pairs = std::min(most, text.size() / (2 * width));
+  size_t numUsed = 0;
+  auto isZero = [&](size_t token) {
+    return text.substr(token * width, width).find_first_not_of('\0') == std::string_view::npos;
+  };
+  for (size_t pair = 0; pair < pairs; ++pair) {
+    if (!isZero(2 * pair + 1))
+      return false;
+    numUsed += isZero(2 * pair) ? 0 : 1;
+  }
+  return pairs >= least && 4 * numUsed >= pairs;
+}
+
 Result<std::unique_ptr<Dataset>> openTokens(const std::string &path,
                                             const std::vector<Field> &fields, bool wideTokens) {
   Result<MappedFile> file = MappedFile::open(path, ErrorCode::Usage);
@@ -64,6 +85,11 @@ Result<std::unique_ptr<Dataset>> openTokens(const std::string &path,
     return Error{ErrorCode::Usage, path + ": " + std::to_string(file->size()) +
                                        " bytes are not a whole number of tokens of " +
                                        std::to_string(width) + " bytes (--token-bits says which)"};
+  if (holdsHalves(*file, size_t(width)))
+    return Error{ErrorCode::Usage,
+                 path + ": every second token of " + std::to_string(8 * width) +
+                     " bits is 0, as in a file of wider tokens; " +
+                     (wideTokens ? "write them in 32 bits" : "give --token-bits 32, if it has 32")};
   auto tokens = std::make_unique<Tokens>(*file, fields, width);
   if (tokens->numTokens() <= fields[0].elements)
     return Error{ErrorCode::Usage, path + ": " + std::to_string(tokens->numTokens()) +

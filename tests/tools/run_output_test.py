@@ -193,6 +193,16 @@ class RunOutputTest(unittest.TestCase):
         self.assertAlmostEqual(one, other, places=9)
         self.assertEqual(len(self.losses("pp.jsonl", "gradient_norm")), 2)
 
+    def test_wider_tokens_are_not_read_in_halves(self):
+        for form, bits, advice in (("I", 16, "give --token-bits 32"), ("Q", 32, "write them in 32 bits")):
+            tokens = array.array(form, [7 * i % 251 for i in range(8 * 16 + 1)] + [1])
+            (self.folder / "wide.bin").write_bytes(tokens.tobytes())
+            code, said = self.shell(f'"$0" run program --data wide.bin --token-bits {bits}')
+            self.assertEqual(code, 2, said)
+            self.assertIn(f"wide.bin: every second token of {bits} bits is 0, as in a file of wider tokens; {advice}", said)
+        (self.folder / "wide.bin").write_bytes(array.array("I", [7 * i % 251 for i in range(8 * 16 + 1)]).tobytes())
+        self.tbc("run", "program", "--data", "wide.bin", "--token-bits", 32)
+
     def test_epochs_are_steps(self):
         # two global batches of 8, four samples are left over
         self.tokens("epochs.bin", 20 * 16 + 1)
