@@ -43,6 +43,10 @@ def canonical_text(content: dict[str, Any]) -> str:
 
 
 def _scalar(value: Any) -> str:
+    # Python writes an exponent from 1e16 on, nlohmann/json from 1e15 on. Example: 1.979e+15.
+    if isinstance(value, float) and 1e15 <= abs(value) < 1e16:
+        digits = repr(abs(value)).replace(".", "").rstrip("0")
+        return ("-" if value < 0 else "") + digits[0] + ("." + digits[1:] if len(digits) > 1 else "") + "e+15"
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -50,6 +50,14 @@ class PlanTest(unittest.TestCase):
         self.assertEqual(plan.ranks, 16)
         self.assertLess(plan.memory.bytes.low, plan.memory.bytes.high)
 
+    def test_numbers_are_written_as_by_the_command(self):
+        from tbc.fingerprint import canonical_text
+
+        written = {1.979e15: "1.979e+15", 1e15: "1e+15", 9.89e14: "989000000000000.0", 1.5e16: "1.5e+16", -2.25e15: "-2.25e+15",
+                   1234567890123456.5: "1.2345678901234565e+15", 1e-5: "1e-05", 0.1: "0.1"}  # fmt: skip
+        for number, text in written.items():
+            self.assertEqual(canonical_text(number), text + "\n")
+
     def test_keywords_are_the_flags(self):
         plan = tbc.plan(
             TINY, **SMALL, mesh={"dp": 2, "tp": 2}, no_decay=["*.bias", "*.ln*"], clip_norm=0.5, memory_risk=True, forbid=None,
