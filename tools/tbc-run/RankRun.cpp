@@ -129,7 +129,7 @@ Result<std::unique_ptr<comm::Communicator>> connect(const RankStart &start,
 Status ended(const Status &status, cuda::HostWatch *watch, const comm::FlightRecorder &recorder) {
   if (status)
     return status;
-  Error error = status.error();
+  const Error &error = status.error();
   bool isOfAll = error.code == ErrorCode::StoppedOnRequest || error.code == ErrorCode::NotFinite;
   if (watch && !isOfAll)
     return watch->fail(error);

@@ -68,19 +68,18 @@ std::string describe(const CLI::App &app, const CLI::ParseError &error) {
 }
 
 Error describedError(const CLI::App &app, const CLI::ParseError &error) {
+  const bool excludes = !severalOfGroup(app, error.what()).empty() ||
+                        dynamic_cast<const CLI::ExcludesError *>(&error) ||
+                        dynamic_cast<const CLI::RequiresError *>(&error);
+  const bool lacksOne = dynamic_cast<const CLI::RequiredError *>(&error) ||
+                        dynamic_cast<const CLI::ArgumentMismatch *>(&error);
   Problem kind = Problem::BadFlagValue;
   if (dynamic_cast<const CLI::ExtrasError *>(&error))
     kind = Problem::UnknownWord;
-  else if (!severalOfGroup(app, error.what()).empty())
+  else if (excludes)
     kind = Problem::FlagsExclude;
-  else if (!givenTooOften(error.what()).empty())
-    kind = Problem::BadFlagValue;
-  else if (dynamic_cast<const CLI::RequiredError *>(&error) ||
-           dynamic_cast<const CLI::ArgumentMismatch *>(&error))
+  else if (lacksOne && givenTooOften(error.what()).empty())
     kind = Problem::MissingArgument;
-  else if (dynamic_cast<const CLI::ExcludesError *>(&error) ||
-           dynamic_cast<const CLI::RequiresError *>(&error))
-    kind = Problem::FlagsExclude;
   return problem(kind, describe(app, error));
 }
 

@@ -43,11 +43,11 @@ Status StepOutput::begin(int64_t done, int64_t lastStep) {
 /// Says at once after `step` that `where` cannot be written, with the reason in errno.
 void StepOutput::fail(const std::string &where, int64_t step) {
   const std::string why = errno != 0 ? std::string(": ") + std::strerror(errno) : "";
-  if (full.empty())
-    launch::say("could not write all of " + where + why +
-                (step < steps ? "; the run ends after step " + std::to_string(step + 1) : ""));
-  if (full.empty())
-    full = where;
+  if (!full.empty())
+    return;
+  launch::say("could not write all of " + where + why +
+              (step < steps ? "; the run ends after step " + std::to_string(step + 1) : ""));
+  full = where;
 }
 
 void StepOutput::put(int64_t step, const std::string &line, const std::string &json,
