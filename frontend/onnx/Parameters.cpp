@@ -7,6 +7,7 @@
 #include "frontend/onnx/SharedParts.h"
 #include "frontend/onnx/Sources.h"
 #include "frontend/onnx/Ties.h"
+#include "frontend/onnx/UpdatedBuffers.h"
 #include "frontend/onnx/Value.h"
 
 #include <algorithm>
@@ -194,6 +195,8 @@ Parameters findParameters(const Model &model, const ImportOptions &options) {
   roles.requireAllMatched();
   for (std::string &text : roles.warnings())
     result.warnings.push_back(std::move(text));
+  if (std::optional<std::string> text = updatedBuffersWarning(model))
+    result.warnings.push_back(std::move(*text));
   warnOfLargeConstants(result, unread);
   joinTies(result, options.ties);
   joinCopies(result, roles.copies());

@@ -291,6 +291,42 @@ TEST(Signature, MergedBatchNormsAreWarnedOf) {
 
 /// The exporter's optimizer leaves out additions of zeros: fresh biases are in the signature, and
 /// nowhere else. With sums, both layers add the one initializer of their equal biases.
+TEST(Signature, BuffersThatForwardUpdatesAreWarnedOf) {
+  auto warnings = [](const std::string &updated, const std::string &norm) {
+    ModelBuilder b;
+    b.input("x", {"batch", "2"});
+    b.output("y");
+    b.floats("fc.weight", {2, 2}, {1, 2, 3, 5});
+    b.node("MatMul", {"x", "fc.weight"}, {norm.empty() ? "y" : "h"});
+    for (const char *name : {"scale", "bias", "running_mean", "running_var"})
+      if (!norm.empty())
+        b.floats(norm + "." + name, {2}, {1, 2});
+    if (!norm.empty())
+      b.node("BatchNormalization",
+             {"h", norm + ".scale", norm + ".bias", norm + ".running_mean", norm + ".running_var"},
+             {"y"});
+    onnx::StringStringEntryProto &all = *b.proto.mutable_graph()->add_metadata_props();
+    all.set_key("pkg.torch.export.ExportedProgram.graph_signature");
+    all.set_value("\n# inputs\np_fc_weight: PARAMETER target='fc.weight'\nx: USER_INPUT\n\n"
+                  "# outputs\n" +
+                  updated + "y: USER_OUTPUT\n");
+    ModelRunner runner;
+    runner.run(b);
+    return runner.model->warnings;
+  };
+  const std::string center = "add: BUFFER_MUTATION target='center'\n",
+                    norm = "add_1: BUFFER_MUTATION target='bn.num_batches_tracked'\n"
+                           "getitem_3: BUFFER_MUTATION target='bn.running_mean'\n"
+                           "getitem_4: BUFFER_MUTATION target='bn.running_var'\n";
+  EXPECT_THAT(warnings(center, ""),
+              Contains(AllOf(HasSubstr("updates 1 buffer ('center')"), HasSubstr("differs"))));
+  EXPECT_THAT(warnings(center + "add_2: BUFFER_MUTATION target='n'\n", ""),
+              Contains(HasSubstr("updates 2 buffers ('center' and others)")));
+  for (const std::string &name : {std::string("bn"), std::string()}) // perhaps decomposed
+    EXPECT_THAT(warnings(norm, name), Each(Not(HasSubstr("updates"))));
+  EXPECT_THAT(warnings("", ""), Each(Not(HasSubstr("updates"))));
+}
+
 TEST(Signature, DroppedBiasesAreWarnedOf) {
   auto warnings = [](bool hasSums, const std::string &other) {
     ModelBuilder b;
