@@ -26,7 +26,7 @@ private:
     reshard::KernelClass kernelClass;
     LocalWork work;
     std::optional<LocalWork> inFp8; // of a matmul that a strategy may have in 8 bits
-    int64_t ranksInFp8;             // of planner/graph/Fp8Matmuls.h
+    int64_t ranksInFp8;             // of planner/reshard/Fp8.h
     reshard::LaunchesFn launchesOf; // of `shapes`; unset: work.launches
     std::vector<std::vector<int64_t>> shapes;
   };

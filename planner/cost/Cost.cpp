@@ -87,7 +87,7 @@ LocalWork localWork(const Graph &graph, int opIndex, const OpStrategy &strategy)
   return localWork(graph, opIndex, strategy, frameworkShare(graph, graph.ops[opIndex]));
 }
 
-/// Returns the parts into which `strategy` divides each operand and result of `op`.
+/// Divides the bytes of each operand and result of `op` by the parts of `strategy`.
 static void divideBytes(const GraphOp &op, const OpStrategy &strategy,
                         std::vector<double> &ofOperands, std::vector<double> &ofResults) {
   for (const auto &[loop, axes] : strategy.loopAxes) {
